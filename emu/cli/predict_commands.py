@@ -139,6 +139,8 @@ def simulate_by_rates(
         f"{len(schedule.flows()):,} flows"
     )
     print_placing(experiment.placing, console)
+    for said in experiment.scenario.idle_events(schedule.makespan):
+        terminal(sys.stderr).print(f"warning: {said}", markup=False, highlight=False)
     speed = pace(schedule).to_json()
     console.print(pace_line(speed), highlight=False)
     models = measured_models(experiment.scenario)

@@ -288,6 +288,8 @@ def run(
         check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
         if choice is None:
             _warn(known, progress)
+        for said in scenario.idle_events(known.makespan):
+            _told(progress, said)
     for line in outlook_on(experiment.problem.job.settings):
         progress.print(line, highlight=False)
     directory = beginning.directory or RunDirectory.create(scenario.name, runs)

@@ -8,7 +8,7 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 from emu.problem.active_flow import ActiveFlow
 from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
-from emu.problem.faults import Fault, with_faults
+from emu.problem.faults import Fault, disturbances, with_faults
 from emu.problem.job import Edge, Job, Task
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine import Machine
@@ -40,6 +40,7 @@ __all__ = [
     "SpeedChange",
     "Task",
     "Tuner",
+    "disturbances",
     "end_of_work",
     "with_faults",
 ]

@@ -15,7 +15,7 @@ from emu.problem.capacity_changes import CapacityChange
 from emu.problem.machine_speeds import SpeedChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from emu.problem.cluster import Cluster
 
@@ -97,7 +97,8 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     for link, mine in by_link.items():
         if link not in start:
             raise ValueError(f"no link is called {link}")
-        stated = sorted((c.time, c.capacity) for c in cluster.changes if c.link == link)
+        own = [change for change in cluster.changes if change.link == link]
+        stated = sorted((change.time, change.capacity) for change in own)
         changes += _changes_of(link, start[link], stated, _factors(mine))
     speeds = [
         SpeedChange(time, machine, share)
@@ -105,6 +106,47 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         for time, share in _factors(mine)
     ]
     return replace(cluster, changes=tuple(changes), speed_changes=tuple(speeds))
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A time in which a link or a machine has less than at the beginning."""
+
+    what: str
+    """``cut`` or ``slow``, of a link; ``pause`` or ``slow``, of the tasks of a
+    machine."""
+    since: float
+    until: float
+    port: int = -1
+    machine: int = -1
+    """Which of the links, or of the machines."""
+
+
+def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
+    """Return what is slow or stands still before ``end``, by links, then machines."""
+    found = []
+    for port in range(len(cluster.links)):
+        times, capacity = cluster.links.steps.of(port)
+        steps = times.tolist(), (capacity / capacity[0]).tolist()
+        found += [
+            Disturbance("slow" if share else "cut", since, until, port=port)
+            for since, until, share in _spans(*steps, end)
+        ]
+    for machine in range(len(cluster.machines)):
+        found += [
+            Disturbance("slow" if share else "pause", since, until, machine=machine)
+            for since, until, share in _spans(*cluster.speed_steps.of(machine), end)
+        ]
+    return found
+
+
+def _spans(
+    since: Sequence[float], share: Sequence[float], end: float
+) -> Iterator[tuple[float, float, float]]:
+    """Yield the beginning, the end and the share of every step with less than 1."""
+    for begins, ends, part in zip(since, [*since[1:], math.inf], share, strict=True):
+        if part < 1 and begins < end:
+            yield begins, min(ends, end), part
 
 
 def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:

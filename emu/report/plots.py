@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import DataError
+from emu.problem import disturbances
 from emu.report import plot_curves, plot_style
 from emu.report.lane_packing import pack_lanes
 from emu.report.many_runs import labels, makespans, schedules_of
@@ -103,6 +104,7 @@ def _panel(
     colour: dict[str, str],
     name: str,
 ) -> None:
+    _bands(axes, schedule, rows, name)
     tasks, rounds = schedule.problem.job.tasks, schedule.problem.job.rounds
     for kind, shade in colour.items():
         of_kind = [
@@ -128,6 +130,28 @@ def _panel(
         _flows(axes, schedule, port, rows["port", port], colour, name)
     _chain(axes, schedule, rows)
     _label_rows(axes, schedule.problem, rows)
+
+
+def _bands(
+    axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int], name: str
+) -> None:
+    """Shade when links are cut or slow, and the tasks of machines paused or slow."""
+    placed = schedule.problem.placement.machine_of
+    found: dict[str, list[NDArray[np.float64]]] = {"cut": [], "pause": [], "slow": []}
+    for band in disturbances(schedule.problem.cluster, schedule.makespan):
+        subjects = [("port", band.port)]
+        if band.machine >= 0:
+            subjects = [("task", j) for j, m in enumerate(placed) if m == band.machine]
+        span = np.array([band.since]), np.array([band.until])
+        for subject in rows.keys() & {*subjects}:
+            top = np.array([rows[subject] - 0.5])
+            found[band.what] += list(_boxes(*span, top, 1.0))
+    for what, boxes in found.items():
+        alpha = 0.12 if what == "slow" else 0.3
+        bars = PolyCollection(boxes, facecolor=ink(), alpha=alpha, linewidth=0)
+        bars.set_gid(f"{name}-{what}")
+        if boxes:
+            axes.add_collection(bars)
 
 
 def _flows(

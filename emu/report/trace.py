@@ -266,7 +266,16 @@ class _Group:
                 yield _level("not delivered (MB)", self._pid(m), time, megabytes)
 
     def _changes(self) -> Iterator[Event]:
-        """Yield a mark where a capacity becomes another one."""
+        """Yield a mark where a capacity or a machine's speed becomes another one."""
+        for change in self._problem.cluster.speed_changes:
+            yield {
+                "ph": "i",
+                "s": "p",
+                "name": f"{change.machine} has {change.share:.3g} of its speed",
+                "pid": self._pid(self._problem.cluster.index(change.machine)),
+                "tid": 0,
+                "ts": _microseconds(change.time),
+            }
         for time, port, capacity in self._links.steps.rows.tolist():
             yield {
                 "ph": "i",

@@ -13,6 +13,7 @@ from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.scenario.events_section import event_errors
+from emu.scenario.failures_section import failure_errors
 from emu.scenario.own_rules import is_program
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.recovery_sections import checkpoint_errors
@@ -272,8 +273,9 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"job", "jobs", "until"}, _until),
     ({"job", "jobs", "checkpoint", "events"}, _checkpoints),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
+    ({"failures"}, lambda s: failure_errors(s.failures)),
     ({"schedule"}, _rates),
-    ({"cluster", "events"}, _cluster_errors),
+    ({"cluster", "events", "failures"}, _cluster_errors),
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
     ({"job", "emulation", "expect"}, _expectations),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -50,6 +50,9 @@ def _some_nic(found: Any) -> Any:
 
 #: Times slower that anything may be: beyond it a job takes years.
 _SLOWEST = 1e6
+#: Times that something is slower, and time that it is.
+Factor: TypeAlias = Annotated[float, Field(strict=True), AfterValidator(_slower)]
+Length: TypeAlias = Annotated[Duration, AfterValidator(_some_time)]
 #: Keys of an event of each kind, and those that it may have beside them.
 _KINDS: tuple[tuple[set[str], set[str]], ...] = (
     ({"machine", "nic"}, set()),
@@ -74,22 +77,17 @@ class EventSection(Section):
     bandwidth: Rate | None = None
     """New bandwidth."""
     cut: Name | None = None
-    """Machine whose NIC, or link that carries nothing for a time: flows over it stand
-    still and go on afterwards."""
+    """Link, or machine whose NIC, carries nothing: flows stand still and go on."""
     slow: Name | None = None
-    """Machine whose tasks run slower for a time, or with a ``direction`` its NIC, or
-    link that has less."""
+    """Machine whose tasks are slower, or with a ``direction`` its NIC; or a link."""
     pause: Name | None = None
-    """Machine whose tasks stand still for a time; what they sent goes on."""
-    by: Annotated[float, Field(strict=True), AfterValidator(_slower)] | None = None
-    """Times that it is slower. What overlaps multiplies, and a cut wins."""
+    """Machine whose tasks stand still; what they sent goes on."""
+    by: Factor | None = None
+    """Times slower. What overlaps multiplies; a cut wins."""
     direction: Literal["in", "out", "both"] | None = None
-    """Direction of a machine's NIC; default of ``cut`` is ``both``, and ``slow`` is of
-    its tasks."""
-    length: Annotated[Duration, AfterValidator(_some_time)] | None = Field(
-        None, alias="for"
-    )
-    """Time that it lasts; default is to the end of the job."""
+    """Direction of a NIC; default of ``cut`` is ``both``."""
+    length: Length | None = Field(None, alias="for")
+    """Length; default is to the end."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -164,6 +162,16 @@ def event_errors(
         elif seen[event.at, f"{key} {name}"] > 1:
             problem = f"{name} changes twice at {event.at:g} s, write one of the two"
             yield ("events", position, "at"), problem
+
+
+def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:
+    """Yield a sentence for every event that comes after the end of a job."""
+    for position, event in enumerate(events):
+        if event.at >= makespan:
+            yield (
+                f"events[{position}]: at {event.at:.6g} s the job has ended, at "
+                f"{makespan:.6g} s: it changes nothing"
+            )
 
 
 def _fault_errors(

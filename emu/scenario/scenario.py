@@ -13,7 +13,8 @@ from emu.fields.quantities import FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
 from emu.problem import with_faults
 from emu.scenario.document import Document, Origin
-from emu.scenario.events_section import EventSection
+from emu.scenario.events_section import EventSection, idle_events
+from emu.scenario.failures_section import FailuresSection, idle_faults
 from emu.scenario.pins import pinned
 from emu.scenario.recovery_sections import CheckpointSection
 from emu.scenario.run_sections import (
@@ -75,6 +76,8 @@ class Scenario(Section):
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
     checkpoint: CheckpointSection | None = None
     """State that a job keeps, to go on from: ``{every: 20 iterations, to: disk}``."""
+    failures: FailuresSection | None = None
+    """Faults that are drawn by their rate."""
     until: UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts; the
     length of the job bounds it. Asynchronous
@@ -205,10 +208,20 @@ class Scenario(Section):
         cluster = self.cluster.build()
         links = [link.name for link in cluster.shared_links]
         faults = [fault for event in self.events for fault in event.faults(links)]
+        if self.failures is not None:
+            faults += self.failures.faults(cluster, self.seed)
         sections = [section for _, _, section in self.each_job()]
         tuners = tuple(tuner for job in sections for tuner in job.tuners(cluster))
         cluster = replace(cluster, changes=changes, tuners=tuners)
         return with_faults(cluster, faults)
+
+    def idle_events(self, makespan: float) -> list[str]:
+        """Return a sentence for each event after the end, and for faults too few."""
+        found = [*idle_events(self.events, makespan)]
+        if self.failures is not None:
+            drawn = self.failures.faults(self.cluster.build(), self.seed)
+            found += idle_faults(self.failures, drawn, makespan)
+        return found
 
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False

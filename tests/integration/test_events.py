@@ -12,6 +12,8 @@ import pytest
 from emu.analysis.bounds import bounds, optimality
 from emu.placement.bound import placement_bound
 from emu.problem import CapacityChange
+from emu.report.plot_style import Window
+from emu.report.plots import gantt
 from emu.report.trace import trace
 from emu.runs.result import port_rows
 from emu.scenario import load, prepare
@@ -106,6 +108,19 @@ def test_no_rule_lets_anything_over_a_link_that_is_cut(policy: str) -> None:
     assert rates is not None
     assert not rates.rate[(rates.time >= 3.0) & (rates.time < 7.0)].any()
     assert audit(schedule).passed
+
+
+def test_the_trace_has_marks_of_speeds_and_the_picture_bands() -> None:
+    problem, realization = example(DISTURBED)
+    schedule = simulate(problem, realization)
+
+    marks = [e for e in trace({"simulated": schedule})["traceEvents"] if e["ph"] == "i"]
+    assert {"sink has 0 of its speed", "sink has 0.25 of its speed"} <= {
+        mark["name"] for mark in marks
+    }
+    figure = gantt({"simulated": schedule}, Window())
+    drawn = {bars.get_gid() for axes in figure.axes for bars in axes.collections}
+    assert {"simulated-cut", "simulated-pause", "simulated-slow"} <= drawn
 
 
 @pytest.mark.emulation

@@ -12,6 +12,7 @@ from emu.problem import (
     Cluster,
     Fault,
     Machine,
+    disturbances,
     with_faults,
 )
 
@@ -87,3 +88,21 @@ def test_when_a_port_can_have_carried_bytes() -> None:
         0.0, 0.5, 2.0, pytest.approx(4.05), 8.0, math.inf,
     ]  # fmt: skip
     assert steps.cut_for_good == [0]
+
+
+def test_times_in_which_something_is_slow_or_stands_still() -> None:
+    faults = [
+        Fault("m0 out", 2.0, 4.0),
+        Fault("m1 in", 3.0, math.inf, 0.5),
+        Fault("m1", 5.0, 6.0, 0.0, of_machine=True),
+        Fault("m1", 6.0, 99.0, 0.5, of_machine=True),
+        Fault("m0", 20.0, 21.0, 0.5, of_machine=True),  # after the end
+    ]
+    found = disturbances(with_faults(CLUSTER, faults), 10.0)
+
+    assert [(d.what, d.since, d.until, d.port, d.machine) for d in found] == [
+        ("cut", 2.0, 4.0, 0, -1),
+        ("slow", 3.0, 10.0, 3, -1),
+        ("pause", 5.0, 6.0, -1, 1),
+        ("slow", 6.0, 10.0, -1, 1),
+    ]

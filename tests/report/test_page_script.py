@@ -8,13 +8,17 @@ import json
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from emu.problem import Fault, with_faults
 from emu.report.html import write_report
-from tests.report.drawn_run import write_run
+from emu.testing import two_machine_example
+from tests.report.drawn_run import write_run, write_run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,25 +27,51 @@ NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node: apt-get install nodejs")
 
 
+def asked(page: Path, expression: str) -> Any:
+    """Return the value of an expression in a fresh page."""
+    assert NODE is not None
+    driver = Path(__file__).with_name("page_in_node.js")
+    command = [NODE, str(driver), str(page), expression]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    return json.loads(said.stdout)
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     """Return what asks a fresh page for the value of an expression."""
     run, _ = write_run(tmp_path_factory.mktemp("page"))
     page = write_report(run)
 
-    def ask(expression: str) -> Any:
-        assert NODE is not None
-        driver = Path(__file__).with_name("page_in_node.js")
-        command = [NODE, str(driver), str(page), expression]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert said.returncode == 0, said.stderr
-        return json.loads(said.stdout)
-
-    return ask
+    return partial(asked, page)
 
 
 LANES = "gantt.draw(); [...new Set(gantt.rows.map(row => row.lane.name))]"
 TASKS = 6 * 4  # of each run
+
+
+def test_bands_are_where_machines_and_links_were_disturbed(
+    tmp_path: Path,
+) -> None:
+    problem, realization = two_machine_example(4)
+    faults = [
+        Fault("m0", 2.0, 9.0, 0.0, of_machine=True),
+        Fault("m1 in", 4.0, 5.0, 0.5),
+    ]
+    cluster = with_faults(problem.cluster, faults)
+    run, _ = write_run_of(tmp_path, replace(problem, cluster=cluster), realization)
+    bands = (
+        "gantt.draw(); Object.fromEntries(gantt.rows.map(row => [row.lane.name, "
+        "gantt.bandsOf(row.lane).map(({what, since, until}) => [what, since, until])]))"
+    )
+    found = asked(write_report(run), bands)
+
+    tasks = {
+        t.name for t in problem.job.tasks if problem.machine_of_task[t.name] == "m0"
+    }
+    assert {name for name, there in found.items() if there} == {*tasks, "m1 in"}
+    assert all(found[name] == [["pause", 2.0, 9.0]] for name in tasks)
+    assert found["m1 in"] == [["slow", 4.0, 5.0]]
 
 
 def test_search_leaves_lanes_and_flows_with_all_words(

@@ -13,6 +13,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.link_load import assigned_rates, fluid_bytes, mean_rates, pieces
 from emu.errors import DataError
 from emu.input_file import read_text
+from emu.problem import disturbances
 from emu.report.lane_packing import crossings, packed
 from emu.runs.recorded_run import with_rates
 
@@ -37,6 +38,7 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     problem = run.problem
     made = {"emulated": run.emulated, "simulated": run.simulated}
     runs = [run_bars(name, one) for name, one in made.items() if one is not None]
+    end = max((one["makespan"] for one in runs), default=0.0)
     return {
         "iterations": problem.job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],
@@ -62,7 +64,8 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
             }
             for port, link in enumerate(problem.links)
         ],
-        "end": max((one["makespan"] for one in runs), default=0.0),
+        "bands": [vars(band) for band in disturbances(problem.cluster, end)],
+        "end": end,
         "runs": runs,
     }
 

@@ -228,6 +228,7 @@ class Gantt {
     const { bars, start, end } = row, of = row.run[row.of], y = this.screen(row);
     const gap = row.height > 3 ? 0.5 : 0;
     pen.globalAlpha = row.run.name === "simulated" && this.mode === "both" ? 0.5 : 1;
+    this.drawBands(pen, row, y);
     let reached = -1;
     for (let k = lowerBound(end, this.from); k < bars.length && start[k] <= this.to; k++) {
       const left = LEFT + (start[k] - this.from) * this.scale;
@@ -245,6 +246,23 @@ class Gantt {
       }
     }
     pen.globalAlpha = 1;
+  }
+
+  // Behind the bars: when a link is cut or slow, and when the tasks of a machine are.
+  bandsOf(lane) {
+    return (this.data.bands || []).filter(band => lane.link ? band.port === lane.number : band.port < 0 && band.machine === lane.machine);
+  }
+
+  drawBands(pen, row, y) {
+    const alpha = pen.globalAlpha;
+    pen.fillStyle = colourOf("--chain");
+    for (const band of this.bandsOf(row.lane)) {
+      if (band.until < this.from || band.since > this.to) continue;
+      pen.globalAlpha = band.what === "slow" ? 0.12 : 0.3;
+      const left = LEFT + (band.since - this.from) * this.scale;
+      pen.fillRect(left, y - 1, (band.until - band.since) * this.scale, row.height + 1);
+    }
+    pen.globalAlpha = alpha;
   }
 
   // Where a link of the chain is drawn: its task's lane, or its flow's lane at the port
@@ -286,7 +304,10 @@ class Gantt {
     if (lane) return `${lane.name}\nclick to ${this.pinned.has(lane.key) ? "let go" : "keep at the top"}`;
     if (!row) return "";
     const slack = 2 / this.scale, k = lowerBound(row.end, time - slack);
-    if (k >= row.bars.length || row.start[k] > time + slack) return "";
+    if (k >= row.bars.length || row.start[k] > time + slack) {
+      const band = this.bandsOf(row.lane).find(({ since, until }) => since <= time && time < until);
+      return band ? `${row.lane.name}\n${band.what} from ${seconds(band.since)} to ${seconds(band.until)}` : "";
+    }
     const bar = row.bars[k], bars = row.run[row.of], { tasks, edges } = this.data;
     const span = `${row.run.name}, ${this.data.counted || "iteration"} ${bars.iteration[bar]}\n${seconds(bars.start[bar])} to ${seconds(bars.end[bar])}, ${seconds(bars.end[bar] - bars.start[bar])} long`;
     const task = row.of === "tasks" && tasks[bars.row[bar]];

@@ -1,0 +1,109 @@
+"""Section ``failures``: drawn once, the same for everybody, by name and seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
+
+TEXT = """
+cluster:
+  machines: [{name: m, count: 2, nic: 10 B/s}, {name: bare, nic: none}]
+  links: [{name: core, bandwidth: 5 B/s}]
+  routes: [{from: [m0, m1], to: bare, through: [out, core]},
+           {from: bare, to: [m0, m1], through: [core, in]}]
+job:
+  system: custom
+  iterations: 8
+  tasks: [{name: a, time: 1 s, pin: m0}, {name: b, time: 1 s, pin: bare}]
+  flows: [{from: a, to: b, volume: 20 B}]
+failures:
+"""
+PAUSES = "  machine: {every: 8 s, for: 2 s}\n"
+CUTS = "  link: {every: 8 s, for: 2 s, what: cut}\n"
+
+
+def test_every_machine_is_paused_at_its_rate_by_its_name() -> None:
+    scenario = loads(f"{TEXT}{PAUSES}  seed: 3\n")
+    cluster = scenario.to_cluster()
+
+    for machine in range(3):
+        since, share = cluster.speed_steps.of(machine)
+        assert share == [1.0, *[0.0, 1.0] * 100]
+        assert np.diff(since)[1::2] == pytest.approx(2.0)
+        gaps = np.diff(since)[::2]
+        assert gaps.mean() == pytest.approx(8.0, rel=0.3)  # 3 deviations of 100 draws
+        assert gaps.std() == pytest.approx(8.0, rel=0.5)
+    assert load(scenario).to_cluster() == cluster
+    assert loads(f"{TEXT}{PAUSES}seed: 3\n").to_cluster() == cluster
+    assert loads(f"{TEXT}{PAUSES}seed: 4\n").to_cluster() != cluster
+    more = loads(f"{TEXT.replace('count: 2', 'count: 4')}{PAUSES}  seed: 3\n".replace(
+        "[m0, m1]", "[m0, m1, m2, m3]"
+    )).to_cluster()  # fmt: skip
+    assert more.speed_steps.of(1) == cluster.speed_steps.of(1)
+    assert more.speed_steps.of(4) == cluster.speed_steps.of(2)  # bare
+
+
+def test_links_are_cut_and_nics_of_those_that_have_one() -> None:
+    both = f"{TEXT}{CUTS}  machine: {{every: 9 s, for: 1 s, what: cut, most: 3}}\n"
+    cluster = loads(both).to_cluster()
+
+    cut = {change.link for change in cluster.changes}
+    assert cut == {"core", "m0 out", "m0 in", "m1 out", "m1 in"}
+    assert sum(change.link == "m0 in" for change in cluster.changes) == 6
+    assert cluster.speed_changes == ()
+    slow = loads(f"{TEXT}  link: {{every: 9 s, for: 1 s, what: slow, by: 4}}\n")
+    assert {c.capacity for c in slow.to_cluster().changes} == {1.25, 5.0}
+
+
+def test_a_schedule_takes_them_in() -> None:
+    calm = loads(f"{TEXT}  {{}}\n")
+    paused, cut = loads(f"{TEXT}{PAUSES}"), loads(f"{TEXT}{CUTS}")
+
+    spans = [prepare(s).simulate().makespan for s in (calm, paused, cut)]
+    assert spans[0] == 8 * 4 + 2
+    assert spans[1] > spans[0]
+    assert spans[2] > spans[0]
+
+
+def test_faults_that_are_over_too_soon_and_events_that_come_too_late() -> None:
+    text = TEXT.replace("failures:", "events: [{at: 50 s, cut: m0}]\nfailures:")
+    found = loads(f"{text}  machine: {{every: 8 s, for: 2 s, most: 2}}\n")
+
+    late, few = found.idle_events(50.0)
+    assert late == ("events[0]: at 50 s the job has ended, at 50 s: it changes nothing")
+    assert "failures.machine: the 2 of" in few
+    assert "write a larger most" in few
+    assert found.idle_events(0.001) == [late.replace("at 50 s:", "at 0.001 s:")]
+    assert loads(f"{TEXT}{PAUSES}").idle_events(34.0) == []
+
+
+@pytest.mark.parametrize(
+    ("failures", "key", "said"),
+    [
+        ("machine: {every: 0 s, for: 1 s}", "machine.every", "found zero"),
+        ("machine: {every: -1 h, for: 1 s}", "machine.every", "-1 h"),
+        ("machine: {every: 2 h, for: 0 s}", "machine.for", "found zero"),
+        ("machine: {every: 2 h}", "machine.for", "missing"),
+        ("machine: {every: 2 h, for: 1 s, most: 0}", "machine.most", "0"),
+        ("machine: {every: 2 h, for: 1 s, what: kill}", "machine.what", "'kill'"),
+        ("machine: {every: 2 h, for: 1 s, what: slow}", "machine.by", "is missing"),
+        ("machine: {every: 2 h, for: 1 s, by: 2}", "machine.by", "found pause: remove"),
+        ("machine: {every: 2 h, for: 1 s, what: slow, by: 0}", "machine.by", "found 0"),
+        ("link: {every: 2 h, for: 1 s}", "link.what", "a link has no tasks"),
+        ("machin: {every: 2 h, for: 1 s}", "machin", "did you mean 'machine'"),
+        ("seed: -1", "seed", "-1"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key(failures: str, key: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(f"{TEXT}  {failures}\n")
+
+    found: Any = caught.value
+    assert found.key == f"failures.{key}"
+    assert said in found.problem
