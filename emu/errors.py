@@ -24,6 +24,7 @@ names its exit code, so that ``emu`` ends a shell script with the cause.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -142,9 +143,18 @@ class MalformedFrame(WireError):
 
 
 class RunError(EmulatorError):
-    """An emulated run that could not be finished."""
+    """An emulated run that could not be finished.
+
+    Attributes
+    ----------
+    seen, noticed
+        When the first sign of it came, and when the run was given up, on the clock of
+        the coordinator's host; NaN where no attempt was under way.
+    """
 
     exit_code = 5
+    seen: float = math.nan
+    noticed: float = math.nan
 
 
 class NodeLost(RunError):

@@ -132,8 +132,13 @@ class Hosts:
         ------
         RunError
             When the Ray cluster has no room, or there is no way to the hosts.
+        ScenarioError
+            When the agents cannot be started again, and must.
         """
         launcher = self.launcher(experiment)
+        if experiment.scenario.restarts and (self.agents or self.ray):
+            problem = "agents that others start end with an attempt: write abort"
+            raise experiment.scenario.origin.error(("on_failure",), problem)
         started = self.file is not None or self.ray
         way = "127.0.0.1"
         if started and at is None:

@@ -96,6 +96,17 @@ class ProgressLine(Observer):
         self._progress.update(self._bar, figures=f"{processes} processes are up")
 
     @override
+    def notified(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False)
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        self.notified(f"{error}: goes on at iteration {first}")
+        self._ended = first * len(self._job.tasks)
+        self._time, self._rates = 0.0, {}
+        self._progress.update(self._bar, description="starting")
+
+    @override
     def began(self, seconds: float) -> None:
         self._progress.update(self._bar, description="running")
 

@@ -28,6 +28,8 @@ class Deadlines:
         how much of a flow has been served.
     patience
         How long something may be overdue, wall seconds in which this process ran.
+    first
+        Number of iteration 0 in messages.
     """
 
     def __init__(
@@ -35,9 +37,10 @@ class Deadlines:
         problem: Problem,
         scheduler: Scheduler,
         patience: float,
+        first: int = 0,
     ) -> None:
         self._problem, self._scheduler = problem, scheduler
-        self._patience = patience
+        self._patience, self._first = patience, first
         self._tasks: dict[tuple[int, int], float] = {}  # and when they are due
         self._unknown: set[tuple[int, int]] = set()  # of these: no end was reported
         self._flows: dict[tuple[int, int], float | None] = {}  # and when served
@@ -75,7 +78,7 @@ class Deadlines:
         """Note that the end of a task was taken in."""
         self._tasks.pop((message.task, message.iteration), None)
         self._seen[message.task] = (
-            f"ending iteration {message.iteration} at {message.end:.3f} s"
+            f"ending iteration {self._first + message.iteration} at {message.end:.3f} s"
         )
 
     def flow_ended(self, message: FlowEnded) -> None:
@@ -83,7 +86,8 @@ class Deadlines:
         self._flows.pop((message.edge, message.iteration), None)
         name = self._problem.job.edge_names[message.edge]
         self._seen[self._problem.job.edges[message.edge].destination] = (
-            f"receiving {name} of iteration {message.iteration} at {message.time:.3f} s"
+            f"receiving {name} of iteration {self._first + message.iteration} "
+            f"at {message.time:.3f} s"
         )
 
     def check(self, now: float, awake: float) -> None:
@@ -140,7 +144,7 @@ class Deadlines:
         job = self._problem.job
         members = job.processes.get(process, ())
         at = [
-            f"task {job.tasks[task].name} in iteration {n}"
+            f"task {job.tasks[task].name} in iteration {n + self._first}"
             f"{self._awaited_by(task, n, members)}"
             for task, n in self._tasks
             if task in members
@@ -149,7 +153,9 @@ class Deadlines:
             ends = job.edges[edge]
             if ends.source in members or ends.destination in members:
                 verb = "sending" if ends.source in members else "receiving"
-                at.append(f"{verb} {job.edge_names[edge]} of iteration {n}")
+                at.append(
+                    f"{verb} {job.edge_names[edge]} of iteration {n + self._first}"
+                )
         doing = self._listed(at or [self._waiting(task) for task in members])
         if len(members) < 2:
             return doing
@@ -159,7 +165,8 @@ class Deadlines:
         """Return which tasks of other processes wait for an iteration, and for what."""
         job = self._problem.job
         waiting = [
-            f"{job.tasks[edge.destination].name} for its iteration {n + edge.lag}"
+            f"{job.tasks[edge.destination].name} for its iteration "
+            f"{self._first + n + edge.lag}"
             for position, edge in enumerate(job.edges)
             if edge.source == task
             and edge.destination not in members
@@ -177,14 +184,14 @@ class Deadlines:
     def _waiting(self, task: int) -> str:
         name, n = self._problem.job.tasks[task].name, self._next[task]
         if n == self._problem.job.rounds[task]:
-            return f"task {name} after its last iteration {n - 1}"
-        return f"task {name} before iteration {n}"
+            return f"task {name} after its last iteration {n - 1 + self._first}"
+        return f"task {name} before iteration {n + self._first}"
 
     def _late_task(self, key: tuple[int, int], end: float) -> str:
         task = self._problem.job.tasks[key[0]]
         return (
-            f"the coordinator waits for task {task.name} to end iteration {key[1]} "
-            f"since {end:.3f} s; {self._last_seen(key[0])}"
+            f"the coordinator waits for task {task.name} to end iteration "
+            f"{self._first + key[1]} since {end:.3f} s; {self._last_seen(key[0])}"
         )
 
     def _late_flow(self, key: tuple[int, int], served: float) -> str:
@@ -203,14 +210,14 @@ class Deadlines:
     def _task_line(self, key: tuple[int, int], end: float) -> str:
         name = self._problem.job.tasks[key[0]].name
         due = "" if self._scheduler.holds is None else f", due at {end:.3f} s"
-        return f"task {name} runs iteration {key[1]}{due}"
+        return f"task {name} runs iteration {key[1] + self._first}{due}"
 
     def _flow_line(self, key: tuple[int, int]) -> str:
         job = self._problem.job
         edge = job.edges[key[0]]
         return (
             f"task {job.tasks[edge.destination].name} waits for the flow "
-            f"{job.edge_names[key[0]]} of iteration {key[1]}"
+            f"{job.edge_names[key[0]]} of iteration {key[1] + self._first}"
         )
 
     @staticmethod

@@ -369,7 +369,10 @@ class Membership:
         process.failed = True
         at = failed.doing or self._doing(process.name)
         text = f"process {process.name} ({at}): {failed.error}: {failed.text}"
-        self._report(severity_of(failed.error), RunError(text))
+        severity = severity_of(failed.error)
+        # Of who misses another one: that one is lost, whoever it is.
+        error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+        self._report(severity, error(text))
 
     def _process_died(self, died: ProcessDied) -> None:
         process = self.processes.get(died.process)
@@ -381,8 +384,11 @@ class Membership:
     def _lost(self, process: str, how: str) -> NodeLost:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")
 
-    def _report(self, severity: Severity, error: EmulatorError) -> None:
-        self._mail.put(Report(severity, error))
+    def _report(
+        self, severity: Severity, error: EmulatorError, ago: float = 0.0
+    ) -> None:
+        """Report an error whose first sign was so many wall seconds ago."""
+        self._mail.put(Report(severity, error, this_host.monotonic() - ago))
 
     async def _await_end(self) -> None:
         """Report the end of an agent that its launcher has seen, maybe alone."""
@@ -395,7 +401,8 @@ class Membership:
         """Report an agent that is cut off."""
         how = await agent.watch.silence()
         agent.gone = True
-        self._report(Severity.KILLED, NodeLost(f"{agent} {how} ({self._story()})"))
+        lost = NodeLost(f"{agent} {how} ({self._story()})")
+        self._report(Severity.KILLED, lost, ago=self._settings.silence)
 
     async def _all_left(self) -> None:
         """Wait for the agents to have ended their processes."""

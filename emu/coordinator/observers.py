@@ -29,6 +29,15 @@ class Observer:
     def began(self, seconds: float) -> None:
         """Note that all were ready after so many wall seconds; run time 0 is now."""
 
+    def zeroed(self, start: float) -> None:
+        """Note when run time 0 is, on the clock of this host; a moment to come."""
+
+    def notified(self, line: str) -> None:
+        """Take a sentence for who watches."""
+
+    def restarting(self, error: str, first: int) -> None:
+        """Note that an attempt has ended with an error, and where the next begins."""
+
     def task_started(self, message: RunTask) -> None:
         """Note that the order to start a task was sent."""
 
@@ -67,6 +76,21 @@ class Observers(Observer):
     def began(self, seconds: float) -> None:
         for observer in self._observers:
             observer.began(seconds)
+
+    @override
+    def zeroed(self, start: float) -> None:
+        for observer in self._observers:
+            observer.zeroed(start)
+
+    @override
+    def notified(self, line: str) -> None:
+        for observer in self._observers:
+            observer.notified(line)
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        for observer in self._observers:
+            observer.restarting(error, first)
 
     @override
     def task_started(self, message: RunTask) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from emu.errors import DeadlineExceeded, MalformedFrame
+from emu.errors import DeadlineExceeded, MalformedFrame, RunError
 from emu.network import Alarm, AwakeClock, SilenceWatch
 from emu.this_host import this_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from pathlib import Path
 
     from emu.errors import EmulatorError
@@ -45,6 +45,8 @@ class Report:
 
     severity: Severity
     error: EmulatorError
+    seen: float = 0.0
+    """When the first sign of it came, wall time."""
 
 
 def severity_of(error: str) -> Severity:
@@ -52,9 +54,15 @@ def severity_of(error: str) -> Severity:
     return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
 
 
-def cause(reports: Iterable[Report]) -> EmulatorError:
-    """Return the likeliest cause; of equal ones, the first."""
-    return min(reports, key=lambda report: report.severity).error
+def cause(reports: Sequence[Report]) -> EmulatorError:
+    """Return the likeliest cause; of equal ones, the first.
+
+    The first sign of it is that of any report: it may have been a consequence.
+    """
+    found = min(reports, key=lambda report: report.severity).error
+    if isinstance(found, RunError):
+        found.seen = min(report.seen for report in reports)
+    return found
 
 
 # A coordinator that was stopped, or starved of the cores, sees all others as dead, and

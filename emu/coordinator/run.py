@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from emu.coordinator.process_specs import (
     process_specs,
 )
 from emu.coordinator.scheduler_driver import SchedulerDriver
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeMisbehaved, RunError
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.network import AwakeClock, RunClock
 from emu.problem import Profile
@@ -157,7 +158,9 @@ class Coordinator:
             expected.times,
         )
         self._recorder = Recorder(problem, scheduler)
-        self._deadlines = Deadlines(problem, scheduler, settings.deadline)
+        self._deadlines = Deadlines(
+            problem, scheduler, settings.deadline, settings.first
+        )
         self._membership = Membership(
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
@@ -195,27 +198,37 @@ class Coordinator:
 
     async def _run(self, began: float) -> EmulatedRun:
         async with self._membership:
-            self._observer.listening(*self._membership.address, self._membership.token)
-            await self._assemble()
-            startup = {
-                "seconds": this_host.monotonic() - began,
-                "memory": float(await asyncio.to_thread(self._memory)),
-            }
-            self._membership.begin()
-            self.phase = _RUNNING
-            start = this_host.monotonic() + _LEAD
-            clock = RunClock(start, self._settings.time_scale)
-            for process in self._problem.job.processes:
-                self._membership.send(process, Begin(start))
-            self._observer.began(startup["seconds"])
-            if self._settings.kernel_nics is not None:
-                self._settings.kernel_nics.begin(clock)
-            await self._drive(clock)
-            wall = this_host.monotonic() - start
-            self.phase = "collecting results, after the last iteration"
-            results, statistics, frames = await self._collect(start)
-            await self._cuts.finish()
-            sent, received = frames.arrays()
+            try:
+                return await self._take_part(began)
+            except RunError as error:  # before its processes are ended, 2 s maybe
+                error.noticed = this_host.monotonic()
+                if math.isnan(error.seen):
+                    error.seen = error.noticed
+                raise
+
+    async def _take_part(self, began: float) -> EmulatedRun:
+        self._observer.listening(*self._membership.address, self._membership.token)
+        await self._assemble()
+        startup = {
+            "seconds": this_host.monotonic() - began,
+            "memory": float(await asyncio.to_thread(self._memory)),
+        }
+        self._membership.begin()
+        self.phase = _RUNNING
+        start = this_host.monotonic() + _LEAD
+        clock = RunClock(start, self._settings.time_scale)
+        for process in self._problem.job.processes:
+            self._membership.send(process, Begin(start))
+        self._observer.zeroed(start)
+        self._observer.began(startup["seconds"])
+        if self._settings.kernel_nics is not None:
+            self._settings.kernel_nics.begin(clock)
+        await self._drive(clock)
+        wall = this_host.monotonic() - start
+        self.phase = "collecting results, after the last iteration"
+        results, statistics, frames = await self._collect(start)
+        await self._cuts.finish()
+        sent, received = frames.arrays()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -53,6 +53,13 @@ class Began:
     """Run time 0 is now."""
 
 
+@dataclass(frozen=True)
+class Restarting:
+    """The attempt has ended; the next begins with this iteration."""
+
+    first: int
+
+
 class Tape(Observer):
     """An observer that appends every event, with the wall time of its arrival.
 
@@ -87,6 +94,10 @@ class Tape(Observer):
     @override
     def began(self, seconds: float) -> None:
         self._note(Began())
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        self._note(Restarting(first))
 
     @override
     def task_started(self, message: RunTask) -> None:
@@ -159,6 +170,8 @@ class LiveRun:
         self._moved, self._arrived = self._port_rate.copy(), self._port_rate.copy()
         self._figures: dict[int, dict[str, float]] = {}
         self._zero = math.inf
+        #: Iterations and run time before iteration 0 and time 0 of this attempt.
+        self._first, self._base = 0, 0.0
         self._delay = self._max_delay = self._max_late = 0.0
         self._late, self._time, self._sampled = 0, 0.0, 0.0
         self._sampled_at = -math.inf
@@ -236,19 +249,27 @@ class LiveRun:
                 self._sample()
 
     def _take(self, received: float, what: object) -> None:
+        base = self._base
         match what:
             case TaskEnded():
-                self._measure_delay(received, what.end)
-                self._task_ended(what)
+                self._measure_delay(received, base + what.end)
+                n, times = what.iteration + self._first, (what.start, what.end)
+                start, end = (base + time for time in times)
+                self._task_ended(replace(what, iteration=n, start=start, end=end))
             case FlowEnded():
-                self._measure_delay(received, what.time)
+                self._measure_delay(received, base + what.time)
                 self._flow_ended(what)
             case Decisions():
                 self._decided(what)
             case RunTask():
-                self._running[what.task] = what.iteration, what.start
+                n = what.iteration + self._first
+                self._running[what.task] = n, base + what.start
             case Began():
                 self._phase, self._zero = "running", received + 1.0
+            case Restarting(first):
+                self._restart(first)
+            case Schedule() if self._predicted is not None:
+                pass  # of an attempt after the first
             case Schedule():
                 self._predicted = what
                 ends = what.task_end
@@ -257,6 +278,17 @@ class LiveRun:
                 self._processes = processes
             case _:
                 raise TypeError(f"the tape holds {what!r}")
+
+    def _restart(self, first: int) -> None:
+        """Go on at the run time so far, with nothing under way."""
+        self._sample()
+        self._phase, self._processes = "starting", 0
+        self._first, self._base, self._zero = first, self._time, math.inf
+        self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
+        for held in (self._running, self._active, self._volumes):
+            held.clear()
+        for rates in (self._served, self._rate, self._since, self._port_rate):
+            rates[:] = 0.0
 
     def _notice_end(self) -> None:
         """End with the last task: simulations and the verdict follow, not the run."""
@@ -282,7 +314,7 @@ class LiveRun:
         self.history.ran(message.task, message.iteration, message.start, message.end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
-                self._volumes[edge, message.iteration] = volume
+                self._volumes[edge, message.iteration - self._first] = volume
         if message.late > 0:
             self._late += 1
             self._max_late = max(self._max_late, message.late)
@@ -306,7 +338,7 @@ class LiveRun:
         self._arrived += self._crossing[:, edge] * message.volume
 
     def _decided(self, decided: Decisions) -> None:
-        self._advance(decided.time)
+        self._advance(self._base + decided.time)
         for edge, iteration in decided.flows:
             if iteration > self._over[edge]:
                 self._active[edge] = iteration
@@ -315,7 +347,8 @@ class LiveRun:
         lines = decided.lines
         alive = lines.iteration > self._over[lines.edge]
         edges = lines.edge[alive]
-        self._served[edges], self._since[edges] = lines.served[alive], decided.time
+        since = self._base + decided.time
+        self._served[edges], self._since[edges] = lines.served[alive], since
         self._rate[edges] = lines.rate[alive]
         self._port_rate = self._crossing @ self._rate
 

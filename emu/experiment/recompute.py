@@ -16,6 +16,7 @@ import numpy as np
 
 from emu.coordinator.outcome import EmulatedRun
 from emu.errors import DataError, EmulatorError, ScenarioError
+from emu.experiment.attempts import Ended
 from emu.experiment.run_experiment import (
     emulation_settings,
     manifest,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 #: Keys of manifest.json that nothing else states.
 _OWN = (
     "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration",
+    "first_iteration", "attempts",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
@@ -195,7 +196,8 @@ def _results(
     choice = run.manifest.get("auto_scale")
     kept = None if choice is None else ScaleChoice.from_json(choice)
     simulated = predicted, replayed
-    made = result_of(experiment, settings, emulated, simulated, training, kept)
+    ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
+    made = result_of(experiment, settings, emulated, simulated, training, kept, ended)
     records = "its records"
     again = _plain(replayed.to_json())
     there = read_json(run.path / "simulated.json")

@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import platform
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import DelayCause, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
-from emu.experiment.attempts import cut_plan
+from emu.experiment.attempts import attempted, cut_plan
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -42,8 +42,11 @@ from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import decide, host_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
     from emu.problem import Schedule
@@ -217,18 +220,26 @@ def carry_out(
         When the directory cannot be written.
     """
     check_network(experiment.scenario)
+    observer, resumed = observer or Observer(), start is not None
+
+    def once(
+        left: Experiment, start: Cut | None, observer: Observer, ended: Sequence[Ended]
+    ) -> EmulatedRun:
+        again = resumed or bool(ended)
+        _write_beginning(left, settings, directory, choice, again=again)
+        observer.predicted(left.simulate())
+        cuts = cut_plan(left, directory.path, start)
+        return _emulated(left, replace(settings, cuts=cuts), directory, observer)
+
     with directory.claimed():
-        _write_beginning(experiment, settings, directory, choice, start)
-        observer = observer or Observer()
-        observer.predicted(predicted := experiment.simulate())
-        cuts = cut_plan(experiment, directory.path, start)
-        settings = replace(settings, cuts=cuts)
-        run = _emulated(experiment, settings, directory, observer)
-        policy = experiment.chosen_policy()
-        replayed = replay(experiment, run, policy)
-        training, weights = learnt(experiment, run, policy)
+        left, run, ended = attempted(experiment, start, directory.path, observer, once)
+        if ended:
+            _note_attempts(directory, ended)
+        policy, predicted = left.chosen_policy(), left.simulate()
+        replayed = replay(left, run, policy)
+        training, weights = learnt(left, run, policy)
         simulated = predicted, replayed
-        result = result_of(experiment, settings, run, simulated, training, choice)
+        result = result_of(left, settings, run, simulated, training, choice, ended)
         write_down(directory, result, weights)
     return result
 
@@ -238,18 +249,26 @@ def _write_beginning(
     settings: RunSettings,
     directory: RunDirectory,
     choice: ScaleChoice | None,
-    start: Cut | None,
+    *,
+    again: bool,
 ) -> None:
     """Write what is known before a run, or before the rest of one."""
     content = manifest(experiment.scenario, settings, choice)
-    if start is None:
-        stated = write_scenario(directory, experiment.scenario)
-    else:
+    if again:
         stated = read_manifest(directory.path / "manifest.json").get("source", {})
+    else:
+        stated = write_scenario(directory, experiment.scenario)
     if experiment.first:
         content["first_iteration"] = experiment.first
     directory.write_json("manifest.json", content | {"source": stated})
     directory.write_problem(experiment.problem)
+
+
+def _note_attempts(directory: RunDirectory, ended: Sequence[Ended]) -> None:
+    """Add the attempts before the last to the manifest of the last."""
+    content = read_manifest(directory.path / "manifest.json")
+    content["attempts"] = [asdict(one) for one in ended]
+    directory.write_json("manifest.json", content)
 
 
 def _emulated(
@@ -290,6 +309,7 @@ def result_of(
     simulated: tuple[Schedule, Schedule],
     training: dict[str, Any],
     choice: ScaleChoice | None,
+    ended: Sequence[Ended] = (),
 ) -> RunResult:
     """Return a run with its verdicts, beside the simulations before and after it.
 
@@ -299,6 +319,8 @@ def result_of(
         With what was expected, and with the run's own times and volumes.
     training
         First result of `emu.experiment.training_results.learnt`.
+    ended
+        Attempts before the run.
     """
     predicted, replayed = simulated
     verdict, budget = judgement(experiment, settings, run, replayed)
@@ -314,6 +336,7 @@ def result_of(
         error_budget=budget,
         training=training,
         choice=choice,
+        ended=tuple(ended),
     )
 
 

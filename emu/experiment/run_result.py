@@ -12,6 +12,7 @@ from emu.analysis.bounds import optimality
 from emu.analysis.link_load import fluid_ends
 from emu.analysis.throughput import pace
 from emu.analysis.traffic import kinds_between_machines
+from emu.experiment.attempts import recovery_of
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -27,6 +28,7 @@ from emu.trust.lateness import flow_completion
 if TYPE_CHECKING:
     from emu.coordinator import EmulatedRun
     from emu.coordinator.settings import RunSettings
+    from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.scenario import Experiment, Scenario
@@ -55,6 +57,8 @@ class RunResult:
     """``models``, ``training``, ``accuracy``, or the same per job."""
     choice: ScaleChoice | None = None
     """Trials that chose the time scale, where some did."""
+    ended: tuple[Ended, ...] = ()
+    """Attempts that a death has ended before this run."""
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -65,6 +69,7 @@ class RunResult:
             "version": VERSION,
             **self._stated(),
             **self._makespans(),
+            **recovery_of(self.ended, emulated.makespan, self.predicted.makespan),
             **self._tables(),
             **optimality(emulated, realization, self.policy),
             "verdict": self.verdict.to_json(),

@@ -49,6 +49,7 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
         *setting(result),
         *_network(result),
         *_lengths(result, digits),
+        *_recovery(result.get("recovery"), digits),
         *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
         *(Fact(*row) for row in model_rows(result.get("models", []))),
         *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
@@ -141,6 +142,27 @@ def _times(stated: str) -> str:
     if stated == "measured":
         return "times were not stated, the run measured them (compute: real)"
     return f"times were {stated}"
+
+
+def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
+    """Yield the length of all attempts, and what their ends have lost."""
+    if recovery is None:
+        return
+    lost = ", ".join(
+        f"{format_duration(seconds)} {kind}"
+        for kind, seconds in recovery["lost"].items()
+    )
+    predicted = format_duration(recovery["predicted_makespan"], digits)
+    yield Fact(
+        "with restarts",
+        format_duration(recovery["makespan"], digits),
+        f"{predicted} with the last attempt simulated; lost in "
+        f"{len(recovery['attempts'])}: {lost}",
+    )
+    for one in recovery["attempts"]:
+        yield Fact(
+            "", "", f"goes on at iteration {one['next_iteration']}: {one['error']}"
+        )
 
 
 def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:

@@ -186,12 +186,23 @@ class _Scenario(TypedDict):
     placement: NotRequired[_Policy]
 
 
+class _Attempt(TypedDict):
+    first_iteration: _Count
+    next_iteration: _Count
+    ran: _Amount
+    again: _Amount
+    detection: _Amount
+    restart: _Amount
+    error: str
+
+
 class ManifestShape(TypedDict):
     """manifest.json."""
 
     scenario: NotRequired[_Scenario]
     emulation: NotRequired[_Emulation]
     first_iteration: NotRequired[_Count]
+    attempts: NotRequired[list[_Attempt]]
 
 
 class _Verdict(TypedDict):

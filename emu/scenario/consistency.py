@@ -117,11 +117,17 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
 
 
-def _checkpoints(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if scenario.checkpoint is not None:
         yield from checkpoint_errors(
             scenario.job, several=bool(scenario.jobs), events=bool(scenario.events)
         )
+    if scenario.on_failure == "restart" and scenario.events:
+        problem = "events have times of the whole job: remove them, or write abort"
+        yield ("on_failure",), problem
+    if scenario.on_failure == "abort" and scenario.max_restarts is not None:
+        problem = "a run is not restarted: write on_failure: restart, or remove this"
+        yield ("max_restarts",), problem
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -271,7 +277,10 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
     ({"cluster", "prices"}, _prices),
     ({"job", "jobs", "until"}, _until),
-    ({"job", "jobs", "checkpoint", "events"}, _checkpoints),
+    (
+        {"job", "jobs", "checkpoint", "events", "on_failure", "max_restarts"},
+        _recovery,
+    ),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
     ({"failures"}, lambda s: failure_errors(s.failures)),
     ({"schedule"}, _rates),
@@ -311,7 +320,7 @@ def scenario_errors(
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
-    found += [*_cost_errors(scenario), *_checkpoints(scenario)]
+    found += [*_cost_errors(scenario), *_recovery(scenario)]
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         found.append((("profile",), problem))

@@ -43,6 +43,9 @@ Iterations: TypeAlias = Annotated[
 ]
 
 
+DEFAULT_RESTARTS = 3
+
+
 class CheckpointSection(Section):
     """Parameters and optimiser state that are kept while a job runs."""
 

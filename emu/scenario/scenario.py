@@ -9,14 +9,14 @@ from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.fields.cluster_section import ClusterSection
-from emu.fields.quantities import FileName, FilePath, Seed, text_schema
+from emu.fields.quantities import Count, FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
 from emu.problem import with_faults
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection, idle_events
 from emu.scenario.failures_section import FailuresSection, idle_faults
 from emu.scenario.pins import pinned
-from emu.scenario.recovery_sections import CheckpointSection
+from emu.scenario.recovery_sections import DEFAULT_RESTARTS, CheckpointSection
 from emu.scenario.run_sections import (
     SEVERAL,
     EmulationSection,
@@ -78,10 +78,15 @@ class Scenario(Section):
     """State that a job keeps, to go on from: ``{every: 20 iterations, to: disk}``."""
     failures: FailuresSection | None = None
     """Faults that are drawn by their rate."""
+    on_failure: Literal["abort", "restart"] = "abort"
+    """``restart``: where a process, an agent or a host dies or stands still, the job
+    goes on from its last checkpoint, or from its beginning."""
+    max_restarts: Count | None = None
+    """Restarts of one run; default is 3."""
     until: UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts; the
-    length of the job bounds it. Asynchronous
-    runs read other values, so that theirs is another: ``reads_apart`` of a result."""
+    length of the job bounds it. Asynchronous runs read other values, so that theirs is
+    another: ``reads_apart`` of a result."""
     expect: ExpectSection = ExpectSection()
     """Expected results."""
     prices: PricesSection = PricesSection()
@@ -142,6 +147,8 @@ class Scenario(Section):
                         "placement": item.placement,
                         "jobs": (),
                         "checkpoint": None,
+                        "on_failure": "abort",
+                        "max_restarts": None,
                     }
                 ),
             )
@@ -161,6 +168,13 @@ class Scenario(Section):
         )
 
     __str__ = __repr__
+
+    @property
+    def restarts(self) -> int:
+        """Number of times that a run may begin again."""
+        if self.on_failure == "abort":
+            return 0
+        return self.max_restarts or DEFAULT_RESTARTS
 
     @property
     def placed_by(self) -> str:
@@ -291,6 +305,8 @@ class Scenario(Section):
             del stated["jobs"], stated["place_jobs"], stated["joint_cost"]
         if not self.events:
             del stated["events"]
+        if self.on_failure == "abort":
+            del stated["on_failure"]
         if self.prices == PricesSection():
             del stated["prices"]
         if self._stated_cluster is not None:

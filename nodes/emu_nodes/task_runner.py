@@ -149,7 +149,7 @@ class TaskRunner:
         and no payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
-        self.doing = f"task {self.name}, iteration {n}"
+        self.doing = f"task {self.name}, iteration {n + around.first}"
         # The first orders come before run time 0; work done until then would be free.
         starts = order.start if self._spec.times is None else 0.0
         await around.timer.until(around.clock.to_wall(starts))
@@ -195,7 +195,7 @@ class TaskRunner:
         except DeadlineExceeded:
             raise DeadlineExceeded(
                 f"task {self.name} waited {around.patience:g} s for iteration "
-                f"{iteration} of {self._inputs[edge].peer}"
+                f"{iteration + around.first} of {self._inputs[edge].peer}"
             ) from None
 
     def _compute(

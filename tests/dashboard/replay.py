@@ -44,9 +44,13 @@ class Replay:
         self.clock = Clock()
         self.live = LiveRun(problem, "two machines", "oes", 1.0, clock=self.clock)
         self._events = _events(self.schedule)
+        self.begin()
+
+    def begin(self) -> None:
+        """Tell that it begins now."""
         self._began = self.clock.now
         self.live.tape.predicted(self.schedule)
-        self.live.tape.joined(len(problem.job.processes))
+        self.live.tape.joined(len(self.schedule.problem.job.processes))
         self.live.tape.began(2.5)
 
     def until(self, time: float) -> None:

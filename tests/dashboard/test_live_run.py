@@ -34,6 +34,30 @@ def test_a_run_is_followed_to_its_end() -> None:
     assert status.outcome.makespan == replay.schedule.makespan
 
 
+def test_after_a_restart_it_goes_on_at_the_time_so_far() -> None:
+    """The first attempt dies amid its second iteration; that begins anew."""
+    replay, again = Replay(), Replay(3)
+    dies = float(np.nanmedian(replay.schedule.task_end))
+    replay.until(dies)
+    live = replay.live
+    live.tape.restarting("w0 died", 1)
+    status = live.status()
+    assert (status.phase, status.running, status.active_flows) == ("starting", [], 0)
+    assert status.iterations_ended == 1
+    assert all(port.rate == 0 for port in status.ports)
+
+    again.live, again.clock = live, replay.clock
+    again.begin()
+    again.until(again.schedule.makespan)
+
+    status = live.status()
+    assert status.phase == "ended"
+    assert status.iterations_ended == 4
+    assert status.active_flows == 0
+    assert status.run_time == pytest.approx(dies + again.schedule.makespan)
+    assert len(live.prediction_json()) == replay.schedule.task_end.size
+
+
 def test_what_is_under_way_is_shown_at_every_moment() -> None:
     replay = Replay()
     made = replay.schedule

@@ -55,3 +55,29 @@ def test_what_cannot_be_is_one_error(more: str, problem: str) -> None:
         stated("dgtp", more)
     assert found.value.key.startswith("checkpoint")
     assert "\n" not in str(found.value)
+
+
+def test_restarts_are_read_and_written() -> None:
+    assert stated("p3", "").restarts == 0
+    assert stated("p3", "on_failure: restart").restarts == 3
+    scenario = stated("dorylus", "on_failure: restart\nmax_restarts: 5")
+    assert scenario.restarts == 5
+    assert Scenario.model_validate(scenario.to_json()) == scenario
+    assert "on_failure" not in stated("p3", "on_failure: abort").to_json()
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "problem"),
+    [
+        ("max_restarts: 2", "max_restarts", "write on_failure: restart"),
+        ("on_failure: retry", "on_failure", "restart"),
+        ("on_failure: restart\nmax_restarts: 0", "max_restarts", "1"),
+        (f"on_failure: restart\n{EVENTS}", "on_failure", "events have times"),
+    ],
+)
+def test_restarts_that_cannot_be_are_one_error(
+    more: str, key: str, problem: str
+) -> None:
+    with pytest.raises(ScenarioError, match=problem) as found:
+        stated("dgtp", more)
+    assert found.value.key == key

@@ -1,0 +1,167 @@
+"""Attempts that deaths end: where the next begins, what was lost, when it is enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from emu.coordinator import Observer
+from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
+from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
+from emu.runs.checkpoints import Cut
+from emu.wire.messages import RunTask
+from tests.testing.trial_cases import experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from emu.scenario import Experiment
+
+
+DONE: Any = object()
+
+
+def restarted(most: int | None = None) -> Experiment:
+    """Return a job of 3 iterations with a cut before each, time scale 0.5."""
+    whole = experiment("dgtp")
+    scenario = whole.scenario.model_validate(
+        whole.scenario.to_json()
+        | {"checkpoint": {"every": "1 iterations"}, "on_failure": "restart"}
+        | ({} if most is None else {"max_restarts": most})
+    )
+    emulation = scenario.emulation.model_copy(update={"time_scale": 0.5})
+    return replace(whole, scenario=scenario.model_copy(update={"emulation": emulation}))
+
+
+class Deaths:
+    """Attempts that end at stated wall times after they were ordered, one a second.
+
+    Parameters
+    ----------
+    plan
+        Of each attempt that dies: wall time 0, or None where it dies before, the cut
+        that it keeps or 0, the first sign and when it was given up.
+    """
+
+    def __init__(
+        self, run: Path, *plan: tuple[float | None, int, float, float], last: float
+    ) -> None:
+        self.run, self.plan, self.last = run, [*plan], last
+        self.began: list[tuple[int, int]] = []
+
+    def __call__(
+        self,
+        left: Experiment,
+        start: Cut | None,
+        observer: Observer,
+        ended: Sequence[Ended],
+    ) -> Any:
+        """Die as planned, or end."""
+        self.began.append((left.first, start.iteration if start else 0))
+        if not self.plan:
+            observer.zeroed(self.last)
+            return DONE
+        zero, keeps, seen, noticed = self.plan.pop(0)
+        if zero is not None:
+            observer.zeroed(zero)
+        if keeps:
+            worker = left.problem.job.index("w1")
+            observer.task_started(RunTask(worker, keeps - left.first, 2.0))
+            observer.task_started(RunTask(worker - 1, keeps - left.first, 1.5))
+            plan = cut_plan(left, self.run, start)
+            assert plan is not None
+            plan.keep(Cut(keeps, {"ps0": {"parameters": np.zeros(2)}}))
+        error = NodeLost(f"w0 died in attempt {len(ended)}")
+        error.seen, error.noticed = seen, noticed
+        raise error
+
+
+class Told(Observer):
+    """Keeps what it is told of restarts."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        self.lines.append(f"{error}; {first}")
+
+
+def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> None:
+    once = Deaths(
+        tmp_path,
+        (100.0, 2, 103.0, 103.25),
+        (None, 0, 105.0, 105.5),
+        (110.0, 0, 111.0, 111.0),
+        last=114.0,
+    )
+    told = Told()
+    left, done, ended = attempted(restarted(), None, tmp_path, told, once)
+
+    assert done is DONE
+    assert left.first == 2
+    assert left.problem.job.iterations == 1
+    assert once.began == [(0, 0), (2, 2), (2, 2), (2, 2)]
+    assert [line[-3:] for line in told.lines] == ["; 2"] * 3
+    # 3 wall seconds are 6 run seconds, of which 4 came after the cut's last start.
+    assert ended == [
+        Ended(0, 2, 6.0, 4.0, 0.25, 105.5 - 103.25, "w0 died in attempt 0"),
+        Ended(2, 2, 0.0, 0.0, 0.5, 110.0 - 105.5, "w0 died in attempt 1"),
+        Ended(2, 2, 2.0, 2.0, 0.0, 3.0, "w0 died in attempt 2"),
+    ]
+    recovery = recovery_of(ended, 10.0, 9.0)["recovery"]
+    assert recovery["lost"] == {"detection": 0.75, "restart": 9.75, "again": 6.0}
+    assert recovery["makespan"] == 10.0 + 8.0 + 0.75 + 9.75
+    assert recovery["predicted_makespan"] == recovery["makespan"] - 1.0
+    assert recovery_of([], 10.0, 9.0) == {}
+
+
+@pytest.mark.parametrize("most", [1, 2, None])
+def test_without_progress_it_ends_with_one_error(
+    tmp_path: Path, most: int | None
+) -> None:
+    limit = most or 3
+    deaths = [(None, 0, float(n), float(n)) for n in range(10)]
+    once = Deaths(tmp_path, *deaths, last=0.0)
+    with pytest.raises(NodeLost, match=rf"{limit} restarts.*max_restarts: {limit}"):
+        attempted(restarted(most), None, tmp_path, Observer(), once)
+    assert len(once.began) == limit + 1
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (NodeLost("died"), 2),
+        (DeadlineExceeded("stands still"), 2),
+        (NodeMisbehaved("lies"), 1),
+        (RunError("raised ValueError, and will again"), 1),
+    ],
+)
+def test_what_would_come_again_is_not_tried_again(
+    tmp_path: Path, error: RunError, attempts: int
+) -> None:
+    calls = []
+
+    def once(*_: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise error
+        return DONE
+
+    if attempts > 1:
+        assert attempted(restarted(), None, tmp_path, Observer(), once)[1] is DONE
+    else:
+        with pytest.raises(type(error), match=str(error)):
+            attempted(restarted(), None, tmp_path, Observer(), once)
+    assert len(calls) == attempts
+
+
+def test_by_default_the_first_death_ends_it(tmp_path: Path) -> None:
+    once = Deaths(tmp_path, (0.0, 0, 1.0, 1.0), last=0.0)
+    with pytest.raises(NodeLost, match=r"^w0 died in attempt 0$"):
+        attempted(experiment("dgtp"), None, tmp_path, Observer(), once)

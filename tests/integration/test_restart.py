@@ -1,0 +1,150 @@
+"""Processes that are killed come back, and the weights are those of no death."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from emu.coordinator import Observer
+from emu.errors import NodeLost
+from emu.experiment.recompute import audit_whole
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.array_files import read_weights
+from emu.runs.audit_inputs import read_to_audit
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import Scenario, prepare
+from tests.coordinator.emulated import named
+from tests.integration.scenarios import tiny_training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.experiment.run_result import RunResult
+    from emu.problem import Schedule
+    from emu.wire.messages import TaskEnded
+    from tests.leftovers import Leftovers
+
+pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
+
+ITERATIONS, EVERY = 12, 4
+
+
+class Kills(Observer):
+    """Kills a process as the worker ends an iteration, once per attempt that it names.
+
+    Parameters
+    ----------
+    victims
+        Process and iteration of the attempt, counted from 0 in each.
+    """
+
+    def __init__(self, leftovers: Leftovers, *victims: tuple[str, int]) -> None:
+        self._leftovers, self._victims = leftovers, [*victims]
+        self.restarts: list[int] = []
+        self._killed = False
+
+    @override
+    def predicted(self, schedule: Schedule) -> None:
+        self._killed = False
+
+    @override
+    def task_ended(self, message: TaskEnded) -> None:
+        if self._killed or not self._victims or "loss" not in message.report:
+            return
+        name, iteration = self._victims[0]
+        if message.iteration == iteration:
+            del self._victims[0]
+            self._killed = True
+            named(self._leftovers.note(), name).kill()
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        self.restarts.append(first)
+
+
+def carried(folder: Path, observer: Observer | None = None, **changes: Any) -> Any:
+    document = tiny_training(ITERATIONS) | {
+        "emulation": {"compute": "padded"},
+        "checkpoint": {"every": f"{EVERY} iterations"},
+        "on_failure": "restart",
+        **changes,
+    }
+    experiment = prepare(Scenario.model_validate(document))
+    settings = emulation_settings(experiment.scenario)
+    (folder / "run").mkdir()
+    return carry_out(experiment, settings, RunDirectory(folder / "run"), observer)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    run = tmp_path_factory.mktemp("undisturbed")
+    assert "recovery" not in carried(run).content
+    return read_weights(run / "run")
+
+
+def same(run: Path, weights: dict[str, Any]) -> None:
+    found = read_weights(run)
+    assert found.keys() == weights.keys()
+    for name, part in weights.items():
+        np.testing.assert_array_equal(found[name], part)
+
+
+def test_two_deaths_cost_time_and_no_weights(
+    tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
+) -> None:
+    kills = Kills(leftovers, ("s1", 6), ("ps0", 5))
+    result: RunResult = carried(tmp_path, kills)
+    same(tmp_path / "run", weights)
+
+    assert kills.restarts == [4, 8]
+    content = result.content
+    assert content["first_iteration"] == 8
+    recovery = content["recovery"]
+    one, other = recovery["attempts"]
+    assert "process s1 was killed by SIGKILL" in one["error"]
+    assert "process ps0 was killed by SIGKILL" in other["error"]
+    assert "iteration 9" in other["error"] or "iteration 10" in other["error"]
+    for attempt in (one, other):
+        assert 0 < attempt["again"] < attempt["ran"]
+        assert 0 <= attempt["detection"] < 5
+        assert attempt["restart"] > 0
+    parts = [a[key] for a in (one, other) for key in ("ran", "detection", "restart")]
+    assert recovery["makespan"] == pytest.approx(sum(parts) + content["makespan"])
+
+    subject = read_to_audit(tmp_path / "run")
+    report, silent = audit_whole(subject, subject.tolerance, 1e-6, training=True)
+    assert report.passed
+    assert len(silent) == 1
+
+
+def test_an_agent_that_dies_takes_all_with_it_and_all_come_back(
+    tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
+) -> None:
+    kills = Kills(leftovers, ("agent", 1))
+    carried(tmp_path, kills)
+    assert kills.restarts == [0]
+    same(tmp_path / "run", weights)
+
+
+def test_a_death_in_every_attempt_is_one_error(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    kills = Kills(leftovers, *[("w0", 1)] * 3)
+    with pytest.raises(NodeLost, match=r"w0 was killed .*2 restarts .*max_restarts: 2"):
+        carried(tmp_path, kills, max_restarts=2)
+    assert kills.restarts == [0, 0]
+    assert not (tmp_path / "run/result.json").exists()
+
+
+def test_every_system_begins_anew_where_nothing_is_kept(
+    tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
+) -> None:
+    kills = Kills(leftovers, ("w1", 5))
+    content = carried(tmp_path, kills, checkpoint=None).content
+    assert kills.restarts == [0]
+    (attempt,) = content["recovery"]["attempts"]
+    assert attempt["again"] == attempt["ran"] > 0
+    same(tmp_path / "run", weights)

@@ -1,0 +1,19 @@
+"""What the ends of attempts have cost, as people read it."""
+
+from __future__ import annotations
+
+from emu.experiment.attempts import Ended, recovery_of
+from emu.report.facts import run_facts
+
+
+def test_restarts_are_told_with_their_costs_and_culprits() -> None:
+    ended = [Ended(0, 20, 6.0, 4.0, 0.25, 2.0, "process w0 was killed by SIGKILL")]
+    content = {"makespan": 10.0, **recovery_of(ended, 10.0, 9.5)}
+    told = [(fact.label, fact.value, fact.note) for fact in run_facts(content)]
+    lines = [" ".join(row) for row in told]
+    (whole,) = [line for line in lines if line.startswith("with restarts")]
+    assert "18.25 s" in whole
+    assert "17.75 s with the last attempt simulated" in whole
+    assert "lost in 1: 250 ms detection, 2 s restart, 4 s again" in whole
+    assert any("20: process w0 was killed by SIGKILL" in line for line in lines)
+    assert not any("restart" in " ".join(map(str, f)) for f in run_facts({}))
