@@ -5,7 +5,7 @@ On the wire it is a msgpack map of the fields, read back in full or refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import MalformedFrame
@@ -51,11 +51,11 @@ class ProcessTask:
     speed: float
     times: list[float] | None
     """Seconds per iteration, or None where tasks take what their work does."""
-    speed_times: list[float]
-    speed_shares: list[float]
-    """Times, the first of them 0, from which its machine has which share of speed."""
     inputs: tuple[EdgeEnd, ...]
     outputs: tuple[EdgeEnd, ...]
+    speed_times: list[float] = field(default_factory=lambda: [0.0])
+    speed_shares: list[float] = field(default_factory=lambda: [1.0])
+    """Times, the first of them 0, from which its machine has which share of speed."""
     cuts: int = 0
     """Its state is sent to the coordinator every so many iterations of the whole job;
     0 for never."""
