@@ -142,8 +142,3 @@ class SpeedSteps:
             for column in (0, 1)
         )
         return first, since, share
-
-    @property
-    def changed(self) -> bool:
-        """True where any machine ever has less than all of its speed."""
-        return any(len(since) > 1 for since, _ in self._of)

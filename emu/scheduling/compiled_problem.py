@@ -145,11 +145,11 @@ class Speeds(NamedTuple):
 
 
 def _speeds(job: Job, cluster: Cluster) -> Speeds:
-    start, time, share = cluster.speed_steps.flat
+    if not cluster.speed_changes:
+        none = np.empty(0)
+        return Speeds(none.astype(np.int64), none, none, none.astype(np.bool_))
     slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    if not cluster.speed_steps.changed:
-        return Speeds(start[:0], time[:0], share[:0], slowed[:0])
-    return Speeds(start, time, share, slowed)
+    return Speeds(*cluster.speed_steps.flat, slowed)
 
 
 # Routes as flat arrays: the ports that flows between two machines cross.

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.analysis.bounds import bounds, optimality
+from emu.analysis.critical_path import Cause, critical_path
 from emu.placement.bound import placement_bound
 from emu.problem import CapacityChange
 from emu.report.plot_style import Window
@@ -19,6 +22,7 @@ from emu.runs.result import port_rows
 from emu.scenario import load, prepare
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
+from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from emu.trust.headline import least_makespan
 from emu.trust.rate_audit import rule_audit
@@ -121,6 +125,37 @@ def test_the_trace_has_marks_of_speeds_and_the_picture_bands() -> None:
     figure = gantt({"simulated": schedule}, Window())
     drawn = {bars.get_gid() for axes in figure.axes for bars in axes.collections}
     assert {"simulated-cut", "simulated-pause", "simulated-slow"} <= drawn
+
+
+@settings(max_examples=60)
+@given(
+    drawn=problems(links=True, own=True, jobs=True, cuts=True, speeds=True),
+    policy=st.sampled_from([name for name in RATE_POLICIES if name != "portfolio"]),
+)
+def test_audits_bounds_and_the_critical_path_of_drawn_jobs(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    problem, realization = drawn
+    schedule = simulate(problem, realization, policy, record_rates=True)
+    least = bounds(problem, realization).combined
+
+    assert audit(schedule, times=realization.times).passed
+    assert rule_audit(schedule, policy, realization)[1] == []
+    assert least <= schedule.makespan * (1 + 1e-9)
+    assert least_makespan(problem, realization) <= least * (1 + 1e-9)
+    causes = critical_path(schedule).sums(lambda link: link.cause)
+    assert causes.get(Cause.GAP, 0.0) <= 1e-9 * schedule.makespan
+
+
+def test_an_audit_refuses_a_pause_that_did_not_happen() -> None:
+    problem, realization = example(DISTURBED)
+    calm = replace(problem, cluster=replace(problem.cluster, speed_changes=()))
+    schedule = simulate(calm, realization)
+
+    assert audit(schedule, times=realization.times).passed
+    paused = replace(schedule, problem=problem)
+    found = audit(paused, times=realization.times)
+    assert {violation.constraint for violation in found.violations} == {"(6)"}
 
 
 @pytest.mark.emulation

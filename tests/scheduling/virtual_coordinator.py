@@ -112,7 +112,8 @@ class VirtualCoordinator:
             tuner.period * (int(self.now / tuner.period * (1 + 1e-9)) + 1)
             for tuner in self.problem.cluster.tuners
         }
-        coming = [time for time in changes if self.now < time < first * (1 - 1e-12)]
+        now = self.now * (1 + 1e-12)
+        coming = [time for time in changes if now < time < first * (1 - 1e-12)]
         if coming:
             return min(coming)
         if self.rng is not None and self.rng.random() < 0.3:
