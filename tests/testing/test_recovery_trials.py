@@ -89,8 +89,9 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
         ]
 
 
-def test_cuts_change_neither_times_nor_weights() -> None:
-    trials = kept("dgtp")
+@pytest.mark.parametrize("name", ABLE)
+def test_cuts_change_neither_times_nor_weights(name: str) -> None:
+    trials = kept(name)
     without = run_trial(replace(trials.case, every=0))
     assert without.cuts == []
     assert without.run is not None
