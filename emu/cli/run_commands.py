@@ -367,7 +367,8 @@ def _made_ready(
             check_load(host_load(), partial(_told, progress), force=force)
 
     if resume is not None:
-        left = resumed(resume, stated, lambda said: progress.print(said, markup=False))
+        say = partial(progress.print, markup=False, highlight=False, soft_wrap=True)
+        left = resumed(resume, stated, say)
         check(left.experiment.scenario, resume)
         return left
     check(scenario := _only(stated), runs)

@@ -97,7 +97,9 @@ class ProgressLine(Observer):
 
     @override
     def notified(self, line: str) -> None:
-        self._progress.console.print(line, markup=False, highlight=False)
+        self._progress.console.print(
+            line, markup=False, highlight=False, soft_wrap=True
+        )
 
     @override
     def restarting(self, error: str, first: int) -> None:

@@ -92,6 +92,7 @@ job:
   times: {gather: 10 ms, apply: 20 ms, scatter: 4 ms}
 """,
 }
+CASES["dorylus-dying"] = CASES["dorylus"] + "  dying_lambdas: {share: 20 %}\n"
 
 
 @cache

@@ -246,9 +246,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._ready.extend(process.never)
 
     def abort_all(self) -> None:
-        """Close what has still something to send, and no receiver."""
+        """Close what has still something to send, and no receiver.
+
+        One that was closed and has sent all is over: it has no loop to abort it.
+        """
         for transport in list(self._transports.values()):
-            transport.abort()
+            if transport.get_write_buffer_size() or not transport.is_closing():
+                transport.abort()
 
     def next_timer(self) -> float:
         """Return when the next timer is due, wall seconds."""
