@@ -112,8 +112,8 @@ static int64_t queue_ports(const Layout *layout, State *state)
 }
 
 /* Set scratch.rate of the flows of scratch.order: scratch.residual shared max-min fairly by
- * scratch.weight. Flows of weight 0 get nothing. The level of a port never falls while lower ones fill, so it is looked
- * at again only when it comes first. */
+ * scratch.weight. Flows of weight 0 get nothing. The level of a port never falls while
+ * lower ones fill, so it is looked at again only when it comes first. */
 static void fill_up(const Layout *layout, State *state)
 {
     Scratch *scratch = &state->scratch;

@@ -272,11 +272,10 @@ def check_network(scenario: Scenario) -> None:
             )
     for number, event in enumerate(scenario.events):
         if event.cut is not None:
-            raise ScenarioError(
-                "no limit of the kernel lets nothing through: write for example slow: "
-                f"{event.cut}, direction: both, by: 100, or network: userspace",
-                key=f"events[{number}].cut",
-            )
+            instead = f"slow: {event.cut}, direction: both, by: 100"
+            raise _uncut(f"events[{number}].cut", instead)
+    if scenario.failures is not None and scenario.failures.cuts:
+        raise _uncut("failures.machine.what", "what: pause")
     if scenario.emulation.flow_ends == "fluid":
         raise ScenarioError(
             "is fluid, but on kernel NICs no rate says when a flow would end: state "
@@ -295,6 +294,14 @@ def check_network(scenario: Scenario) -> None:
             "maxmin, or emulation.sharing: assigned, or network: userspace",
             key="schedule.policy",
         )
+
+
+def _uncut(key: str, instead: str) -> ScenarioError:
+    return ScenarioError(
+        f"no limit of the kernel lets nothing through: write for example {instead}, or "
+        "network: userspace",
+        key=key,
+    )
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:

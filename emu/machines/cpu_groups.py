@@ -1,8 +1,8 @@
 """Groups of processes with a quota of CPU time: control groups, version 1 or 2.
 
 A lab has one folder of them, named by the process that made it, which holds a lock on
-it: the kernel lets go when that ends, however it does. A folder without a lock is of
-nobody, and the next lab removes it.
+it: the kernel lets go when that ends, however it does. A folder without a lock has no
+owner any more, and the next lab removes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARES, _WEIGHT = "262144", "10000"
 #: Wall seconds that processes may take to go after they were killed, and between two
 #: looks.
 _GOING, _LOOK = 2.0, 5e-3
-#: Times that a folder is made anew which somebody removed before it was locked.
+#: Times that a folder is made anew because another lab removed it unlocked.
 _TRIES = 5
 
 

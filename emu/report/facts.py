@@ -157,7 +157,8 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
         "with restarts",
         format_duration(recovery["makespan"], digits),
         f"{predicted} with the last attempt simulated; lost in "
-        f"{len(recovery['attempts'])}: {lost}",
+        f"{len(recovery['attempts'])}: {lost} (detection, restart: of this host's wall "
+        "time)",
     )
     for one in recovery["attempts"]:
         yield Fact(

@@ -118,12 +118,13 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    timed = "events" if scenario.events else "failures" if scenario.failures else ""
     if scenario.checkpoint is not None:
         yield from checkpoint_errors(
-            scenario.job, several=bool(scenario.jobs), events=bool(scenario.events)
+            scenario.job, several=bool(scenario.jobs), timed=timed
         )
-    if scenario.on_failure == "restart" and scenario.events:
-        problem = "events have times of the whole job: remove them, or write abort"
+    if scenario.on_failure == "restart" and timed:
+        problem = f"{timed} have times of the whole job: remove them, or write abort"
         yield ("on_failure",), problem
     if scenario.on_failure == "abort" and scenario.max_restarts is not None:
         problem = "a run is not restarted: write on_failure: restart, or remove this"
@@ -278,7 +279,10 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "prices"}, _prices),
     ({"job", "jobs", "until"}, _until),
     (
-        {"job", "jobs", "checkpoint", "events", "on_failure", "max_restarts"},
+        {
+            *("job", "jobs", "events", "failures"),
+            *("checkpoint", "on_failure", "max_restarts"),
+        },
         _recovery,
     ),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),

@@ -45,6 +45,11 @@ class FailuresSection(Section):
     seed: Seed | None = None
     """Seed, by names of machines; default is the scenario's."""
 
+    @property
+    def cuts(self) -> bool:
+        """True where NICs of machines are cut."""
+        return self.machine is not None and self.machine.what == "cut"
+
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
 

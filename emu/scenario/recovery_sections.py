@@ -56,7 +56,7 @@ class CheckpointSection(Section):
 
 
 def checkpoint_errors(
-    job: JobSection, *, several: bool, events: bool
+    job: JobSection, *, several: bool, timed: str
 ) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of a stated checkpoint.
 
@@ -64,8 +64,8 @@ def checkpoint_errors(
     ----------
     several
         Whether there are several jobs.
-    events
-        Whether capacities change, at times that a part of the job would not have.
+    timed
+        Key of faults, at times that a part of the job would not have; "" for none.
     """
     able = [name for name, system in systems().items() if system.cuts is not None]
     if several:
@@ -77,6 +77,6 @@ def checkpoint_errors(
             f"{' and '.join(able)} do: remove this key"
         )
         yield ("checkpoint",), problem
-    elif events:
-        problem = "events have times of the whole job: remove them, or this key"
+    elif timed:
+        problem = f"{timed} have times of the whole job: remove them, or this key"
         yield ("checkpoint",), problem

@@ -81,8 +81,8 @@ class Deaths:
         raise error
 
 
-class Told(Observer):
-    """Keeps what it is told of restarts."""
+class Notices(Observer):
+    """Keeps the lines on restarts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -100,14 +100,14 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
         (110.0, 0, 111.0, 111.0),
         last=114.0,
     )
-    told = Told()
-    left, done, ended = attempted(restarted(), None, tmp_path, told, once)
+    notices = Notices()
+    left, done, ended = attempted(restarted(), None, tmp_path, notices, once)
 
     assert done is DONE
     assert left.first == 2
     assert left.problem.job.iterations == 1
     assert once.began == [(0, 0), (2, 2), (2, 2), (2, 2)]
-    assert [line[-3:] for line in told.lines] == ["; 2"] * 3
+    assert [line[-3:] for line in notices.lines] == ["; 2"] * 3
     # 3 wall seconds are 6 run seconds, of which 4 came after the cut's last start.
     assert ended == [
         Ended(0, 2, 6.0, 4.0, 0.25, 105.5 - 103.25, "w0 died in attempt 0"),

@@ -149,8 +149,8 @@ def test_a_run_counts_reads_that_are_others_than_simulated(tmp_path: Path) -> No
     assert reached is not None
     found = evaluate(job.settings, _trained(run))["train"]
     assert apart["accuracy"] == pytest.approx(found - reached, abs=1e-12)
-    told = {fact.label: fact.value for fact in run_facts(run.result)}
-    assert told["other reads"] == f"{apart['other']:,} of {len(pairs):,}"
+    facts = {fact.label: fact.value for fact in run_facts(run.result)}
+    assert facts["other reads"] == f"{apart['other']:,} of {len(pairs):,}"
 
 
 @pytest.mark.untimed

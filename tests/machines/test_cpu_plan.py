@@ -31,7 +31,7 @@ def test_a_quota_is_the_share_of_a_core(cores: float, scale: float) -> None:
 
 
 def test_a_quota_is_as_short_as_the_kernel_takes() -> None:
-    """What is left of it after a pause is a gift."""
+    """Unused quota is run at full speed after a pause: the less, the better."""
     assert (plan_cpu(1.0, 4.0).quota, plan_cpu(1.0, 4.0).period) == (1000, 4000)
     assert (plan_cpu(0.5, 16.0).quota, plan_cpu(0.5, 16.0).period) == (1000, 32000)
     assert (plan_cpu(3.0, 1.0).quota, plan_cpu(3.0, 1.0).period) == (6000, 2000)

@@ -112,13 +112,13 @@ def test_a_command_takes_of_its_machine_s_quota_and_kill_leaves_no_group(
     at = Hierarchy.find()
     with lab(tmp_path, scale=4) as (process, run):
         (top,) = at.folder.glob(f"emu-lab-{process.pid}-*")
-        told = subprocess.run(
+        joined = subprocess.run(
             [*EMU, "exec", str(run), "slow", "--", "cat", "/proc/self/cgroup"],
             capture_output=True,
             text=True,
             check=True,
         )
-        assert f"/{top.name}/1\n" in told.stdout
+        assert f"/{top.name}/1\n" in joined.stdout
         process.kill()
         process.wait()
     remove_left_behind(at)

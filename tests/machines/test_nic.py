@@ -192,7 +192,7 @@ def test_a_rate_beyond_32_bits_is_told_beside() -> None:
 
 @pytest.mark.parametrize("sharing", [*Sharing])
 def test_a_dilated_nic_is_slower_and_else_the_same(sharing: Sharing) -> None:
-    """What it holds and lets go at once is counted in bytes, as it was."""
+    """Queues and bursts keep their bytes."""
     real = plan_nic(5e6, sharing)
     slow = plan_nic(5e6, sharing, time_scale=4.0)
 

@@ -1,4 +1,4 @@
-"""What the ends of attempts have cost, as people read it."""
+"""Costs of attempts that ended, as people read them."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
+from emu.lab.kernel_network import check_network
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
 
@@ -107,3 +108,16 @@ def test_what_is_wrong_is_said_with_its_key(failures: str, key: str, said: str) 
     found: Any = caught.value
     assert found.key == f"failures.{key}"
     assert said in found.problem
+
+
+@pytest.mark.parametrize("what", ["cut", "pause"])
+def test_kernel_nics_are_not_cut_by_drawn_faults(what: str) -> None:
+    kernel = ["emulation.network=kernel", "schedule.policy=maxmin"]
+    drawn = f"failures={{machine: {{every: 5 s, for: 1 s, what: {what}}}}}"
+    scenario = load("golden", [*kernel, drawn])
+    if what == "pause":
+        check_network(scenario)
+        return
+    with pytest.raises(ScenarioError, match="write for example what: pause") as found:
+        check_network(scenario)
+    assert found.value.key == "failures.machine.what"

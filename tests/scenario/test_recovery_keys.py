@@ -10,6 +10,7 @@ from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import CASES
 
 EVENTS = "events: [{at: 1 s, machine: m0, nic: 1 Mbit/s}]"
+FAILURES = "failures: {machine: {every: 5 s, for: 1 s}}"
 
 
 def stated(name: str, more: str) -> Scenario:
@@ -48,6 +49,10 @@ def test_jobs_whose_iterations_overlap_keep_none(name: str) -> None:
             f"checkpoint: {{every: 2 iterations}}\n{EVENTS}",
             "events have times of the whole job",
         ),
+        (
+            f"checkpoint: {{every: 2 iterations}}\n{FAILURES}",
+            "failures have times of the whole job",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_error(more: str, problem: str) -> None:
@@ -73,6 +78,7 @@ def test_restarts_are_read_and_written() -> None:
         ("on_failure: retry", "on_failure", "restart"),
         ("on_failure: restart\nmax_restarts: 0", "max_restarts", "1"),
         (f"on_failure: restart\n{EVENTS}", "on_failure", "events have times"),
+        (f"on_failure: restart\n{FAILURES}", "on_failure", "failures have times"),
     ],
 )
 def test_restarts_that_cannot_be_are_one_error(
