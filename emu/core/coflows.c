@@ -66,6 +66,36 @@ static void set_fair_rates(const Layout *layout, State *state, int64_t coflow)
     }
 }
 
+static inline int64_t rank_of(const Layout *layout, const State *state, int64_t group)
+{
+    return layout->rank[flow_edge(layout, state, group)];
+}
+
+/* Chain the flows to the iteration that `first` serves, by their ranks; return the first.
+ * Its place is `i`, those to other iterations stay as they are. */
+static int64_t chain_turn(const Layout *layout, State *state, int64_t first, int64_t i,
+                          int64_t end)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t head = first, last = first, *next = scratch->next_member;
+    next[first] = -1;
+    for (int64_t j = i + 1; j < end; j++) {
+        int64_t group = active_to(layout, state, j), *link = &head;
+        if (group < 0 || scratch->turn[group] != scratch->turn[first])
+            continue;
+        int64_t rank = rank_of(layout, state, group);
+        if (rank_of(layout, state, last) < rank) {
+            link = &next[last];
+            last = group;
+        }
+        while (*link >= 0 && rank_of(layout, state, *link) < rank)
+            link = &next[*link];
+        next[group] = *link;
+        *link = group;
+    }
+    return head;
+}
+
 /* Chain the active flows to each iteration of `task`. */
 static void chain(const Layout *layout, State *state, int64_t task)
 {
@@ -80,18 +110,15 @@ static void chain(const Layout *layout, State *state, int64_t task)
         int64_t coflow = active_to(layout, state, i);
         if (coflow < 0 || scratch->coflow[coflow] >= 0)
             continue;
-        int64_t last = coflow;
-        for (int64_t j = i; j < end; j++) {
-            int64_t group = active_to(layout, state, j);
-            if (group >= 0 && scratch->turn[group] == scratch->turn[coflow]) {
-                scratch->coflow[group] = coflow;
-                scratch->next_member[last] = group;
-                last = group;
-            }
-        }
-        scratch->next_member[last] = -1;
+        coflow = chain_turn(layout, state, coflow, i, end);
+        FOR_MEMBERS(group, scratch, coflow)
+            scratch->coflow[group] = coflow;
         scratch->gamma[coflow] = -1.0;
         set_fair_rates(layout, state, coflow);
+        if (!scratch->is_ordered[coflow]) { /* where coflows are ordered, not flows */
+            scratch->is_ordered[coflow] = true;
+            scratch->order[state->length[ORDERED]++] = coflow;
+        }
     }
 }
 
@@ -155,10 +182,7 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
                       double least)
 {
     Scratch *scratch = &state->scratch;
-    bool known = scratch->gamma[coflow] >= 0.0;
-    FOR_MEMBERS(group, scratch, coflow)
-        known = known && state->rate[group] == 0.0;
-    if (known)
+    if (scratch->gamma[coflow] >= 0.0)
         return;
     FOR_MEMBERS(group, scratch, coflow)
         note_left(layout, state, group, now, least);
@@ -188,6 +212,8 @@ static void set_gammas(const Layout *layout, State *state, double now, double le
 static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        scratch->gamma[scratch->order[i]] = -1.0;
     set_gammas(layout, state, now, LEAST_LEFT);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
@@ -228,23 +254,47 @@ static void allocate_minimum(const Layout *layout, State *state, int64_t coflow)
     }
 }
 
+/* Bring scratch.order up to date: the first flow of every coflow. */
+static void note_coflows(const Layout *layout, State *state)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t kept = 0;
+    chain_coflows(layout, state);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        scratch->is_ordered[group] = state->active[group] > 0 && scratch->coflow[group] == group;
+        if (scratch->is_ordered[group])
+            scratch->order[kept++] = group;
+    }
+    state->length[ORDERED] = kept;
+}
+
 /* sebf_madd: coflows by gamma, MADD within, the rest to flows in that order. */
 static void smallest_bottleneck_first(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
-    int64_t last = -1;
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        if (state->active[state->touched[i]] > 0)
+            note_flow(layout, state, state->touched[i]);
+    note_coflows(layout, state);
+    empty_ports(layout, state);
     set_gammas(layout, state, now, 0.0);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        scratch->key[group] = coarse(scratch->gamma[scratch->coflow[group]]);
-        scratch->rate[group] = 0.0;
-    }
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        scratch->key[scratch->order[i]] = coarse(scratch->gamma[scratch->order[i]]);
     sort_flows(layout, state);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        if (!is_blocked(layout, state, scratch->order[i]))
+            allocate_minimum(layout, state, scratch->order[i]);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t coflow = scratch->coflow[scratch->order[i]];
-        if (coflow != last && !is_blocked(layout, state, coflow))
-            allocate_minimum(layout, state, coflow);
-        last = coflow;
+        int64_t coflow = scratch->order[i];
+        FOR_MEMBERS(group, scratch, coflow) {
+            double more = spare(layout, state, group), rate = scratch->rate[group] + more;
+            if (more > 0.0)
+                take(layout, state, group, more);
+            if (rate > 0.0)
+                scratch->gamma[coflow] = -1.0; /* something is sent */
+            set_rate(layout, state, group, rate, now);
+            scratch->rate[group] = 0.0;
+        }
     }
-    fill_in_order(layout, state, now);
 }

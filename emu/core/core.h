@@ -189,7 +189,9 @@ typedef struct {
     double *offer;
     int64_t *from, *to;
     int64_t *edge;             /* per group, under a rule of one's own */
-    int64_t *head;             /* kept, per port under fifo: the group it sends, or -1 */
+    int64_t *changed;          /* groups with another oes rate, a list under oes_cp */
+    int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
+                                  that takes the rest of it (oes_cp) */
     /* Where ports are divided among jobs, at port * jobs + job: flows in question,
      * bytes per second of those that are not, and what each flow could rise to. */
     int64_t *job_flows;

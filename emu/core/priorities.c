@@ -141,6 +141,21 @@ static inline bool precedes(const Layout *layout, const State *state, int64_t on
            < layout->rank[flow_edge(layout, state, other)];
 }
 
+/* The number of flows in `order`, which is sorted, that go before that of `group`. */
+static int64_t place_among(const Layout *layout, const State *state, const int64_t *order,
+                           int64_t count, int64_t group)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (precedes(layout, state, order[middle], group))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Sort scratch.order by scratch.key: by insertion into the order of last time, which
  * changes little between events. */
 static void sort_flows(const Layout *layout, State *state)
@@ -177,16 +192,11 @@ static inline double spare(const Layout *layout, const State *state, int64_t gro
     return rate;
 }
 
-/* Let the flows of scratch.order take all they can, on top of scratch.rate. */
-static void fill_in_order(const Layout *layout, State *state, double now)
+/* Nothing of any port is given away yet. */
+static void empty_ports(const Layout *layout, State *state)
 {
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = state->scratch.order[i];
-        double rate = spare(layout, state, group);
-        if (rate > 0.0)
-            take(layout, state, group, rate);
-        set_rate(layout, state, group, state->scratch.rate[group] + rate, now);
-    }
+    for (int64_t port = 0; port < layout->ports; port++)
+        state->scratch.residual[port] = state->capacity[port];
 }
 
 /* The longest path from now to the end through the flow of `group`. */
@@ -195,23 +205,4 @@ static inline double remaining_path(const Layout *layout, const State *state, in
 {
     double flow = remaining(layout, state, group, now) / state->scratch.alone[group];
     return flow + state->scratch.after[group];
-}
-
-/* oes_cp: every flow its oes rate, the rest by longest remaining path. */
-static void floor_and_critical_path(const Layout *layout, State *state, double now)
-{
-    Scratch *scratch = &state->scratch;
-    for (int64_t port = 0; port < layout->ports; port++)
-        scratch->load[port] = state->capacity[port] / (double)at_least(state->degree[port], 1);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        double rate = INFINITY;
-        scratch->key[group] = -coarse(remaining_path(layout, state, group, now));
-        FOR_HOPS(j, layout, group)
-            rate = smaller(rate, scratch->load[layout->hop[j]]);
-        scratch->rate[group] = rate;
-        take(layout, state, group, rate);
-    }
-    sort_flows(layout, state);
-    fill_in_order(layout, state, now);
 }

@@ -73,14 +73,10 @@ static void ask_own(const Layout *layout, State *state, double now)
 static void allocate_in_order(const Layout *layout, State *state, double now)
 {
     note_active(layout, state);
-    for (int64_t port = 0; port < layout->ports; port++)
-        state->scratch.residual[port] = state->capacity[port];
-    if (OMCOFLOW <= layout->policy && layout->policy <= SEBF_MADD)
+    empty_ports(layout, state);
+    if (OMCOFLOW <= layout->policy && layout->policy <= OMCOFLOW_GAMMA)
         chain_coflows(layout, state);
     switch (layout->policy) {
-    case OES_CP:
-        floor_and_critical_path(layout, state, now);
-        break;
     case WEIGHTED_MAXMIN:
         weigh_by_slack(layout, state, now);
         fill_by_weight(layout, state, now);
@@ -98,9 +94,6 @@ static void allocate_in_order(const Layout *layout, State *state, double now)
     case OMCOFLOW_GAMMA:
         weigh_by_bottleneck(layout, state, now);
         fill_by_weight(layout, state, now);
-        break;
-    case SEBF_MADD:
-        smallest_bottleneck_first(layout, state, now);
         break;
     case OWN:
         ask_own(layout, state, now);
@@ -129,6 +122,12 @@ static inline void set_rates(const Layout *layout, State *state, double now)
         break;
     case FIFO:
         serve_heads(layout, state, now);
+        break;
+    case OES_CP:
+        floor_and_critical_path(layout, state, now);
+        break;
+    case SEBF_MADD:
+        smallest_bottleneck_first(layout, state, now);
         break;
     case MRTF:
     case MRTF_EXCLUSIVE:

@@ -15,6 +15,7 @@
 #include "max_min.c"
 #include "sharing.c"
 #include "shortest_remaining.c"
+#include "critical_path.c"
 #include "coflows.c"
 #include "rates.c"
 #include "rate_changes.c"

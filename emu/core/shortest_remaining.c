@@ -103,28 +103,14 @@ static void leave_orders(const Layout *layout, State *state, int64_t group)
     }
 }
 
-/* The place that `group`, which is not there, has in the order of `port`. */
-static int64_t place_for(const Layout *layout, const State *state, int64_t port,
-                         int64_t group)
-{
-    int64_t low = layout->port_start[port], high = low + state->scratch.crowd[port];
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (precedes(layout, state, group, state->scratch.crossing[middle]))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 /* Put `group`, which has no rate so far, into the orders of its ports. */
 static void join_orders(const Layout *layout, State *state, int64_t group)
 {
     Scratch *scratch = &state->scratch;
     FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i], place = place_for(layout, state, port, group);
-        int64_t end = layout->port_start[port] + scratch->crowd[port]++;
+        int64_t port = layout->hop[i], first = layout->port_start[port];
+        int64_t end = first + scratch->crowd[port]++, place = first;
+        place += place_among(layout, state, scratch->crossing + first, end - first, group);
         for (int64_t j = end; j > place; j--)
             scratch->crossing[j] = scratch->crossing[j - 1];
         scratch->crossing[place] = group;

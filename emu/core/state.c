@@ -46,6 +46,7 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     fill_integers(room, scratch->from, ports, -1);
     scratch->to = integers(room, ports);
     scratch->edge = integers(room, groups);
+    scratch->changed = integers(room, groups);
     scratch->head = integers(room, ports);
     fill_integers(room, scratch->head, ports, -1);
 }

@@ -116,21 +116,39 @@ def test_random_problems_with_slots_and_latest_reads(
     assert_equal(oracle, *drawn, policy)
 
 
-@pytest.mark.parametrize("policy", RULES)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_many_flows_at_once(oracle: ModuleType, policy: str, seed: int) -> None:
-    """Up to 40 flows over few ports, many alike: ties decide their order."""
+def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
+    """Return up to 40 flows over few ports, many alike: ties decide their order.
+
+    Each goes to a task of its own, or all to so many.
+    """
     rng = np.random.default_rng(seed)
     machines, flows = int(rng.integers(2, 7)), int(rng.integers(5, 41))
     near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
     cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
-    tasks = tuple(Task(f"t{j}", "task") for j in range(2 * flows))
-    job = Job(tasks, tuple(Edge(2 * e, 2 * e + 1) for e in range(flows)), 1)
-    at = Placement(tuple(rng.integers(0, machines, 2 * flows).tolist()))
-    times = rng.choice([0.0, 1.0, 3.0], (2 * flows, 1))
+    count = flows + (receivers or flows)
+    to = range(flows) if receivers is None else rng.integers(0, receivers, flows)
+    edges = [Edge(e, flows + int(j)) for e, j in zip(range(flows), to, strict=True)]
+    edges = [edges[e] for e in rng.permutation(flows).tolist()]
+    tasks = tuple(Task(f"t{j}", "task") for j in range(count))
+    at = Placement(tuple(rng.integers(0, machines, count).tolist()))
+    times = rng.choice([0.0, 1.0, 3.0], (count, 1))
     volumes = rng.choice([4.0, 4.0, 10.0, 7.5], (flows, 1))
-    drawn = Problem(cluster, job, at), Realization(times, volumes)
-    assert_equal(oracle, *drawn, policy)
+    job = Job(tasks, tuple(edges), 1)
+    return Problem(cluster, job, at), Realization(times, volumes)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_many_flows_at_once(oracle: ModuleType, policy: str, seed: int) -> None:
+    assert_equal(oracle, *many_flows(seed, None), policy)
+
+
+@pytest.mark.parametrize("policy", [r for r in RULES if r[:4] in {"sebf", "omco"}])
+@given(seed=st.integers(0, 2**32 - 1), receivers=st.integers(1, 5))
+def test_many_flows_to_few_tasks(
+    oracle: ModuleType, policy: str, seed: int, receivers: int
+) -> None:
+    assert_equal(oracle, *many_flows(seed, receivers), policy)
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])

@@ -1,0 +1,157 @@
+/* Rates of oes_cp: every flow its oes rate, the rest by longest remaining path.
+ *
+ * Kept are the shares of ports, the oes rates and what they take of every port, which an
+ * event changes over few of them, and the order of all flows, by their keys of when they
+ * were last looked at. A path only gets shorter: a flow that goes before the next one's old
+ * key goes before all behind. What a port has beyond oes rates goes to few flows; each of
+ * them takes the rest of a port, which is then closed. */
+
+/* Take the flow of `group` out of the order. */
+static void leave_order(const Layout *layout, State *state, int64_t group)
+{
+    int64_t *order = state->scratch.order, count = state->length[ORDERED]--;
+    int64_t place = place_among(layout, state, order, count, group);
+    memmove(order + place, order + place + 1, (size_t)(count - place - 1) * sizeof *order);
+}
+
+/* Set the key of `group` to that of now. */
+static inline void set_path_key(const Layout *layout, State *state, int64_t group, double now)
+{
+    state->scratch.key[group] = -coarse(remaining_path(layout, state, group, now));
+}
+
+/* Put the flow of `group` into the order. */
+static void enter_order(const Layout *layout, State *state, int64_t group)
+{
+    int64_t *order = state->scratch.order, count = state->length[ORDERED]++;
+    int64_t place = place_among(layout, state, order, count, group);
+    memmove(order + place + 1, order + place, (size_t)(count - place) * sizeof *order);
+    order[place] = group;
+}
+
+/* Note the flows that came and went, and what every port over which they did gives to each
+ * of its flows now; return the number of ports queued, where that is another share. */
+static int64_t note_shares(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t queued = 0;
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
+        int64_t group = state->touched[i];
+        if (scratch->is_ordered[group])
+            leave_order(layout, state, group);
+        scratch->is_ordered[group] = state->active[group] > 0;
+        note_crowd(layout, state, group);
+        if (scratch->is_ordered[group]) {
+            note_flow(layout, state, group);
+            set_path_key(layout, state, group, now);
+            enter_order(layout, state, group);
+        }
+        FOR_HOPS(j, layout, group) {
+            int64_t port = layout->hop[j];
+            double share = state->capacity[port] / (double)at_least(state->degree[port], 1);
+            if (share != scratch->share[port]) {
+                scratch->share[port] = share;
+                scratch->queue[queued++] = port;
+            }
+        }
+    }
+    return queued;
+}
+
+/* Set the oes rate of `group`; return true where it is another one. */
+static bool set_floor(const Layout *layout, State *state, int64_t group)
+{
+    Scratch *scratch = &state->scratch;
+    double rate = INFINITY, before = scratch->fair[group];
+    FOR_HOPS(j, layout, group)
+        rate = smaller(rate, scratch->share[layout->hop[j]]);
+    scratch->fair[group] = scratch->rate[group] = rate;
+    FOR_HOPS(j, layout, group)
+        scratch->load[layout->hop[j]] += rate - before;
+    return rate != before;
+}
+
+/* Set oes rates where shares changed, and what they leave of every port. Over ports of
+ * flows that came or went they are summed anew: no rounding grows. Return the number of
+ * flows listed, whose rate that changes. */
+static int64_t set_floors(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t queued = note_shares(layout, state, now), changed = 0;
+    for (int64_t i = 0; i < queued; i++) {
+        int64_t port = scratch->queue[i], first = layout->port_start[port];
+        for (int64_t j = first; j < first + scratch->crowd[port]; j++)
+            if (set_floor(layout, state, scratch->crossing[j]))
+                scratch->changed[changed++] = scratch->crossing[j];
+    }
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        set_floor(layout, state, state->touched[i]);
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
+        FOR_HOPS(j, layout, state->touched[i]) {
+            int64_t port = layout->hop[j], first = layout->port_start[port];
+            scratch->load[port] = 0.0;
+            for (int64_t k = first; k < first + scratch->crowd[port]; k++)
+                scratch->load[port] += scratch->fair[scratch->crossing[k]];
+        }
+    }
+    for (int64_t port = 0; port < layout->ports; port++) {
+        double left = state->capacity[port] - scratch->load[port];
+        scratch->residual[port] = left < CRUMB * state->capacity[port] ? 0.0 : left;
+    }
+    return changed;
+}
+
+/* Let flows, the longest path first, take what is left; note at the ports that they close
+ * whose flow that is. */
+static void serve_longest(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t *order = scratch->order;
+    for (int64_t left = state->length[ORDERED]; left > 0;) {
+        int64_t group = order[0];
+        double rate = spare(layout, state, group);
+        if (rate > 0.0) {
+            set_path_key(layout, state, group, now);
+            int64_t place = 0;
+            for (; place + 1 < left && precedes(layout, state, order[place + 1], group); place++)
+                order[place] = order[place + 1];
+            order[place] = group;
+            if (place > 0)
+                continue;
+            take(layout, state, group, rate);
+            scratch->rate[group] += rate;
+            FOR_HOPS(j, layout, group)
+                if (scratch->residual[layout->hop[j]] == 0.0)
+                    scratch->head[layout->hop[j]] = group;
+        }
+        order++;
+        left--;
+    }
+}
+
+static void give(const Layout *layout, State *state, int64_t group, double now)
+{
+    if (group >= 0 && state->active[group] > 0)
+        set_rate(layout, state, group, state->scratch.rate[group], now);
+}
+
+static void floor_and_critical_path(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t changed = set_floors(layout, state, now);
+    for (int64_t port = 0; port < layout->ports; port++) {
+        scratch->queue[port] = scratch->head[port];
+        if (scratch->head[port] >= 0)
+            scratch->rate[scratch->head[port]] = scratch->fair[scratch->head[port]];
+        scratch->head[port] = -1;
+    }
+    serve_longest(layout, state, now);
+    for (int64_t i = 0; i < changed; i++)
+        give(layout, state, scratch->changed[i], now);
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        give(layout, state, state->touched[i], now);
+    for (int64_t port = 0; port < layout->ports; port++) {
+        give(layout, state, scratch->queue[port], now);
+        give(layout, state, scratch->head[port], now);
+    }
+}
