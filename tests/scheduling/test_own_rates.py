@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from emu.errors import DataError
 from emu.placement import SearchOptions, search, search_etp
 from emu.placement.etp import EtpOptions
-from emu.problem import ActiveFlow, Profile
+from emu.problem import (
+    ActiveFlow,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Profile,
+    Realization,
+    Task,
+)
 from emu.scenario.own_rules import registered
 from emu.scheduling.own_rates import checked_rates
 from emu.scheduling.policies import rate_policy
@@ -28,7 +37,7 @@ from tests.scheduling.virtual_coordinator import VirtualCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.problem import Problem, Realization
+    from emu.problem import Problem
 
 FILE = Path(__file__).resolve().parents[2] / "scenarios" / "own_rule" / "sebf.py"
 SEBF = registered(f"{FILE}:Sebf", FILE.read_text())
@@ -123,6 +132,25 @@ def test_driven_by_events_it_decides_as_in_a_simulation(
     for name in ("task_end", "flow_ready", "flow_start", "flow_end"):
         found = getattr(coordinator.scheduler.log, name)
         np.testing.assert_allclose(found, getattr(simulated, name), rtol=1e-9)
+
+
+def test_a_flow_of_another_placement_is_another_one() -> None:
+    """With one iteration it serves the same one: a search must look at its links anew.
+
+    The source's 40 bytes cross links of 10 and of 1 B/s, by placement.
+    """
+    cluster = Cluster(
+        (Machine("a", 10.0, 10.0), Machine("b", 10.0, 10.0), Machine("c", 1.0, 1.0))
+    )
+    job = Job((Task("s", "s"), Task("d", "d")), (Edge(0, 1),), 1)
+    run = Realization(np.ones((2, 1)), np.full((1, 1), 40.0))
+    evaluator = MakespanEvaluator(job, cluster, rule(EQUAL, "Equal"))
+
+    found = [
+        evaluator.makespan(np.array([0, place], np.int64), run) for place in (1, 2, 1)
+    ]
+
+    assert found == [6.0, 42.0, 6.0]
 
 
 def test_searches_judge_placements_by_it() -> None:
