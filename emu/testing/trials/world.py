@@ -440,6 +440,17 @@ class World:
         self._bury()
         self.loop.close()
         self._give_back()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep nothing of the processes' own: each has its files open.
+
+        A coordinator moves all objects that are there when it begins, those of the
+        world too, where the garbage collector seldom looks.
+        """
+        self._lives.clear()
+        for process in self.processes:
+            process.never.clear()
 
     def _give_back(self) -> None:
         """Close shared memory, also what killed processes held."""
