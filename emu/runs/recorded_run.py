@@ -29,7 +29,7 @@ from emu.simulation import simulate
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
     from typing import TypeVar
 
@@ -215,6 +215,11 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
+def _has_rates(result: Mapping[str, Any]) -> bool:
+    """Return False where TCP has shared kernel NICs: no rate was assigned."""
+    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
+
+
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it.
 
@@ -242,7 +247,9 @@ def load_run(path: str | Path) -> RecordedRun:
     manifest = tried("manifest.json", read_manifest)
     result = tried("result.json", _result) or {}
     emulated = tried("result.json", read_schedule) if result else None
-    rates = tried("rates.npz", partial(read_rates, problem.job))
+    rates = None
+    if _has_rates(result) or (path / "rates.npz").exists():
+        rates = tried("rates.npz", partial(read_rates, problem.job))
     simulated = tried("simulated.json", read_schedule)
     measured = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it

@@ -119,6 +119,26 @@ def test_what_is_missing_is_named(tmp_path: Path, name: str, damage: str) -> Non
     assert read.best.makespan > 37
 
 
+@pytest.mark.parametrize(
+    ("network", "sharing", "missing"),
+    [
+        ("userspace", "fair", ("rates.npz is missing",)),
+        ("kernel", "assigned", ("rates.npz is missing",)),
+        ("kernel", "fair", ()),
+        ("kernel", "tcp", ()),
+    ],
+)
+def test_rates_are_missed_where_some_were_assigned(
+    tmp_path: Path, network: str, sharing: str, missing: tuple[str, ...]
+) -> None:
+    (write_run(tmp_path / "run") / "rates.npz").unlink()
+    file = tmp_path / "run" / "result.json"
+    stated = {"network": network, "sharing": sharing}
+    file.write_text(json.dumps(json.loads(file.read_text()) | stated))
+
+    assert emu.load_run(tmp_path / "run").missing == missing
+
+
 def test_other_version_is_named(tmp_path: Path) -> None:
     file = write_run(tmp_path / "run") / "result.json"
     content = json.loads(file.read_text())
