@@ -40,7 +40,8 @@ class Change:
     """A run with one thing changed."""
 
     kind: str
-    """``network``, ``compute``, ``bytes``, ``policy``, ``window`` or ``machine``."""
+    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``events`` or
+    ``machine``."""
     what: str
     """The change in words."""
     problem: Problem
@@ -119,14 +120,15 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
     Every NIC, the ports of the chain and every kind of task twice as fast and endlessly
     so; the tasks that take most of the chain, the same; the kinds of flows of the chain
-    with half their bytes and none; every other rate policy; and the credit window
-    doubled and gone.
+    with half their bytes and none; every other rate policy; the credit window doubled
+    and gone; and no capacity or speed that changes.
     """
     yield from _network(base, chain)
     yield from _compute(base, chain)
     yield from _volumes(base, chain)
     yield from _policies(base)
     yield from _window(base)
+    yield from _undisturbed(base)
 
 
 def span(run: Change) -> float:
@@ -243,3 +245,12 @@ def _window(base: Change) -> Iterator[Change]:
         problem=replace(problem, job=replace(job, edges=edges)),
         realization=Realization(base.realization.times, base.realization.volumes[kept]),
     )
+
+
+def _undisturbed(base: Change) -> Iterator[Change]:
+    cluster = base.problem.cluster
+    if cluster.changes or cluster.speed_changes:
+        still = replace(cluster, changes=(), speed_changes=())
+        changed = replace(base.problem, cluster=still)
+        what = "no events and failures"
+        yield replace(base, kind="events", what=what, problem=changed)

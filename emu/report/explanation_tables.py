@@ -249,7 +249,7 @@ def _inline(value: object) -> str:
         return f"{{{', '.join(f'{k}: {_inline(v)}' for k, v in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
-    return str(value)
+    return "null" if value is None else str(value)
 
 
 def difference(seconds: float, base: float) -> tuple[str, str]:

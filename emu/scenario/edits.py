@@ -99,6 +99,7 @@ class ScenarioEdits:
             "bytes": self._bytes,
             "policy": self._policy,
             "window": self._window,
+            "events": self._events,
         }[change.kind]
         edit = write(change)
         if edit is None:
@@ -371,6 +372,16 @@ class ScenarioEdits:
             else int(change.factor) * job.credit_window
             for at, _, job in self._scenario.each_job()
             if isinstance(job.credit_window, int)
+        }
+
+    def _events(self, _: Change) -> Edit:
+        return {
+            key: None
+            for key, stated in (
+                ("events", self._scenario.events),
+                ("failures", self._scenario.failures),
+            )
+            if stated
         }
 
 

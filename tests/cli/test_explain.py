@@ -49,6 +49,16 @@ def test_overrides_count() -> None:
     assert content["improvements"] == []
 
 
+def test_what_events_and_failures_cost_is_a_line_that_can_be_pasted() -> None:
+    pauses = "events=[{at: 3 s, pause: m0, for: 20 s}, {at: 3 s, pause: m1, for: 20 s}]"
+    text = call("explain", GOLDEN, "--set", pauses, "--set", "expect=null").stdout
+    (line,) = [row for row in text.splitlines() if "no events" in row]
+
+    assert line.split()[4:6] == ["14", "s"]
+    assert line.split()[-1] == "events=null"
+    assert "no events" not in call("explain", GOLDEN).stdout
+
+
 def test_a_run_is_explained_with_its_drift(run: Path) -> None:
     content = explained(run)
     parts = sum(row["seconds"] for row in content["apart"]["parts"])

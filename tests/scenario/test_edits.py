@@ -131,10 +131,24 @@ def scenario(seed: int) -> emu.Scenario | None:
     if rng.random() < 0.3:
         machine = str(rng.choice(with_nics))
         content["events"] = [{"at": "3 s", "machine": machine, "nic": "1 B/s"}]
+    add_faults(content, with_nics, rng)
     try:
         return emu.loads(json.dumps(content))
     except EmulatorError:
         return None  # drawn without room for its tasks, or in a circle
+
+
+def add_faults(content: Drawn, machines: list[str], rng: np.random.Generator) -> None:
+    """Let a machine be slow, paused or cut for a time, and some fail by their rate."""
+    machine, at = str(rng.choice(machines)), f"{rng.integers(1, 9)} s"
+    fault: Drawn = {"at": at, "for": f"{rng.integers(1, 9)} s"}
+    kind = str(rng.choice(["slow", "pause", "cut", "none", "none"]))
+    if kind != "none":
+        fault |= {kind: machine} | ({"by": 3} if kind == "slow" else {})
+        content.setdefault("events", []).append(fault)
+    if rng.random() < 0.2:
+        drawn = {"every": "20 s", "for": "2 s"}
+        content["failures"] = {"machine": drawn | {"what": "pause"}}
 
 
 def check_every_edit(drawn: emu.Scenario) -> set[str]:
