@@ -75,6 +75,9 @@ class ChainLink:
     """Iteration of the task, or of the flow's source."""
     port: int = -1
     """Port where a flow was held back most (`LinkContention.bottleneck`), else -1."""
+    pool: str = ""
+    """Name of the pool whose slot a task was executing in that the next part waited
+    for, else empty."""
 
     @property
     def seconds(self) -> float:
@@ -114,6 +117,7 @@ class _Part:
     iteration: int
     cause: Cause | None = None
     wanted: float = math.inf
+    pool: str = ""
 
 
 def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
@@ -181,9 +185,9 @@ class _Walk:
         for cause, begin, over in pieces:
             if over > begin:
                 port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
-                yield ChainLink(
-                    cause, begin, over, part.task, part.edge, part.iteration, port
-                )
+                what = part.task, part.edge, part.iteration
+                pool = part.pool if cause is Cause.SLOT else ""
+                yield ChainLink(cause, begin, over, *what, port, pool)
 
     def _before(self, part: _Part) -> _Part | None:
         """Return the part that ``part`` waited for last, None when for nothing."""
@@ -257,7 +261,8 @@ class _Walk:
             ends = made.task_end[list(pool.freers)]
             for row, n in self._ended_between(ends, ready, start):
                 if (pool.freers[row], -1, n) not in self._walked:
-                    return _Part(pool.freers[row], -1, n, Cause.SLOT, ready)
+                    freer = pool.freers[row]
+                    return _Part(freer, -1, n, Cause.SLOT, ready, pool.name)
         return None
 
 

@@ -162,11 +162,12 @@ def _ranked(
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
-    """Return cause, what, port, seconds and number of links; seconds sum to the chain.
+    """Return cause, what, port, pool, seconds and number of links.
 
-    ``what`` is a kind of task, ``kind -> kind`` of a flow, or what a gap delayed.
+    Seconds sum to the chain. ``what`` is a kind of task, ``kind -> kind`` of a flow, or
+    what a gap delayed.
     """
-    counts: dict[tuple[Cause, str, int], int] = defaultdict(int)
+    counts: dict[tuple[Cause, str, int, str], int] = defaultdict(int)
     for link in chain.links:
         counts[_row(problem, link)] += 1
     sums = chain.sums(lambda link: _row(problem, link))
@@ -175,6 +176,7 @@ def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
             "cause": str(key[0]),
             "what": key[1],
             "port": port_name(problem, key[2]),
+            "pool": key[3],
             "seconds": seconds,
             "links": counts[key],
         }
@@ -229,5 +231,5 @@ def port_name(problem: Problem, port: int) -> str:
     return problem.links[port].name if port >= 0 else ""
 
 
-def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int]:
-    return link.cause, kind_name(problem, link), link.port
+def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int, str]:
+    return link.cause, kind_name(problem, link), link.port, link.pool

@@ -40,8 +40,8 @@ class Change:
     """A run with one thing changed."""
 
     kind: str
-    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``events`` or
-    ``machine``."""
+    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``slots``,
+    ``events`` or ``machine``."""
     what: str
     """The change in words."""
     problem: Problem
@@ -53,6 +53,8 @@ class Change:
     factor: float = 1.0
     """Multiplier of their capacities, times or bytes, or the window; inf for no
     window."""
+    pool: str = ""
+    """Name of the pool that has more slots, else empty."""
     edit: Mapping[str, Any] | None = None
     """The same as keys and values of the scenario; None where it has no such keys."""
 
@@ -121,13 +123,15 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     Every NIC, the ports of the chain and every kind of task twice as fast and endlessly
     so; the tasks that take most of the chain, the same; the kinds of flows of the chain
     with half their bytes and none; every other rate policy; the credit window doubled
-    and gone; and no capacity or speed that changes.
+    and gone; twice as many slots in the pools of the chain; and no capacity or speed
+    that changes.
     """
     yield from _network(base, chain)
     yield from _compute(base, chain)
     yield from _volumes(base, chain)
     yield from _policies(base)
     yield from _window(base)
+    yield from _slots(base, chain)
     yield from _undisturbed(base)
 
 
@@ -245,6 +249,31 @@ def _window(base: Change) -> Iterator[Change]:
         problem=replace(problem, job=replace(job, edges=edges)),
         realization=Realization(base.realization.times, base.realization.volumes[kept]),
     )
+
+
+def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    """Yield twice the slots of pools that machines state and no rule tunes."""
+    cluster = base.problem.cluster
+    tuned = {tuner.pool for tuner in cluster.tuners}
+    for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
+        rows = tuple(m for m, one in enumerate(cluster.machines) if pool in one.slots)
+        if not rows:
+            continue  # a process that does one thing at a time
+        machines = list(cluster.machines)
+        for m in rows:
+            slots = {**machines[m].slots, pool: 2 * machines[m].slots[pool]}
+            machines[m] = replace(machines[m], slots=slots)
+        more = replace(cluster, machines=tuple(machines))
+        changed = replace(base.problem, cluster=more)
+        yield replace(
+            base,
+            kind="slots",
+            what=f"{pool} twice as many",
+            problem=changed,
+            rows=rows,
+            factor=2.0,
+            pool=pool,
+        )
 
 
 def _undisturbed(base: Change) -> Iterator[Change]:

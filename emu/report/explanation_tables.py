@@ -144,7 +144,7 @@ def causes(explanation: Explanation) -> Table:
         table.add_row(
             row["cause"],
             row["what"],
-            row["port"],
+            row["port"] or row["pool"],
             format_duration(row["seconds"]),
             f"{100 * row['seconds'] / total:.1f} %",
             str(row["links"]),

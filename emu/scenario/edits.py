@@ -99,6 +99,7 @@ class ScenarioEdits:
             "bytes": self._bytes,
             "policy": self._policy,
             "window": self._window,
+            "slots": self._slots,
             "events": self._events,
         }[change.kind]
         edit = write(change)
@@ -373,6 +374,16 @@ class ScenarioEdits:
             for at, _, job in self._scenario.each_job()
             if isinstance(job.credit_window, int)
         }
+
+    def _slots(self, change: Change) -> Edit | None:
+        machines, pool = change.problem.cluster.machines, change.pool
+        more = {machines[row].name: machines[row].slots[pool] for row in change.rows}
+        edit = {
+            f"cluster.machines[{p}].slots.{pool}": more[name]
+            for name, p in self._cluster.named()
+            if name in more
+        }
+        return edit or None
 
     def _events(self, _: Change) -> Edit:
         return {

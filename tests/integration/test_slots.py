@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.explanation import explain
 from emu.errors import ScenarioError, SchedulingError
 from emu.scenario import load, prepare
-from emu.simulation import simulate
+from emu.simulation import makespan, simulate
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import emu, written
@@ -58,7 +60,28 @@ def test_the_chain_names_who_held_the_slot() -> None:
     names = [schedule.problem.job.tasks[link.task].name for link in waited]
     assert names
     assert {*names} <= {"t0", "t1", "t2", "t3", "t4"}
+    assert {link.pool for link in waited} == {"threads"}
     assert sum(link.seconds for link in waited) > 3
+
+
+def test_explain_offers_more_slots() -> None:
+    (case,) = [case for case in cases("executors") if case.name == "thread_pool"]
+    problem, realization = problem_of(case)
+    (machine,) = [m for m in problem.cluster.machines if "threads" in m.slots]
+    wider = dict(machine.slots, threads=4)
+    machines = tuple(
+        replace(one, slots=wider) if one is machine else one
+        for one in problem.cluster.machines
+    )
+    cluster = replace(problem.cluster, machines=machines)
+    after = makespan(replace(problem, cluster=cluster), realization)
+
+    found = explain(thread_pool(), realization, "oes", emulated=False)
+    (more,) = [one for one in found.improvements if one.change.kind == "slots"]
+    assert more.change.what == "threads twice as many"
+    assert more.makespan == after < found.schedule.makespan
+    rows = [row for row in found.to_json()["causes"] if row["pool"]]
+    assert {(row["cause"], row["pool"]) for row in rows} == {("slot", "threads")}
 
 
 def test_a_pool_is_a_bound_and_no_theorem_is_claimed() -> None:
