@@ -94,14 +94,32 @@ def _inches(text: str) -> float:
 
 
 _PICTURES = {"trace.json": write_trace, "report.html": write_report}
+#: Tasks and flows of a run above which no trace is written unless one asks for it: so
+#: many have 75 MB and take 10 s; 1.8 million have 1.3 GB.
+MOST_TRACED = 100_000
 
 
-def draw(run: Path, console: Console, pictures: Iterable[str] = _PICTURES) -> None:
+def draw(
+    run: Path,
+    console: Console,
+    pictures: Iterable[str] = _PICTURES,
+    *,
+    tasks_and_flows: int = 0,
+) -> None:
     """Write trace.json and report.html of ``run``; a failure to draw is only printed.
 
-    The run itself is finished and written down.
+    The run itself is finished and written down. A trace of very many tasks and flows
+    is left out, in a line that has the command for it.
     """
     for name in pictures:
+        if name == "trace.json" and tasks_and_flows > MOST_TRACED:
+            console.print(
+                f"no trace.json of {tasks_and_flows:,} tasks and flows, which is "
+                f"large; to write it: emu report {run} --as trace",
+                markup=False,
+                soft_wrap=True,
+            )
+            continue
         write = _PICTURES[name]
         try:
             path = write(run)

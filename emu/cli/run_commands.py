@@ -310,7 +310,9 @@ def run(
         if emit(json_target, outcome.content):
             _show(outcome)
         progress.print(f"written to {directory.path}/")
-        draw(directory.path, progress)
+        job = experiment.problem.job
+        size = sum(job.flow_counts) + sum(job.rounds)
+        draw(directory.path, progress, tasks_and_flows=size)
         onlookers.linger()
     judge(scenario, outcome.content, strict=strict)
 

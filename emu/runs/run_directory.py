@@ -137,8 +137,12 @@ class RunDirectory:
         self._write(name, (text + "\n").encode())
 
     def write_lines(self, name: str, lines: Iterable[str]) -> None:
-        """Write text lines."""
-        self._write(name, "".join(f"{line}\n" for line in lines).encode())
+        """Write text lines, each as it comes: a trace of a long run has gigabytes."""
+        with (
+            whole_file(self.path / name) as partial,
+            partial.open("w", encoding="utf-8") as file,
+        ):
+            file.writelines(f"{line}\n" for line in lines)
 
     def write_problem(self, problem: Problem) -> None:
         """Write problem.json."""

@@ -18,6 +18,8 @@ from emu.analysis.error_budget import divergences
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numpy.typing import NDArray
+
     from emu.analysis.critical_path import CriticalPath
     from emu.problem import Schedule
 
@@ -200,7 +202,7 @@ def of_network(
     """
     problem = emulated.problem
     named = {link.name: port for port, link in enumerate(problem.links)}
-    slow = _lone_rates(emulated)
+    slow = lone_rates(emulated)
     for name in links:
         port, of = named[name], problem.links[named[name]]
         if lone := slow.get(port):
@@ -211,7 +213,7 @@ def of_network(
                     f"{100 * share:.3g} % of it"
                 )
                 continue
-        senders = _senders(emulated, port)
+        senders = most_senders(emulated, port)
         if of.direction == "in" and senders > 1:
             yield f"incast on {name}: up to {senders} machines sent to it at once"
     if late:
@@ -242,7 +244,7 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     return float(could[1] - could[0]) / (end - start) or float(steps.most[port])
 
 
-def _lone_rates(emulated: Schedule) -> dict[int, list[float]]:
+def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     """Return shares of the narrowest rate that lone flows had, by link."""
     flows = emulated.flows()
     at = tuple(flows.T)
@@ -250,40 +252,56 @@ def _lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         array[at]
         for array in (emulated.flow_start, emulated.flow_end, emulated.flow_bytes)
     )
+    hops = emulated.problem.hops
+    alone = (end > start) & (size > 0)
+    for rows in _rows_by_port(emulated, flows[:, 0]).values():
+        # Those that begin before it ends, less those of them that end before it begins.
+        begun = np.searchsorted(np.sort(start[rows]), end[rows], "left")
+        over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
+        alone[rows] &= begun - over == 1  # itself
     found: defaultdict[int, list[float]] = defaultdict(list)
-    by_port: defaultdict[int, list[int]] = defaultdict(list)
-    for number, (edge, _) in enumerate(flows.tolist()):
-        for port in emulated.problem.hops[edge]:
-            by_port[port].append(number)
-    for number, (edge, n) in enumerate(flows.tolist()):
-        length = end[number] - start[number]
-        if not (length > 0 and size[number] > 0):
-            continue
-        hops = emulated.problem.hops[edge]
-        beside = np.unique(np.concatenate([by_port[port] for port in hops]))
-        meet = (start[beside] < end[number]) & (end[beside] > start[number])
-        if int(meet.sum()) == 1:  # itself
-            narrowest = _narrowest(emulated, edge, n)
-            for port in hops:
-                # A link that is wider than another on the way was not tried.
-                mean = _mean_of(emulated, port, start[number], end[number])
-                if mean <= narrowest:
-                    found[port].append(size[number] / length / narrowest)
+    for number in np.flatnonzero(alone).tolist():
+        edge, n = flows[number].tolist()
+        narrowest = _narrowest(emulated, edge, n)
+        share = size[number] / (end[number] - start[number]) / narrowest
+        for port in hops[edge]:
+            # A link that is wider than another on the way was not tried.
+            if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
+                found[port].append(share)
     return found
 
 
-def _senders(emulated: Schedule, port: int) -> int:
+def _rows_by_port(
+    emulated: Schedule, edges: NDArray[np.int64]
+) -> dict[int, NDArray[np.int64]]:
+    """Return which of the flows of these edges cross each link."""
+    hops = emulated.problem.hops
+    order = np.argsort(edges, kind="stable")
+    first = np.searchsorted(edges[order], np.arange(len(hops) + 1))
+    of_edge = [order[first[e] : first[e + 1]] for e in range(len(hops))]
+    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
+    for edge, ports in enumerate(hops):
+        for port in ports:
+            crossing[port].append(of_edge[edge])
+    return {port: np.concatenate(rows) for port, rows in crossing.items()}
+
+
+def most_senders(emulated: Schedule, port: int) -> int:
     """Return the most machines that sent over a link at once."""
     problem = emulated.problem
     events: list[tuple[float, int, int]] = []
-    for edge, n in emulated.flows().tolist():
-        if port in problem.hops[edge] and emulated.flow_bytes[edge, n] > 0:
+    crosses = np.array([port in hops for hops in problem.hops], dtype=bool)
+    flows = emulated.flows()
+    for edge, n in flows[crosses[flows[:, 0]]].tolist():
+        if emulated.flow_bytes[edge, n] > 0:
             machine = problem.placement.machine_of[problem.job.edges[edge].source]
             events.append((emulated.flow_start[edge, n], 1, machine))
             events.append((emulated.flow_end[edge, n], -1, machine))
     under_way: defaultdict[int, int] = defaultdict(int)
-    most = 0
+    sending = most = 0
     for _, change, machine in sorted(events):
+        before = under_way[machine]
         under_way[machine] += change
-        most = max(most, sum(count > 0 for count in under_way.values()))
+        sending += (under_way[machine] > 0) - (before > 0)
+        most = max(most, sending)
     return most

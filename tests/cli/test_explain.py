@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typer.testing import CliRunner, Result
 
 import emu
 from emu.cli import app
+from emu.cli.report_commands import MOST_TRACED, draw
+from emu.report.terminal import terminal
 from tests.report import trace_reader
 from tests.report.recorded import write_run
 
@@ -86,6 +89,17 @@ def test_no_run_at_all_is_bad_data(tmp_path: Path) -> None:
 def test_trace(run: Path) -> None:
     assert call("report", run, "--as", "trace").exit_code == 0
     assert len(trace_reader.read(run / "trace.json").processes) == 4
+
+
+def test_a_large_trace_is_left_out_with_the_command_for_it(run: Path) -> None:
+    shown = io.StringIO()
+    draw(run, terminal(shown), tasks_and_flows=MOST_TRACED + 1)
+
+    assert f"emu report {run} --as trace" in shown.getvalue()
+    assert not (run / "trace.json").exists()
+    assert (run / "report.html").exists()
+    draw(run, terminal(shown), tasks_and_flows=MOST_TRACED)
+    assert (run / "trace.json").exists()
 
 
 def test_tables(run: Path) -> None:
