@@ -207,6 +207,12 @@ typedef struct {
     int64_t *place;            /* per port its place among the dirty, -1 for none */
     int64_t *dirty_ports;      /* a list */
     double *bound;             /* what their levels, old and new, are not below */
+    bool pairs;                /* no route has more than two ports */
+    /* In the places of `Scratch.crossing`: another port that the group crosses, number
+     * `ports` for none, whose level is infinite; and the flows of the group. */
+    int64_t *across;
+    double *flows;
+    int64_t *felt;             /* places of groups that feel a change, a list */
 } Levels;
 
 /* The flows that stand in the lines of their channels, see dependencies.c. */

@@ -19,6 +19,8 @@
 /* A sum over many events may be wrong by less, as a share of a capacity: a port that is
  * nearer to being full is looked at. */
 static const double NEAR_FULL = 1e-6;
+/* Limits that are nearer to a level, as a share, may count on either side of it. */
+static const double NEAR = 1e-9;
 
 /* The least level of the ports that `group` crosses except `port`. */
 static inline double limit_of(const Layout *layout, const State *state, int64_t group,
@@ -70,53 +72,102 @@ static void mark_dirty(State *state, int64_t port, double more)
     queue_dirty(state, port);
 }
 
-/* Find the level of `port` by the levels of others: raised from where all flows would be
- * equal, until no limit is below it. */
+/* List what the groups over `port` cross beside it, and how many flows they are. */
+static void list_across(const Layout *layout, State *state, int64_t port)
+{
+    Levels *levels = &state->levels;
+    int64_t first = layout->port_start[port], end = first + state->scratch.crowd[port];
+    for (int64_t i = first; i < end; i++) {
+        int64_t group = state->scratch.crossing[i];
+        levels->flows[i] = (double)state->active[group];
+        levels->across[i] = layout->ports;
+        FOR_HOPS(j, layout, group)
+            if (layout->hop[j] != port)
+                levels->across[i] = layout->hop[j];
+    }
+}
+
+/* The level of `port` if limits below `guess` hold there and no others; set what those
+ * leave of it and the flows that rise. */
+static inline double level_by(const Layout *layout, State *state, int64_t port, double guess)
+{
+    const double *limit = state->scratch.rate;
+    const double *flows = state->levels.flows + layout->port_start[port];
+    double left = state->capacity[port], rising = 0.0;
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
+        bool limited = limit[i] < guess;
+        left -= limited ? flows[i] * limit[i] : 0.0;
+        rising += limited ? 0.0 : flows[i];
+    }
+    state->levels.left[port] = left;
+    state->levels.rising[port] = (int64_t)rising;
+    return rising > 0.0 ? left / rising : INFINITY;
+}
+
+/* True where only one level of `port` is possible: the limits below `guess` give `level`,
+ * and none lies between the two or near. */
+static inline bool is_certain(const State *state, int64_t port, double guess, double level)
+{
+    const double *limit = state->scratch.rate;
+    double low = smaller(guess, level * (1.0 - NEAR)), high = larger(guess, level * (1.0 + NEAR));
+    int64_t between = 0;
+    if (level == INFINITY)
+        return state->levels.left[port] > NEAR * state->capacity[port];
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++)
+        between += (low <= limit[i]) & (limit[i] < high);
+    return between == 0;
+}
+
+/* Find the level of `port` by the levels of others. Mostly the limits below it are those of
+ * last time. Else it is raised from where all flows would be equal, until no limit is below
+ * it. */
 static inline void find_target(const Layout *layout, State *state, int64_t port)
 {
     Levels *levels = &state->levels;
-    double *limit = state->scratch.rate, *flows = state->scratch.weight;
-    int64_t count = state->scratch.crowd[port], first = layout->port_start[port];
-    for (int64_t i = 0; i < count; i++) {
-        int64_t group = state->scratch.crossing[first + i];
-        limit[i] = limit_of(layout, state, group, port);
-        flows[i] = (double)state->active[group];
-    }
-    double rising = (double)state->degree[port], left = state->capacity[port];
-    double level = rising > 0.0 ? left / rising : INFINITY;
-    while (rising > 0.0) {
-        double before = rising;
-        rising = 0.0;
-        left = state->capacity[port];
-        for (int64_t i = 0; i < count; i++) {
-            bool limited = limit[i] < level;
-            left -= limited ? flows[i] * limit[i] : 0.0;
-            rising += limited ? 0.0 : flows[i];
+    double *limit = state->scratch.rate;
+    int64_t first = layout->port_start[port], count = state->scratch.crowd[port];
+    for (int64_t i = 0; i < count; i++)
+        limit[i] = levels->pairs
+                       ? levels->level[levels->across[first + i]]
+                       : limit_of(layout, state, state->scratch.crossing[first + i], port);
+    double guess = levels->target[port], level = level_by(layout, state, port, guess);
+    if (!is_certain(state, port, guess, level)) {
+        int64_t before = 0;
+        level = level_by(layout, state, port, 0.0);
+        while (levels->rising[port] != before && levels->rising[port] > 0) {
+            before = levels->rising[port];
+            level = larger(level, level_by(layout, state, port, level));
         }
-        if (rising == before)
-            break;
-        level = rising > 0.0 ? larger(level, left / rising) : INFINITY;
     }
     levels->target[port] = level;
-    levels->left[port] = left;
-    levels->rising[port] = (int64_t)rising;
 }
 
-/* Count `group` anew over `port`, with another level of port `changed`. */
-static inline void limit_anew(const Layout *layout, State *state, int64_t group,
-                              int64_t changed, int64_t port, double old)
+/* Count `flows` anew over `port` whose limit elsewhere was `before` and is `after`. */
+static inline void limit_anew(State *state, int64_t port, int64_t flows, double before,
+                              double after)
 {
-    double before = old, after = state->levels.level[changed];
-    FOR_HOPS(j, layout, group) {
-        if (layout->hop[j] != port && layout->hop[j] != changed) {
-            before = smaller(before, state->levels.level[layout->hop[j]]);
-            after = smaller(after, state->levels.level[layout->hop[j]]);
-        }
-    }
     if (before != after && smaller(before, after) < state->levels.target[port]) {
-        count_limited(state, port, -state->active[group], before);
-        count_limited(state, port, state->active[group], after);
+        count_limited(state, port, -flows, before);
+        count_limited(state, port, flows, after);
         queue_dirty(state, port);
+    }
+}
+
+/* Count `group` anew over its ports, with another level of port `changed`. */
+static void limit_everywhere(const Layout *layout, State *state, int64_t group,
+                             int64_t changed, double old)
+{
+    const double *level = state->levels.level;
+    FOR_HOPS(i, layout, group) {
+        double before = old, after = level[changed];
+        FOR_HOPS(j, layout, group) {
+            if (j != i && layout->hop[j] != changed) {
+                before = smaller(before, level[layout->hop[j]]);
+                after = smaller(after, level[layout->hop[j]]);
+            }
+        }
+        if (layout->hop[i] != changed)
+            limit_anew(state, layout->hop[i], state->active[group], before, after);
     }
 }
 
@@ -127,14 +178,20 @@ static void pass_on(const Layout *layout, State *state, int64_t port, double old
 {
     Levels *levels = &state->levels;
     const double *limit = state->scratch.rate;
+    const int64_t *crossing = state->scratch.crossing + layout->port_start[port];
+    const int64_t *across = levels->across + layout->port_start[port];
     double new = levels->level[port], lower = smaller(old, new);
-    for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
-        int64_t group = state->scratch.crossing[layout->port_start[port] + i];
-        FOR_HOPS(j, layout, group) {
-            int64_t other = layout->hop[j];
-            if (lower < levels->target[other] && other != port)
-                limit_anew(layout, state, group, port, other, old);
-        }
+    int64_t felt = 0;
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++) { /* without a branch */
+        levels->felt[felt] = i;
+        felt += (limit[i] > lower) | (lower < levels->target[across[i]]) | !levels->pairs;
+    }
+    for (int64_t k = 0; k < felt; k++) {
+        int64_t i = levels->felt[k], group = crossing[i];
+        if (levels->pairs)
+            limit_anew(state, across[i], state->active[group], old, new);
+        else
+            limit_everywhere(layout, state, group, port, old);
         if (limit[i] > lower)
             set_rate(layout, state, group, smaller(limit[i], new), now);
     }
@@ -145,23 +202,17 @@ static void settle_lowest(const Layout *layout, State *state, double now)
 {
     Levels *levels = &state->levels;
     int64_t place = 0;
-    double least = levels->bound[0], second = INFINITY;
-    for (int64_t i = 1; i < state->length[DIRTY]; i++) {
-        if (levels->bound[i] < least) {
-            second = least;
-            place = i;
-            least = levels->bound[i];
-        } else {
-            second = smaller(second, levels->bound[i]);
-        }
-    }
+    double least = least_of(levels->bound, state->length[DIRTY]);
+    while (levels->bound[place] != least)
+        place++;
     int64_t port = levels->dirty_ports[place];
     double old = levels->level[port];
     find_target(layout, state, port);
     double new = levels->target[port];
     levels->bound[place] = smaller(old, new);
     if (new != old) {
-        if (levels->bound[place] > second)
+        if (levels->bound[place] > least
+            && levels->bound[place] > least_of(levels->bound, state->length[DIRTY]))
             return;
         levels->level[port] = new;
         pass_on(layout, state, port, old, now);
@@ -186,6 +237,7 @@ static void share_max_min(const Layout *layout, State *state, double now)
         FOR_HOPS(j, layout, group) {
             int64_t port = layout->hop[j];
             count_limited(state, port, flows, limit_of(layout, state, group, port));
+            list_across(layout, state, port);
             queue_dirty(state, port);
         }
     }

@@ -56,9 +56,9 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     int64_t ports = layout->ports;
     if (layout->policy != MAXMIN)
         return;
-    levels->level = numbers(room, ports);
-    fill(room, levels->level, ports, INFINITY);
-    levels->target = numbers(room, ports);
+    levels->level = numbers(room, ports + 1);
+    fill(room, levels->level, ports + 1, INFINITY);
+    levels->target = numbers(room, ports + 1);
     fill(room, levels->target, ports, INFINITY);
     levels->left = numbers(room, ports);
     for (int64_t port = 0; port < ports && !measures(room); port++)
@@ -68,6 +68,12 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     fill_integers(room, levels->place, ports, -1);
     levels->dirty_ports = integers(room, ports);
     levels->bound = numbers(room, ports);
+    levels->across = integers(room, layout->hops);
+    levels->flows = numbers(room, layout->hops);
+    levels->felt = integers(room, layout->groups);
+    levels->pairs = !measures(room);
+    for (int64_t group = 0; levels->pairs && group < layout->groups; group++)
+        levels->pairs = layout->hop_start[group + 1] - layout->hop_start[group] <= 2;
 }
 
 /* Columns of Lines.place and of Lines.tally. */
