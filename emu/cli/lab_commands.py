@@ -22,6 +22,7 @@ from emu.machines import missing_needs
 from emu.names import for_terminal
 from emu.report.lab_tables import lab_tables
 from emu.report.terminal import plain_table, terminal
+from emu.runs.lab_file import log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
@@ -89,7 +90,7 @@ def lab(
 def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int:
     """Print which program failed, and the end of its output; return its exit code."""
     code: int = failed["code"] if failed["code"] > 0 else 128 - failed["code"]
-    log = run / f"{failed['program']}-{failed['machine']}.log"
+    log = run / log_name(failed["program"], failed["machine"])
     console.print(
         f"{failed['program']} failed first, on {failed['machine']}, with exit code "
         f"{code}: its output is {log}"

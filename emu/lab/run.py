@@ -30,13 +30,14 @@ from emu.analysis.traffic import (
     sent_matrix,
 )
 from emu.errors import RunError
+from emu.lab.output_lines import OutputLines
 from emu.lab.prediction import judge_lab, predicted_lab
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
 from emu.machines.counters import PortOwners
 from emu.machines.programs import PLACES, TIME_SCALE, starts
-from emu.runs.array_files import SAMPLED, write_samples, write_traffic
-from emu.runs.lab_file import running_lab
+from emu.runs.array_files import SAMPLED, write_lines, write_samples, write_traffic
+from emu.runs.lab_file import log_name, running_lab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -255,6 +256,7 @@ class LabPrograms:
         self._lab, self._section, self._folder = lab, file.lab, folder
         self._watch = watch
         self.samples = Samples(lab)
+        self._output = OutputLines(lambda: self.samples.seconds)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.at)
@@ -269,17 +271,25 @@ class LabPrograms:
         scaled = {TIME_SCALE: f"{self._lab.time_scale:g}"}
         for one in todo:
             given = [*one.command, COMMAND, *command] if command else list(one.command)
-            log = self._folder / f"{one.program}-{one.machine}.log"
-            with log.open("wb") as output:
+            log = self._folder / log_name(one.program, one.machine)
+            output = self._output.add(log)
+            try:
                 program = self._lab.start(
                     one.machine,
                     given,
                     environment={**os.environ, **scaled, **one.environment},
-                    output=output.fileno(),
+                    output=output,
                 )
+            finally:
+                os.close(output)
             self.runs[program.number] = ProgramRun(
                 one.program, one.machine, self.samples.seconds
             )
+
+    def close(self) -> dict[str, NDArray[Any]]:
+        """Write lines.npz; return the samples."""
+        write_lines(self._folder, self._output.close())
+        return self.samples.close()
 
     def until_end(self) -> None:
         """Wait for the programs that decide; then ask the others to end, and end them.
@@ -392,7 +402,7 @@ def run_lab(
             with running_lab(directory.path, lab.holders):
                 running.until_end()
         finally:
-            seconds, samples = running.samples.seconds, running.samples.close()
+            seconds, samples = running.samples.seconds, running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
         counted = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     result = {

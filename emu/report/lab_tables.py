@@ -9,6 +9,7 @@ from rich.console import Group
 
 from emu.report.facts import lab_facts
 from emu.report.terminal import facts_table, plain_table
+from emu.runs.lab_file import log_name
 from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def program_table(lab: dict[str, Any]) -> Table:
             "" if end is None else format_duration(end),
             "" if end is None else format_duration(end - start),
             how_ended(run),
-            f"{run['program']}-{run['machine']}.log",
+            log_name(run["program"], run["machine"]),
         )
     return table
 

@@ -16,7 +16,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -178,7 +178,7 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     return rates
 
 
-FILE, SAMPLES = "traffic.npz", "samples.npz"
+FILE, SAMPLES, LINES = "traffic.npz", "samples.npz", "lines.npz"
 _TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
 #: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
 #: that they had, and that they waited for a core; by machine TCP segments that were
@@ -236,6 +236,45 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
             raise DataError(problem, path=str(path))
         if not (np.abs(array.astype(np.float64)) < MOST).all():
             raise DataError(f"{name} holds what is no number", path=str(path))
+    return arrays
+
+
+def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
+    """Write lines.npz: ``program`` and ``time`` of every line that was printed.
+
+    Parameters
+    ----------
+    times
+        Seconds by line, of every program in the order of lab.json.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    counts = [len(each) for each in times]
+    RunDirectory(run).write_arrays(
+        LINES,
+        program=np.repeat(np.arange(len(times), dtype=np.uint16), counts),
+        time=np.concatenate([np.zeros(0), *times]),
+    )
+
+
+def read_lines(run: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `write_lines`.
+
+    Raises
+    ------
+    DataError
+        When the file is missing, as in runs of an earlier emu, or damaged.
+    """
+    path = run / LINES
+    arrays = _read(path, ("program", "time"))
+    program, time = arrays["program"], arrays["time"]
+    if program.shape != time.shape or time.ndim != 1:
+        raise DataError("is damaged: holds no times of lines", path=str(path))
+    if (program.dtype.kind, time.dtype.kind) != ("u", "f") or not (time >= 0).all():
+        raise DataError("is damaged: a line has no time", path=str(path))
     return arrays
 
 

@@ -112,6 +112,11 @@ class _Lab(TypedDict):
     crossed: NotRequired[_Crossed]
 
 
+def log_name(program: str, machine: str) -> str:
+    """Return the name of the file with the output of a program on a machine."""
+    return f"{program}-{machine}.log"
+
+
 def emulated_seconds(lab: dict[str, Any]) -> float:
     """Return how long the programs of lab.json ran, in their own time."""
     seconds: float = lab["wall_seconds"] / lab.get("time_scale", 1.0)

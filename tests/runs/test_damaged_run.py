@@ -176,7 +176,9 @@ def test_pipes_and_folders_in_place_of_files_end_no_command(
             shutil.copy(path, run / path.name)
 
 
-@pytest.mark.parametrize("name", ["traffic.npz", "samples.npz", "weights.npz"])
+@pytest.mark.parametrize(
+    "name", ["traffic.npz", "samples.npz", "lines.npz", "weights.npz"]
+)
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
     name: str, tmp_path: Path
 ) -> None:
@@ -184,9 +186,11 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
     reader = {
         "traffic.npz": "from emu.runs.array_files import read_traffic as read",
         "samples.npz": "from emu.runs.array_files import read_samples as read",
+        "lines.npz": "from emu.runs.array_files import read_lines as read",
         "weights.npz": "from emu.runs.array_files import read_weights as read",
     }[name]
     keys = ["packets", "machines", "nics", "programs", "owners", "time", "ran"]
+    keys += ["program"]
     keys += ["waited", "retransmitted", "timeouts", "dropped", "queued"]
     keys += ["parameters", "names", "shapes", "offsets"]
     zeros = np.zeros(4_000_000)

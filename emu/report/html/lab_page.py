@@ -16,7 +16,7 @@ from emu.report.lab_tables import how_ended, matrix_table, nic_table, program_ta
 from emu.report.lane_packing import pack_lanes_per_group, packed
 from emu.report.terminal import plain_table
 from emu.runs.array_files import FILE, read_samples, read_traffic
-from emu.runs.lab_file import emulated_seconds, read_lab
+from emu.runs.lab_file import emulated_seconds, log_name, read_lab
 from emu.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
     said = []
     if failed := lab["failed"]:
-        log = f"{failed['program']}-{failed['machine']}.log"
+        log = log_name(failed["program"], failed["machine"])
         said.append(
             f"{failed['program']} failed first, on {failed['machine']} (code "
             f"{failed['code']}): its output is {run.name}/{log}"

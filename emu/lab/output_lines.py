@@ -1,0 +1,146 @@
+"""Output of the programs of a lab: written to files, with the time of every line.
+
+`emu fit --mark` takes lines for the starts of iterations, and says later which ones.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import threading
+import time
+from array import array
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.input_file import open_input
+from emu.runs.array_files import read_lines
+from emu.runs.lab_file import log_name, read_lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+#: Lines of a program whose times are noted.
+MOST_LINES = 1_000_000
+#: Bytes of a log that are looked through for marks.
+MOST_LOG = 1 << 28
+_CHUNK = 1 << 16
+#: Wall seconds after which a thread that waits for output looks if it is to end.
+_LOOK = 0.2
+#: Wall seconds in which what ended programs printed is copied: others may go on.
+_PATIENCE = 5.0
+#: Seconds within which half of the marks must not come: a program kept them back.
+_AT_ONCE = 1e-3
+
+
+class OutputLines:
+    """Copies what programs print to their files, in a thread of its own.
+
+    Parameters
+    ----------
+    seconds
+        Says how late it is.
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds, self._closing = seconds, threading.Event()
+        self._selector = selectors.DefaultSelector()
+        self._files: list[BinaryIO] = []
+        self._times: list[array[float]] = []
+        self._refused: DataError | None = None
+        self._until = math.inf
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def add(self, path: Path) -> int:
+        """Return the descriptor that a program prints to, to be closed once it has."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        self._files.append(path.open("wb", buffering=0))
+        self._times.append(array("d"))
+        self._selector.register(read, selectors.EVENT_READ, len(self._files) - 1)
+        return write
+
+    def _copy(self) -> None:
+        while True:
+            ready = self._selector.select(_LOOK)
+            late = time.monotonic() > self._until
+            if self._closing.is_set() and (late or not ready):
+                return
+            for key, _ in ready:
+                self._take(key.fd, key.data)
+
+    def _take(self, descriptor: int, number: int) -> None:
+        chunk, times = os.read(descriptor, _CHUNK), self._times[number]
+        new = min(chunk.count(b"\n"), MOST_LINES - len(times))
+        times.extend([self._seconds()] * new)
+        try:
+            self._files[number].write(chunk)
+        except OSError as error:
+            problem = f"cannot be written: {error.strerror}"
+            self._refused = DataError(problem, path=str(self._files[number].name))
+            chunk = b""
+        if not chunk:
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+
+    def close(self) -> list[NDArray[np.float64]]:
+        """Copy what is left; return by program the seconds at which lines ended.
+
+        Raises
+        ------
+        DataError
+            When the disk refused some.
+        """
+        self._until = time.monotonic() + _PATIENCE
+        self._closing.set()
+        self._thread.join()
+        for key in self._selector.get_map().values():
+            os.close(key.fd)
+        self._selector.close()
+        for file in self._files:
+            file.close()
+        if self._refused:
+            raise self._refused
+        return [np.array(times) for times in self._times]
+
+
+def marks_of(run: Path, text: str) -> NDArray[np.float64]:
+    """Return the seconds at which a process of a lab printed lines with this text.
+
+    Of several processes it is the first in the lab that printed any.
+
+    Raises
+    ------
+    DataError
+        When none did, or they all came at once.
+    """
+    times, printed = read_lines(run), 0
+    programs = read_lab(run)["programs"]
+    for number, program in enumerate(programs):
+        path = run / log_name(program["program"], program["machine"])
+        own = times["time"][times["program"] == number]
+        with open_input(path, MOST_LOG) as file:
+            lines = [line for line, _ in zip(file, own, strict=False)]
+        wanted = text.encode()
+        found = own[[place for place, line in enumerate(lines) if wanted in line]]
+        printed += len(lines)
+        if not len(found):
+            continue
+        if len(found) > 2 and np.median(np.diff(found)) < _AT_ONCE:
+            raise DataError(
+                f"its {len(found)} lines with {text!r} came at once: the program kept "
+                "them back; flush after each (Python: env PYTHONUNBUFFERED: '1')",
+                path=str(path),
+            )
+        return np.asarray(found)
+    raise DataError(
+        f"no program printed a line with {text!r}, which --mark looks for, among "
+        f"{printed:,} lines of {len(programs)} programs",
+        path=str(run),
+    )

@@ -1,0 +1,94 @@
+"""Lines that programs of a lab print: whole in their files, each with its time."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.errors import DataError
+from emu.lab.output_lines import OutputLines, marks_of
+from emu.runs.array_files import write_lines
+from emu.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def test_output_is_copied_and_lines_are_timed(tmp_path: Path) -> None:
+    clock = count()
+    lines = OutputLines(lambda: float(next(clock)))
+    ends = [lines.add(tmp_path / name) for name in ("a.log", "b.log")]
+    texts = [b"1\n2\n3", b"x" * 300_000 + b"\n"]
+    for end, text in zip(ends, texts, strict=True):
+        with os.fdopen(end, "wb") as file:
+            file.write(text)
+
+    times = lines.close()
+
+    assert [(tmp_path / name).read_bytes() for name in ("a.log", "b.log")] == texts
+    assert [len(each) for each in times] == [2, 1]
+
+
+def lab_of(run: Path, logs: dict[str, tuple[str, list[float]]]) -> Path:
+    """Write a run directory of programs that printed this at these times."""
+    run.mkdir()
+    programs = [
+        {"program": name, "machine": "m", "start": 0.0, "end": 1.0, "code": 0}
+        for name in logs
+    ]
+    stopped = [one | {"stopped": False} for one in programs]
+    numbers = ("wall_seconds", "startup_seconds", "computed_seconds")
+    lab = dict.fromkeys([*numbers, "waited_seconds", "waited_share"], 1.0)
+    RunDirectory(run).write_json(
+        "lab.json",
+        lab
+        | {key: {} for key in ("dropped", "traffic", "tcp")}
+        | {
+            "sharing": "fair",
+            "trust": "trusted",
+            "nics": {"m": {"out": 1.0, "in": 1.0}},
+        }
+        | {"programs": stopped, "failed": None, "events": []},
+    )
+    for name, (text, _) in logs.items():
+        (run / f"{name}-m.log").write_text(text)
+    times: list[NDArray[np.float64]] = [np.array(each) for _, each in logs.values()]
+    write_lines(run, times)
+    return run
+
+
+def test_marks_are_of_the_first_process_that_prints_some(tmp_path: Path) -> None:
+    logs = {
+        "a": ("step\nstep", [0.5]),  # the second has no end yet
+        "b": ("begin\nstep 1\n.\nstep 2\n", [0.1, 0.2, 0.3, 0.4]),
+    }
+    run = lab_of(tmp_path / "run", logs)
+
+    assert marks_of(run, "step ").tolist() == [0.2, 0.4]
+    with pytest.raises(DataError, match=r"'epoch', .* among 5 lines of 2 programs"):
+        marks_of(run, "epoch")
+
+
+def test_marks_that_a_program_kept_back_are_refused(tmp_path: Path) -> None:
+    run = lab_of(tmp_path / "run", {"a": ("step\n" * 9, [0.5] * 8 + [0.6])})
+
+    with pytest.raises(DataError, match=r"its 9 lines .* flush after each"):
+        marks_of(run, "step")
+
+
+@pytest.mark.parametrize("time", [np.array([1, 2]), np.array([-1.0]), np.zeros((1, 1))])
+def test_a_damaged_file_of_lines_is_refused(
+    time: NDArray[np.float64], tmp_path: Path
+) -> None:
+    run = lab_of(tmp_path / "run", {"a": ("step\n", [0.5])})
+    program = np.zeros(len(time), np.uint16)
+    RunDirectory(run).write_arrays("lines.npz", program=program, time=time)
+
+    with pytest.raises(DataError, match=r"lines\.npz.*is damaged"):
+        marks_of(run, "step")
