@@ -129,6 +129,12 @@ def fit(
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
     ] = 0,
+    mark: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT", help="Iterations begin where a program printed this."
+        ),
+    ] = "",
     template: Annotated[
         Template | None,
         typer.Option(
@@ -144,7 +150,7 @@ def fit(
     what it sent next. Processes of one program sum by all-reduces round a ring, with
     which iterations end; those of two programs ask and answer.
     """
-    found = fit_run(run, skip=skip, template=template)
+    found = fit_run(run, skip=skip, template=template, mark=mark)
     write_atomic(out, found.text(out.name))
     if emit(json_target, found.to_json()):
         terminal().print(_table(found))

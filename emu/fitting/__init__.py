@@ -6,16 +6,21 @@ custom job. Pure: what it gets is `emu.analysis.traffic.Traffic`. Must not know:
 labs, simulations.
 """
 
+from emu.fitting.causes import FittedSteps
 from emu.fitting.conversations import Unfittable
 from emu.fitting.fitted_job import fitted_scenario
-from emu.fitting.iterations import FittedIterations, fit_iterations
+from emu.fitting.iterations import FittedIterations, fit_iterations, fit_traffic
+from emu.fitting.steps import ALL
 from emu.fitting.templates import Template, mean_iterations
 
 __all__ = [
+    "ALL",
     "FittedIterations",
+    "FittedSteps",
     "Template",
     "Unfittable",
     "fit_iterations",
+    "fit_traffic",
     "fitted_scenario",
     "mean_iterations",
 ]

@@ -57,7 +57,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class _Packets:
+class Packets:
     """Packets by process: numbers of sender and receiver, times, bytes."""
 
     processes: tuple[Process, ...]
@@ -66,8 +66,9 @@ class _Packets:
     time: NDArray[np.float64]
     bytes: NDArray[np.int64]
 
-    def some(self, which: NDArray[np.bool_]) -> _Packets:
-        return _Packets(
+    def some(self, which: NDArray[np.bool_]) -> Packets:
+        """Return some of them."""
+        return Packets(
             self.processes,
             self.source[which],
             self.destination[which],
@@ -76,15 +77,14 @@ class _Packets:
         )
 
 
-def conversations(traffic: Traffic) -> tuple[list[Exchange], Ring]:
+def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by the time of their requests, and the ring.
 
     Raises
     ------
     Unfittable
-        When nothing was sent, ports have no owner, or no all-reduce is found.
+        When no all-reduce is found.
     """
-    packets = _by_process(traffic)
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]
     exchanges = sorted(
@@ -93,12 +93,20 @@ def conversations(traffic: Traffic) -> tuple[list[Exchange], Ring]:
     return exchanges, _ring(packets.some(peers))
 
 
-def _by_process(traffic: Traffic) -> _Packets:
+def by_process(traffic: Traffic) -> Packets:
+    """Return all packets by the processes that own their ports.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, or ports have no owner, or two.
+    """
     rows = traffic.packets
     if not len(rows):
         raise Unfittable("nothing was sent between machines")
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
+    _shared(traffic, owner)
     programs = [
         owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
     ]
@@ -116,7 +124,7 @@ def _by_process(traffic: Traffic) -> _Packets:
         for end, program in zip(("source", "destination"), programs, strict=True)
     ]
     found, numbers = np.unique(np.concatenate(ends), return_inverse=True)
-    return _Packets(
+    return Packets(
         tuple((int(each) // width, int(each) % width) for each in found),
         numbers[: len(numbers) // 2],
         numbers[len(numbers) // 2 :],
@@ -125,7 +133,20 @@ def _by_process(traffic: Traffic) -> _Packets:
     )
 
 
-def _exchanges(packets: _Packets) -> Iterator[Exchange]:
+def _shared(traffic: Traffic, owner: NDArray[np.int64]) -> None:
+    """Refuse ports that two programs of a machine have had."""
+    rows = traffic.owners
+    other = owner[rows["machine"], rows["port"]] != rows["program"]
+    for machine, port, program in rows[other].tolist():
+        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
+        raise Unfittable(
+            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
+            "each a port of its own"
+        )
+
+
+def _exchanges(packets: Packets) -> Iterator[Exchange]:
     """Yield the requests and answers of each pair of processes, in turn."""
     low = np.minimum(packets.source, packets.destination)
     high = np.maximum(packets.source, packets.destination)
@@ -155,7 +176,7 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     yield from pairwise(bounds) if len(values) else ()
 
 
-def _ring(packets: _Packets) -> Ring:
+def _ring(packets: Packets) -> Ring:
     """Return the ring along which most went."""
     count = len(packets.processes)
     sent = np.bincount(

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.fitting.causes import FittedSteps
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from emu.analysis.traffic import Traffic
     from emu.fitting.conversations import Process
     from emu.fitting.iterations import FittedIterations
+    from emu.fitting.steps import Step
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may
 #: exchange machines, and not put two into one.
@@ -28,7 +31,7 @@ NOTE = 48
 
 def fitted_scenario(
     name: str,
-    found: FittedIterations,
+    found: FittedIterations | FittedSteps,
     traffic: Traffic,
     cores: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
@@ -40,13 +43,19 @@ def fitted_scenario(
     ``server-m1.0.trainer-m0``; a server gives one at a time. What one machine ran is
     one process of the job, since what its programs exchanged there was not seen.
 
+    Without a ring a task ``worker-m1.0.server-m0`` sends the first step of an iteration
+    from one to the other, and its ``.got`` has received it.
+
     Parameters
     ----------
     cores
         Those of every machine of the lab: its speed, over which times of other speeds
         are predicted. Without them all are 1.
     """
-    job = _Job(found, traffic, cores or {})
+    if isinstance(found, FittedSteps):
+        job: _Job = _StepsJob(found, traffic, cores or {})
+    else:
+        job = _RingJob(found, traffic, cores or {})
     return {
         "name": name,
         "cluster": {"machines": job.machines()},
@@ -57,7 +66,7 @@ def fitted_scenario(
             "times": "measured",
             "tasks": job.tasks,
             "flows": job.flows,
-            "collectives": [job.all_reduce()],
+            "collectives": job.collectives,
         },
         "placement": {"policy": "explicit", "tasks": job.where},
         "schedule": {"policy": "maxmin"},
@@ -67,19 +76,15 @@ def fitted_scenario(
 class _Job:
     """Tasks and flows, as they are found."""
 
-    def __init__(
-        self, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
-    ) -> None:
-        self._found, self._traffic = found, traffic
+    def __init__(self, traffic: Traffic, cores: Mapping[str, float]) -> None:
+        self._traffic = traffic
         self._speeds = [cores.get(name, 1.0) for name in traffic.machines]
         self._seated: set[int] = set()
         self._servers: set[str] = set()
         self.tasks: list[dict[str, Any]] = []
         self.flows: list[dict[str, Any]] = []
         self.where: dict[str, str] = {}
-        for place, one in enumerate(found.ring):
-            self._client(one, found.ring[(place + 1) % len(found.ring)])
-        self._answers()
+        self.collectives: list[dict[str, Any]] = []
 
     def machines(self) -> list[dict[str, Any]]:
         """Return the machines, with the NICs of the lab.
@@ -100,18 +105,6 @@ class _Job:
             }
             for number, name in enumerate(self._traffic.machines)
         ]
-
-    def all_reduce(self) -> dict[str, Any]:
-        """Return the all-reduce, whose sum starts the next iteration."""
-        names = [self._name(one) for one in self._found.ring]
-        return {
-            "allreduce": {
-                "among": [f"{name}.send" for name in names],
-                "volume": f"{self._found.volume:.0f} B",
-                "then": [f"{name}.0" for name in names],
-                "lag": 1,
-            }
-        }
 
     def _name(self, process: Process) -> str:
         machine, program = process
@@ -135,6 +128,32 @@ class _Job:
     def _flow(self, source: str, destination: str, volume: Iterable[int] = ()) -> None:
         sizes = _once([f"{size} B" for size in volume] or ["0 B"])
         self.flows.append({"from": source, "to": destination, "volume": sizes})
+
+
+class _RingJob(_Job):
+    """Clients that ask servers, then sum round a ring."""
+
+    def __init__(
+        self, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
+    ) -> None:
+        super().__init__(traffic, cores)
+        self._found = found
+        for place, one in enumerate(found.ring):
+            self._client(one, found.ring[(place + 1) % len(found.ring)])
+        self._answers()
+        self.collectives.append(self._all_reduce())
+
+    def _all_reduce(self) -> dict[str, Any]:
+        """Return the all-reduce, whose sum starts the next iteration."""
+        names = [self._name(one) for one in self._found.ring]
+        return {
+            "allreduce": {
+                "among": [f"{name}.send" for name in names],
+                "volume": f"{self._found.volume:.0f} B",
+                "then": [f"{name}.0" for name in names],
+                "lag": 1,
+            }
+        }
 
     def _client(self, process: Process, following: Process) -> None:
         stages = self._found.stages[process].copy()
@@ -165,6 +184,31 @@ class _Job:
             after = f"{turn + 1}" if turn < last[client] else "sum"
             self._flow(f"{asking}.{turn}", name, self._found.requests[key])
             self._flow(name, f"{asking}.{after}", self._found.answers[key])
+
+
+class _StepsJob(_Job):
+    """Steps that wait for their causes, and a task without time that has received."""
+
+    def __init__(
+        self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
+    ) -> None:
+        super().__init__(traffic, cores)
+        for step, gaps in zip(found.steps, found.gaps, strict=True):
+            source, destination = map(self._name, (step.source, step.destination))
+            name = self._step(step)
+            self._task(name, step.source, gaps)
+            self._task(f"{name}.got", step.destination, np.zeros(found.count))
+            self._flow(name, f"{name}.got", np.rint(step.sizes).astype(int).tolist())
+            self.flows[-1]["channel"] = f"{source}.{destination}"
+        for step, causes in zip(found.steps, found.causes, strict=True):
+            for number, end, lag in causes:
+                cause = self._step(found.steps[number]) + (".got" if end else "")
+                self._flow(cause, self._step(step))
+                self.flows[-1]["lag"] = lag
+
+    def _step(self, step: Step) -> str:
+        source, destination = map(self._name, (step.source, step.destination))
+        return f"{source}.{step.number}.{destination}"
 
 
 def _once(values: list[str]) -> list[str] | str:

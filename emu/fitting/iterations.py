@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.fitting.conversations import Unfittable, conversations
+from emu.fitting.causes import ALWAYS, caused
+from emu.fitting.conversations import Unfittable, by_process, conversations
+from emu.fitting.steps import ALL, steps_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.analysis.traffic import Traffic
+    from emu.fitting.causes import FittedSteps
     from emu.fitting.conversations import Exchange, Process, Ring
+    from emu.fitting.steps import Marks
 
 #: Client, round within an iteration, server.
 Asked: TypeAlias = "tuple[Process, int, Process]"
@@ -99,15 +103,51 @@ class _Sums:
     volume: float
 
 
-def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
-    """Return the longest stretch of iterations in what crossed.
-
-    The first all-reduce only says when the first iteration begins.
+def fit_traffic(
+    traffic: Traffic, *, skip: int = 0, marks: Marks | None = None
+) -> FittedIterations | FittedSteps:
+    """Return the iterations in what crossed: by marks, or by all-reduces.
 
     Parameters
     ----------
     skip
-        All-reduces at the beginning of the run that are left out.
+        Iterations at the beginning of the run that are left out.
+    marks
+        Seconds at which iterations began by process, where that is known otherwise
+        than by all-reduces.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, no iterations are found, or fewer than four that are
+        like one another.
+    """
+    if marks is None:
+        return fit_iterations(traffic, skip=skip)
+    packets, clocks = by_process(traffic), _clocks(marks)
+    return caused(steps_between(packets, traffic, clocks), clocks, skip)
+
+
+def _clocks(marks: Marks) -> Marks:
+    """Return the marks that count: those of one process where all go together."""
+    fewest = min(map(len, marks.values()))
+    if fewest <= FEWEST:
+        raise Unfittable(
+            f"{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
+            f"iterations: a fit needs {FEWEST}"
+        )
+    times = np.array([own[:fewest] for own in marks.values()])
+    together = times.max(0)[:-1] < times.min(0)[1:]
+    alike = max(map(len, marks.values())) == fewest
+    if alike and np.mean(together) >= ALWAYS:
+        return {ALL: times[0]}
+    return marks
+
+
+def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
+    """Return the longest stretch of iterations that all-reduces end.
+
+    The first all-reduce only says when the first iteration begins.
 
     Raises
     ------
@@ -115,7 +155,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         When nothing was sent, no all-reduce is found, its processes do not agree on
         their number, or fewer than four iterations are like one another.
     """
-    exchanges, ring = conversations(traffic)
+    exchanges, ring = conversations(by_process(traffic))
     own = {
         one: [exchange for exchange in exchanges if exchange.client == one]
         for one in ring.members

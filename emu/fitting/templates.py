@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.fitting.causes import FittedSteps
 from emu.fitting.conversations import Unfittable
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Template(StrEnum):
     """All-reduces, and nothing else between machines."""
 
 
-def mean_iterations(found: FittedIterations, template: Template) -> FittedIterations:
+def mean_iterations(
+    found: FittedIterations | FittedSteps, template: Template
+) -> FittedIterations:
     """Return as many iterations, all like the mean of those that were found.
 
     Raises
@@ -35,6 +38,11 @@ def mean_iterations(found: FittedIterations, template: Template) -> FittedIterat
     Unfittable
         When the run is none of the template's kind.
     """
+    if isinstance(found, FittedSteps):
+        raise Unfittable(
+            f"template {template} is of iterations that end with all-reduces: it goes "
+            "without --mark, in runs that have such"
+        )
     if template is Template.ALLREDUCE and found.requests:
         raise Unfittable(
             "its processes ask those of another program, and template allreduce has "

@@ -12,10 +12,11 @@ from ruamel.yaml import YAML
 from emu.errors import DataError
 from emu.fitting import (
     Unfittable,
-    fit_iterations,
+    fit_traffic,
     fitted_scenario,
     mean_iterations,
 )
+from emu.lab.output_lines import marks_of
 from emu.names import file_part
 from emu.runs.array_files import read_traffic
 from emu.runs.lab_file import read_lab
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.analysis.traffic import Traffic
-    from emu.fitting import FittedIterations, Template
+    from emu.fitting import FittedIterations, FittedSteps, Template
 
 #: Columns of a line of YAML: a list of times stays on one.
 _WIDTH = 1 << 16
@@ -98,7 +99,9 @@ class Fit:
         return text.getvalue()
 
 
-def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fit:
+def fit_run(
+    run: Path, *, skip: int = 0, template: Template | None = None, mark: str = ""
+) -> Fit:
     """Return a scenario with the job that ran in a lab.
 
     Parameters
@@ -109,6 +112,8 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
         Iterations at the beginning that are left out.
     template
         What the job is known to be: all iterations are then like the mean one.
+    mark
+        Text in the lines that a program printed when an iteration began.
 
     Raises
     ------
@@ -126,7 +131,9 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
         )
     name, cores = file_part(run.resolve().name), lab.get("cpu", {})
     try:
-        found = fit_iterations(traffic, skip=skip)
+        ran = [(one["program"], one["machine"]) for one in lab["programs"]]
+        marks = marks_of(run, mark, ran, traffic) if mark else None
+        found = fit_traffic(traffic, skip=skip, marks=marks)
         half = found.count // 2
         early, late = found.part(0, half), found.part(half, found.count)
         if template is not None:
@@ -145,7 +152,10 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
 
 
 def _simulated(
-    name: str, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
+    name: str,
+    found: FittedIterations | FittedSteps,
+    traffic: Traffic,
+    cores: Mapping[str, float],
 ) -> float:
     """Return the seconds per iteration of the simulated fit."""
     text = json.dumps(fitted_scenario(name, found, traffic, cores))

@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from emu.errors import DataError
+from emu.fitting import ALL
 from emu.input_file import open_input
 from emu.runs.array_files import read_lines
-from emu.runs.lab_file import log_name, read_lab
+from emu.runs.lab_file import log_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting.steps import Marks
 
 #: Lines of a program whose times are noted.
 MOST_LINES = 1_000_000
@@ -110,10 +114,17 @@ class OutputLines:
         return [np.array(times) for times in self._times]
 
 
-def marks_of(run: Path, text: str) -> NDArray[np.float64]:
-    """Return the seconds at which a process of a lab printed lines with this text.
+def marks_of(
+    run: Path, text: str, programs: Sequence[tuple[str, str]], traffic: Traffic
+) -> Marks:
+    """Return the seconds at which lines with this text were printed, by process.
 
-    Of several processes it is the first in the lab that printed any.
+    Of those that printed any; where none of these sent anything, of the first.
+
+    Parameters
+    ----------
+    programs
+        Names of programs and machines, in the order of lab.json.
 
     Raises
     ------
@@ -121,26 +132,34 @@ def marks_of(run: Path, text: str) -> NDArray[np.float64]:
         When none did, or they all came at once.
     """
     times, printed = read_lines(run), 0
-    programs = read_lab(run)["programs"]
-    for number, program in enumerate(programs):
-        path = run / log_name(program["program"], program["machine"])
+    found: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for number, (program, machine) in enumerate(programs):
+        path = run / log_name(program, machine)
         own = times["time"][times["program"] == number]
         with open_input(path, MOST_LOG) as file:
             lines = [line for line, _ in zip(file, own, strict=False)]
-        wanted = text.encode()
-        found = own[[place for place, line in enumerate(lines) if wanted in line]]
         printed += len(lines)
-        if not len(found):
+        wanted = text.encode()
+        marks = own[[place for place, line in enumerate(lines) if wanted in line]]
+        if not len(marks):
             continue
-        if len(found) > 2 and np.median(np.diff(found)) < _AT_ONCE:
+        if len(marks) > 2 and np.median(np.diff(marks)) < _AT_ONCE:
             raise DataError(
-                f"its {len(found)} lines with {text!r} came at once: the program kept "
+                f"its {len(marks)} lines with {text!r} came at once: the program kept "
                 "them back; flush after each (Python: env PYTHONUNBUFFERED: '1')",
                 path=str(path),
             )
-        return np.asarray(found)
-    raise DataError(
-        f"no program printed a line with {text!r}, which --mark looks for, among "
-        f"{printed:,} lines of {len(programs)} programs",
-        path=str(run),
-    )
+        found[program, machine] = marks
+    if not found:
+        raise DataError(
+            f"no program printed a line with {text!r}, which --mark looks for, among "
+            f"{printed:,} lines of {len(programs)} programs",
+            path=str(run),
+        )
+    numbers = {
+        (program, machine): (at, which)
+        for at, machine in enumerate(traffic.machines)
+        for which, program in enumerate(traffic.programs)
+    }
+    some = {numbers[one]: marks for one, marks in found.items() if one in numbers}
+    return some or {ALL: next(iter(found.values()))}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.traffic import CONNECTION, messages
-from emu.fitting import Unfittable, fit_iterations
+from emu.fitting import Unfittable, fit_traffic
 from emu.problem import (
     Cluster,
     Edge,
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.analysis.traffic import Traffic
-    from emu.fitting import FittedIterations
+    from emu.fitting import FittedIterations, FittedSteps
+    from emu.fitting.steps import Marks
     from emu.scenario.run_sections import LabFile
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
@@ -102,6 +103,7 @@ def judge_lab(
     *,
     threshold: float,
     skip: int = 0,
+    marks: Marks | None = None,
     timeouts: int = 0,
     time_scale: float = 1.0,
 ) -> dict[str, Any]:
@@ -116,16 +118,17 @@ def judge_lab(
         Share by which they may differ.
     skip
         Iterations at the beginning that are left out.
+    marks
+        As `fit_traffic`.
     timeouts
         Times that TCP waited for one.
     time_scale
         Wall seconds of an emulated one.
     """
     try:
-        found = fit_iterations(traffic, skip=skip)
+        found = fit_traffic(traffic, skip=skip, marks=marks)
     except Unfittable as why:
-        unknown = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
-        return unknown.to_json()
+        return unknown(threshold, why)
     expected = predicted.makespan / predicted.problem.job.iterations
     error = found.seconds / expected - 1
     if abs(error) <= threshold:
@@ -143,7 +146,15 @@ def judge_lab(
     return differs.to_json()
 
 
-def _since(found: FittedIterations, predicted: Schedule, threshold: float) -> float:
+def unknown(threshold: float, why: Exception) -> dict[str, Any]:
+    """Return the verdict where no iterations were found, with the reason."""
+    nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
+    return nothing.to_json()
+
+
+def _since(
+    found: FittedIterations | FittedSteps, predicted: Schedule, threshold: float
+) -> float:
     """Return the end of the first iteration that is off by that share of them all."""
     simulated = np.nanmax(predicted.task_end, axis=0)
     turn, number = np.divmod(np.arange(found.count), len(simulated))
@@ -154,7 +165,10 @@ def _since(found: FittedIterations, predicted: Schedule, threshold: float) -> fl
 
 
 def _likely(
-    traffic: Traffic, found: FittedIterations, predicted: Schedule, apart: float
+    traffic: Traffic,
+    found: FittedIterations | FittedSteps,
+    predicted: Schedule,
+    apart: float,
 ) -> tuple[list[str], list[str]]:
     """Return the links that moved the iterations, and likely reasons."""
     within = (found.starts[0], found.ends[-1])
@@ -197,7 +211,7 @@ def _ports(schedule: Schedule) -> range:
 
 
 def _of_bytes(
-    traffic: Traffic, found: FittedIterations, predicted: Schedule
+    traffic: Traffic, found: FittedIterations | FittedSteps, predicted: Schedule
 ) -> Iterator[str]:
     """Yield a reason where other volumes crossed than was predicted."""
     packets = traffic.packets

@@ -29,9 +29,9 @@ from emu.analysis.traffic import (
     nic_use,
     sent_matrix,
 )
-from emu.errors import RunError
-from emu.lab.output_lines import OutputLines
-from emu.lab.prediction import judge_lab, predicted_lab
+from emu.errors import DataError, RunError
+from emu.lab.output_lines import OutputLines, marks_of
+from emu.lab.prediction import judge_lab, predicted_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
 from emu.machines.counters import PortOwners
@@ -40,16 +40,17 @@ from emu.runs.array_files import SAMPLED, write_lines, write_samples, write_traf
 from emu.runs.lab_file import log_name, running_lab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from emu.fitting.steps import Marks
     from emu.machines import Lab, LabMachine, NicCheck, Program
     from emu.machines.programs import LabProgram, Started
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
-    from emu.scenario.run_sections import LabFile
+    from emu.scenario.run_sections import LabFile, LabPredictionSection
 
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 
@@ -124,14 +125,14 @@ def summary(
 def traffic_of(
     machines: Sequence[LabMachine],
     packets: NDArray[np.void],
-    owners: Mapping[tuple[str, int], str],
+    owners: Collection[tuple[str, int, str]],
 ) -> Traffic:
     """Return the captured packets, with names as numbers."""
     names = tuple(machine.name for machine in machines)
-    programs = tuple(sorted(set(owners.values())))
+    programs = tuple(sorted({program for _, _, program in owners}))
     rows = [
         (names.index(machine), port, programs.index(program))
-        for (machine, port), program in owners.items()
+        for machine, port, program in sorted(owners)
     ]
     return Traffic(
         packets,
@@ -184,7 +185,7 @@ class Samples:
 
     def __init__(self, lab: Lab) -> None:
         self._counters, self._scale = lab.counters, lab.time_scale
-        self._waits, self._owners = lab.core_waits(), PortOwners(lab.process)
+        self._waits, self._owners = lab.core_waits(), PortOwners(lab.holders)
         self._began = self._taken = time.monotonic()
         self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
         self.take()
@@ -195,8 +196,8 @@ class Samples:
         return (time.monotonic() - self._began) / self._scale
 
     @property
-    def owners(self) -> dict[tuple[str, int], str]:
-        """Name of the program by machine and port."""
+    def owners(self) -> set[tuple[str, int, str]]:
+        """Machines, ports, and the names of their programs."""
         return self._owners.found
 
     @property
@@ -290,6 +291,11 @@ class LabPrograms:
         """Write lines.npz; return the samples."""
         write_lines(self._folder, self._output.close())
         return self.samples.close()
+
+    def marks(self, text: str, traffic: Traffic) -> Marks:
+        """Return `marks_of` what has been printed."""
+        ran = [(run.program, run.machine) for run in self.runs.values()]
+        return marks_of(self._folder, text, ran, traffic)
 
     def until_end(self) -> None:
         """Wait for the programs that decide; then ask the others to end, and end them.
@@ -460,15 +466,31 @@ def _crossed(
     fair = file.lab.sharing == "fair"
     found = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
     if predicted is not None and (stated := file.lab.prediction) is not None:
-        found["prediction"] = judge_lab(
-            traffic,
-            predicted,
-            threshold=stated.max_difference,
-            skip=stated.skip,
-            timeouts=timeouts,
-            time_scale=running.time_scale,
-        )
+        found["prediction"] = _judged(stated, running, traffic, predicted, timeouts)
     return found
+
+
+def _judged(
+    stated: LabPredictionSection,
+    running: LabPrograms,
+    traffic: Traffic,
+    predicted: Schedule,
+    timeouts: int,
+) -> dict[str, Any]:
+    """Return the verdict on the prediction, by the marks that it names if any."""
+    try:
+        marks = running.marks(stated.mark, traffic) if stated.mark else None
+    except DataError as why:
+        return unknown(stated.max_difference, why)
+    return judge_lab(
+        traffic,
+        predicted,
+        threshold=stated.max_difference,
+        skip=stated.skip,
+        marks=marks,
+        timeouts=timeouts,
+        time_scale=running.time_scale,
+    )
 
 
 def _started(

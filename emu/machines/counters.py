@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.machines.programs import MACHINE, PROGRAM
+from emu.machines.programs import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from emu.machines.namespace_rpc import Holder
 
@@ -276,25 +276,31 @@ def processes_below(root: int) -> list[int]:
 
 
 class PortOwners:
-    """Ports of all processes below one; a connection shorter than a pause is missed."""
+    """Ports of the programs of a lab; a connection shorter than a pause is missed.
 
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self.found: dict[tuple[str, int], str] = {}
-        """Name of the program by machine and port, the first that was seen there."""
+    Parameters
+    ----------
+    holders
+        Process by machine, below which its programs run: what started them may have
+        given them the environment of another machine, as ``mpiexec`` does.
+    """
+
+    def __init__(self, holders: Mapping[str, int]) -> None:
+        self._holders = holders
+        self.found: set[tuple[str, int, str]] = set()
+        """Machine, port and name of the program."""
 
     def sample(self) -> None:
         """Read the ports of every process that lives now."""
-        for process in processes_below(self._root):
-            home = Path(f"/proc/{process}")
-            try:
-                given = _environment(home)
-                if {MACHINE, PROGRAM} <= given.keys():
-                    for port in _ports(home):
-                        at = given[MACHINE], port
-                        self.found.setdefault(at, given[PROGRAM])
-            except OSError:  # it has ended
-                continue
+        for machine, holder in self._holders.items():
+            for process in processes_below(holder):
+                home = Path(f"/proc/{process}")
+                try:
+                    program = _environment(home).get(PROGRAM)
+                    ports = () if program is None else _ports(home)
+                    self.found |= {(machine, port, program or "") for port in ports}
+                except OSError:  # it has ended
+                    continue
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -318,6 +318,8 @@ class LabPredictionSection(Section):
     """By ``emu fit``, beside the lab file."""
     skip: Annotated[int, Field(strict=True, ge=0)] = 0
     """First iterations that are left out."""
+    mark: str = ""
+    """As ``--mark`` of ``emu fit``."""
     max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
     """As of ``emulation``, of seconds per iteration."""
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.errors import DataError
+from emu.fitting import ALL
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.runs.array_files import write_lines
 from emu.runs.run_directory import RunDirectory
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from emu.fitting.steps import Marks
 
 
 def test_output_is_copied_and_lines_are_timed(tmp_path: Path) -> None:
@@ -63,23 +67,44 @@ def lab_of(run: Path, logs: dict[str, tuple[str, list[float]]]) -> Path:
     return run
 
 
-def test_marks_are_of_the_first_process_that_prints_some(tmp_path: Path) -> None:
+def marks(run: Path, text: str, *programs: str) -> Marks:
+    """Return the marks of programs of which a and b sent something."""
+    nothing = np.zeros(0, PACKET), ("m",), np.ones((2, 1))
+    traffic = Traffic(*nothing, ("a", "b"), np.zeros(0, OWNER))
+    ran = [
+        (name, "m")
+        for name in programs or ("a", "b")
+        if (run / f"{name}-m.log").exists()
+    ]
+    return marks_of(run, text, ran, traffic)
+
+
+def test_marks_are_of_the_processes_that_print_some(tmp_path: Path) -> None:
     logs = {
         "a": ("step\nstep", [0.5]),  # the second has no end yet
         "b": ("begin\nstep 1\n.\nstep 2\n", [0.1, 0.2, 0.3, 0.4]),
     }
     run = lab_of(tmp_path / "run", logs)
 
-    assert marks_of(run, "step ").tolist() == [0.2, 0.4]
+    assert [*marks(run, "step")] == [(0, 0), (0, 1)]
+    assert marks(run, "step ")[0, 1].tolist() == [0.2, 0.4]
     with pytest.raises(DataError, match=r"'epoch', .* among 5 lines of 2 programs"):
-        marks_of(run, "epoch")
+        marks(run, "epoch")
+
+
+def test_a_program_that_sends_nothing_may_print_the_marks(tmp_path: Path) -> None:
+    run = lab_of(tmp_path / "run", {"c": ("step\nstep\n", [0.1, 0.2])})
+
+    found = marks(run, "step", "c")
+
+    assert {one: at.tolist() for one, at in found.items()} == {ALL: [0.1, 0.2]}
 
 
 def test_marks_that_a_program_kept_back_are_refused(tmp_path: Path) -> None:
     run = lab_of(tmp_path / "run", {"a": ("step\n" * 9, [0.5] * 8 + [0.6])})
 
     with pytest.raises(DataError, match=r"its 9 lines .* flush after each"):
-        marks_of(run, "step")
+        marks(run, "step")
 
 
 @pytest.mark.parametrize("time", [np.array([1, 2]), np.array([-1.0]), np.zeros((1, 1))])
@@ -91,4 +116,4 @@ def test_a_damaged_file_of_lines_is_refused(
     RunDirectory(run).write_arrays("lines.npz", program=program, time=time)
 
     with pytest.raises(DataError, match=r"lines\.npz.*is damaged"):
-        marks_of(run, "step")
+        marks(run, "step")

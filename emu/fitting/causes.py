@@ -1,0 +1,280 @@
+"""Find what every step waits for, by order in time over all iterations.
+
+A step's causes are what always came before it in its process: steps that it received,
+steps that it sent. One whose answer follows a request at the steadiest distance waits
+for that request alone. Gaps behind the last cause are the processes' own time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.fitting.conversations import Unfittable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.fitting.conversations import Process
+    from emu.fitting.steps import Marks, Step
+
+#: Number of a step, if its end is meant and not its beginning, iterations before.
+Cause: TypeAlias = tuple[int, bool, int]
+#: Share of the iterations in which a cause comes before its effect.
+ALWAYS = 0.95
+#: Seconds within which steps begin together, and an answer follows its request.
+TOGETHER = 0.001
+#: Seconds by which gaps must be steadier to say more than others.
+STEADIER = 5e-5
+
+
+@dataclass(frozen=True)
+class FittedSteps:
+    """Steps of every iteration with their causes, and the gaps behind them."""
+
+    steps: tuple[Step, ...]
+    causes: tuple[tuple[Cause, ...], ...]
+    """Per step."""
+    gaps: NDArray[np.float64]
+    """Seconds by step and iteration: behind the last cause that is an iteration of the
+    fit, for the first iterations since its beginning."""
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,)."""
+    first: int
+    """Number of the first of the iterations in the run."""
+
+    @property
+    def count(self) -> int:
+        """Number of iterations."""
+        return len(self.starts)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per iteration, measured."""
+        return float(self.ends[-1] - self.starts[0]) / self.count
+
+    def part(self, first: int, last: int) -> FittedSteps:
+        """Return the iterations from ``first`` until before ``last``."""
+        some = slice(first, last)
+        steps = tuple(
+            replace(s, first=s.first[some], last=s.last[some], sizes=s.sizes[some])
+            for s in self.steps
+        )
+        return _with_gaps(
+            steps, self.causes, self.starts[some], self.ends[some], self.first + first
+        )
+
+
+def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
+    """Return the steps with their causes, in the iterations that have all of them.
+
+    Raises
+    ------
+    Unfittable
+        When there are too few.
+    """
+    least = min(len(step.first) for step in steps)
+    seen = np.array([step.first[:least] for step in steps])
+    whole: NDArray[np.bool_] = ~np.isnan(seen).any(axis=0)
+    whole[:skip] = False
+    kept = _longest(whole)
+    if kept.stop - kept.start < 4:
+        raise Unfittable(
+            f"{kept.stop - kept.start} iterations of {len(whole)} follow one another "
+            "with all of their parts, a fit needs 4"
+        )
+    some = tuple(
+        replace(s, first=s.first[kept], last=s.last[kept], sizes=s.sizes[kept])
+        for s in steps
+    )
+    count = len(whole)
+    begins = {clock: times[: count + 1] for clock, times in marks.items()}
+    phases = {clock: times[:-1][kept] for clock, times in begins.items()}
+    latest = np.max([*begins.values()], axis=0)
+    starts, ends = latest[:-1][kept], latest[1:][kept]
+    return _with_gaps(some, _causes(some, phases), starts, ends, kept.start)
+
+
+def _longest(good: NDArray[np.bool_]) -> slice:
+    """Return the longest stretch of good iterations."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
+    stretches = edges.reshape(-1, 2).tolist()
+    return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
+
+
+def _with_gaps(
+    steps: tuple[Step, ...],
+    causes: tuple[tuple[Cause, ...], ...],
+    starts: NDArray[np.float64],
+    ends: NDArray[np.float64],
+    first: int,
+) -> FittedSteps:
+    times = _Times(steps)
+    gaps = np.array(
+        [times.gap(number, own, float(starts[0])) for number, own in enumerate(causes)]
+    )
+    return FittedSteps(steps, causes, np.maximum(gaps, 0.0), starts, ends, first)
+
+
+class _Times:
+    """Beginnings and ends of steps by iteration."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._ends = [(step.first, step.last) for step in steps]
+
+    def of(self, cause: Cause) -> NDArray[np.float64]:
+        """Return the seconds of a cause by the iteration of its effect."""
+        number, end, lag = cause
+        times = self._ends[number][end]
+        before = np.full(lag, np.nan)
+        return np.concatenate([before, times[: len(times) - lag]])
+
+    def gap(
+        self, number: int, causes: Sequence[Cause], began: float
+    ) -> NDArray[np.float64]:
+        """Return the seconds of a step behind the last of its causes."""
+        first = self._ends[number][0]
+        if not causes:
+            return first - began
+        before = np.max(
+            [np.nan_to_num(self.of(c), nan=-np.inf) for c in causes], axis=0
+        )
+        return first - np.where(np.isinf(before), began, before)
+
+
+def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], ...]:
+    """Return the causes of every step."""
+    times = _Times(steps)
+    phase = {
+        (number, end): float(np.median(times.of((number, end, 0)) - starts[step.clock]))
+        for number, step in enumerate(steps)
+        for end in (False, True)
+    }
+    before = [_before(number, steps, times, phase) for number in range(len(steps))]
+    least = [_reduced(number, steps, before, phase) for number in range(len(steps))]
+    answers = [_request(number, steps, before, phase) for number in range(len(steps))]
+    chosen = []
+    for number, step in enumerate(steps):
+        alone, request = least[number], answers[number]
+        if request is not None and _is_answer(number, request, alone, steps, times):
+            alone = [request]
+            if step.source[1] == step.destination[1]:
+                alone += [c for c in before[number] if not c[1] and c[2] == 0]
+        chosen.append(alone)
+    chosen = [
+        least[number] if _with_others(number, chosen, least, steps, times) else one
+        for number, one in enumerate(chosen)
+    ]
+    return tuple(tuple(one) for one in chosen)
+
+
+def _before(
+    number: int,
+    steps: Sequence[Step],
+    times: _Times,
+    phase: dict[tuple[int, bool], float],
+) -> list[Cause]:
+    """Return what always came before a step in its process, the latest of each."""
+    step, found = steps[number], []
+    own = [(k, False) for k, other in enumerate(steps) if other.source == step.source]
+    own += [(k, True) for k, s in enumerate(steps) if s.destination == step.source]
+    for k, end in own:
+        if steps[k].clock != step.clock:
+            continue
+        for lag in (0, 1, 2):
+            if lag == 0 and (phase[k, end], k) >= (phase[number, False], number):
+                continue
+            gap = times.gap(number, [(k, end, lag)], np.nan)
+            gap = gap[lag:]
+            if np.mean(gap >= 0) >= ALWAYS:
+                found.append((k, end, lag))
+                break
+    return found
+
+
+def _reduced(
+    number: int,
+    steps: Sequence[Step],
+    before: Sequence[list[Cause]],
+    phase: dict[tuple[int, bool], float],
+) -> list[Cause]:
+    """Return the causes that no other of them has for a cause."""
+    own = before[number]
+    implied: set[Cause] = set()
+    for k, end, lag in own:
+        if not end:
+            implied |= {(j, e, lag + further) for j, e, further in before[k]}
+    latest: dict[Process, tuple[tuple[int, float], Cause]] = {}
+    kept = []
+    for cause in own:
+        k, end, lag = cause
+        if any((k, end, lag - less) in implied for less in range(lag + 1)):
+            continue
+        if end:
+            when = (-lag, phase[k, True])
+            peer = steps[k].source
+            if peer in latest and latest[peer][0] >= when:
+                continue
+            latest[peer] = (when, cause)
+        else:
+            kept.append(cause)
+    return [*kept, *(cause for _, cause in latest.values())]
+
+
+def _request(
+    number: int,
+    steps: Sequence[Step],
+    before: Sequence[list[Cause]],
+    phase: dict[tuple[int, bool], float],
+) -> Cause | None:
+    """Return what last came from the process that a step goes to."""
+    there = steps[number].destination
+    came = [c for c in before[number] if c[1] and steps[c[0]].source == there]
+    return max(came, key=lambda c: (-c[2], phase[c[0], True]), default=None)
+
+
+def _is_answer(
+    number: int,
+    request: Cause,
+    causes: Sequence[Cause],
+    steps: Sequence[Step],
+    times: _Times,
+) -> bool:
+    """Return True if a step is as steady behind one request as behind all causes."""
+    step = steps[number]
+    gap = times.gap(number, [request], np.nan)[request[2] :]
+    others = times.gap(number, causes, np.nan)
+    steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
+    peers = step.source[1] == step.destination[1]
+    return steady and (not peers or float(np.median(gap)) < TOGETHER)
+
+
+def _spread(gaps: NDArray[np.float64]) -> float:
+    """Return how far gaps are from the one in the middle, without the farthest."""
+    off = np.sort(np.abs(gaps - np.median(gaps)))
+    return float(np.mean(off[: max(1, int(0.9 * len(off)))]))
+
+
+def _with_others(
+    number: int,
+    chosen: Sequence[Sequence[Cause]],
+    least: Sequence[Sequence[Cause]],
+    steps: Sequence[Step],
+    times: _Times,
+) -> bool:
+    """Return True if a step begins together with one that waits for more of them."""
+    if chosen[number] == least[number]:
+        return False
+    mine = times.of((number, False, 0))
+    for k, step in enumerate(steps):
+        if k == number or step.source != steps[number].source:
+            continue
+        apart = np.abs(times.of((k, False, 0)) - mine)
+        if chosen[k] == least[k] and np.mean(apart < TOGETHER) >= ALWAYS:
+            return True
+    return False

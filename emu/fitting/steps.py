@@ -1,0 +1,250 @@
+"""Cut what processes send each other into steps, the same in every iteration.
+
+The bytes that one process sends another in an iteration are cut where it fell silent,
+or was answered. What is cut at the same byte in many iterations ends a step, in the
+others too: packets wait here and there, programs where they always do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.fitting.conversations import Process, Unfittable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting.conversations import Packets
+
+#: Seconds at which iterations began, by the process whose they are.
+Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
+#: Stands for the process where iterations are those of all.
+ALL: Process = (-1, -1)
+#: Bytes of a full packet; the last one of a message is shorter.
+FULL = 1448
+#: Packets of the slower NIC, and seconds, of silence that part two steps.
+_SILENT, _SILENCE = 24, 0.002
+#: Share of the iterations in which steps are parted at the same byte.
+_OFTEN = 0.2
+#: Share of the bytes of an iteration, and bytes, by which places are the same.
+_NEAR, _BYTES = 0.005, 32
+#: Share of the iterations that must be of as many bytes, or of as many steps.
+MOST = 0.8
+#: Share of all bytes that may cross in less than half of the iterations.
+_RARE = 0.01
+#: Parts of an iteration that are tried for the quiet time of two processes.
+_PHASES = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """Bytes that a process sends another as one, by iteration; NaN where none were."""
+
+    source: Process
+    destination: Process
+    number: int
+    """Among the steps of the two, in an iteration."""
+    clock: Process
+    """Whose iterations it is part of, `ALL` or one's."""
+    first: NDArray[np.float64]
+    last: NDArray[np.float64]
+    """Seconds of the first and the last packet."""
+    sizes: NDArray[np.float64]
+    """Bytes."""
+
+
+def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
+    """Return all steps of the iterations between marks.
+
+    Raises
+    ------
+    Unfittable
+        When two processes send neither as many bytes in every iteration, nor as often.
+    """
+    found: list[Step] = []
+    count = len(packets.processes)
+    pair = packets.source * count + packets.destination
+    ways = np.unique(pair)
+    for way in ways.tolist():
+        source, destination = divmod(way, count)
+        ends = packets.processes[source], packets.processes[destination]
+        back = packets.time[pair == destination * count + source]
+        slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
+        silence = max(_SILENCE, _SILENT * FULL / float(slower))
+        some = packets.some(pair == way)
+        cut = _Way(some.time, some.bytes, _gaps(some, back, silence))
+        total = float(packets.bytes.sum())
+        clock, begins = clock_of(marks, ends, traffic)
+        for number, parts in enumerate(_parts(cut, begins, ends, traffic, total)):
+            step = Step(*ends, number, clock, *parts)
+            found.append(_numbered(step, begins))
+    return found
+
+
+def clock_of(
+    marks: Marks, ends: tuple[Process, Process], traffic: Traffic
+) -> tuple[Process, NDArray[np.float64]]:
+    """Return whose iterations the steps of two processes are part of, and the marks.
+
+    Raises
+    ------
+    Unfittable
+        When both have their own, or none has and there are several.
+    """
+    if len(marks) == 1:
+        return next(iter(marks.items()))
+    own = [end for end in ends if end in marks]
+    if len(own) != 1:
+        periods = ", ".join(
+            f"{_named([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
+            for one in own or marks
+        )
+        raise Unfittable(
+            f"{_named(ends, traffic)}: iterations of processes do not go together "
+            f"({periods}), and it is not clear of which these are part: --mark TEXT "
+            "that one program prints says it"
+        )
+    return own[0], marks[own[0]]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Packets of one process to another: times, bytes, and if something ended there."""
+
+    time: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+    """Per packet: what came before it was over."""
+
+
+def _gaps(
+    some: Packets, back: NDArray[np.float64], silence: float
+) -> NDArray[np.bool_]:
+    """Return before which packets something ended."""
+    turns = np.diff(np.searchsorted(back, some.time)) > 0
+    short = some.bytes[:-1] % FULL != 0
+    return np.append(True, (np.diff(some.time) > silence) | (turns & short))
+
+
+def _parts(
+    way: _Way,
+    marks: NDArray[np.float64],
+    ends: tuple[Process, Process],
+    traffic: Traffic,
+    total: float,
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield times of the first and the last packet, and bytes, of every step."""
+    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
+    before = np.append(0, np.cumsum(way.bytes))
+    sent = np.diff(before[edges])
+    if np.mean(sent > 0) < 0.5:
+        if before[-1] > _RARE * total:
+            raise Unfittable(
+                f"{_named(ends, traffic)} sent {before[-1]:,} bytes in "
+                f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
+                "common; --mark TEXT states others, --skip leaves the first ones out"
+            )
+        return
+    cuts = [
+        before[first + np.flatnonzero(way.ended[first:last])] - before[first]
+        for first, last in pairwise(edges.tolist())
+    ]
+    bounds = _bounds([each[each > 0] for each in cuts], sent)
+    if bounds is None:
+        raise Unfittable(
+            f"{_named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
+            f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
+            "iterations that repeat; --mark TEXT states others"
+        )
+    for begin, end in pairwise(bounds):
+        sizes = end - begin
+        at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
+        to = np.searchsorted(before[1:], before[edges[:-1]] + end, "left")
+        most = len(way.time) - 1
+        first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
+        there = sizes > 0
+        yield (
+            np.where(there, first, np.nan),
+            np.where(there, np.maximum(first, last), np.nan),
+            np.where(there, sizes, np.nan),
+        )
+
+
+def _named(ends: Sequence[Process], traffic: Traffic) -> str:
+    return " to ".join(
+        f"{traffic.programs[program]} on {traffic.machines[machine]}"
+        for machine, program in ends
+    )
+
+
+def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
+    """Return the seconds after a mark in which least often something is on its way."""
+    length = float(np.median(np.diff(marks)))
+    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    tries = tries[np.argsort(np.abs(tries), kind="stable")]
+    at = tries[:, None] + marks
+    place = np.searchsorted(time, at)
+    padded = np.concatenate([[-np.inf], time, [np.inf]])
+    quiet = np.minimum(padded[place + 1] - at, at - padded[place])
+    usual = np.quantile(quiet, 0.1, axis=1)
+    return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
+
+
+def _bounds(
+    cuts: list[NDArray[np.int64]], sent: NDArray[np.int64]
+) -> list[NDArray[np.float64]] | None:
+    """Return where steps begin and end, by step the bytes before in each iteration.
+
+    None where neither bytes nor the number of cuts are usually the same.
+    """
+    nothing, usual = np.zeros(len(sent)), float(np.median(sent))
+    near = max(_BYTES, _NEAR * usual)
+    if np.mean(np.abs(sent - usual) <= near) >= MOST:
+        places = _places(np.concatenate(cuts), near, len(sent))
+        inner = [
+            np.array([_nearest(each, place, near) for each in cuts]) for place in places
+        ]
+        return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
+    counts = [len(each) for each in cuts]
+    most = int(np.median(counts))
+    if np.mean(np.array(counts) == most) < MOST:
+        return None
+    usual_cuts = [
+        np.array([each[k] if len(each) == most else np.nan for each in cuts])
+        for k in range(most)
+    ]
+    return [nothing, *usual_cuts, sent * 1.0]
+
+
+def _places(cuts: NDArray[np.int64], near: float, iterations: int) -> list[float]:
+    """Return the bytes at which many iterations are cut."""
+    ordered = np.sort(cuts)
+    groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > near) + 1)
+    return [float(np.median(g)) for g in groups if len(g) >= _OFTEN * iterations]
+
+
+def _nearest(cuts: NDArray[np.int64], place: float, near: float) -> float:
+    """Return the cut of one iteration at a place, the usual one where it has none."""
+    close = cuts[np.abs(cuts - place) <= near]
+    return float(close[0]) if len(close) else place
+
+
+def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
+    """Return the step with every part in the iteration in which it usually begins."""
+    length = float(np.median(np.diff(marks)))
+    late = np.nanmedian(step.first - marks[:-1]) / length
+    by = int(np.floor(late))
+    if by == 0:
+        return step
+    rows = [np.roll(row, by) for row in (step.first, step.last, step.sizes)]
+    for row in rows:
+        row[slice(0, by) if by > 0 else slice(by, None)] = np.nan
+    return Step(step.source, step.destination, step.number, step.clock, *rows)

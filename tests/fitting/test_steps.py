@@ -1,0 +1,239 @@
+"""Fits without all-reduces: known jobs of drawn times come out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable  # noqa: TC003 - of a value
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emu
+from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario
+from emu.scenario.scenario_file import loads
+from tests.fitting.crossed import crossed
+
+if TYPE_CHECKING:
+    from emu.fitting.steps import Marks
+    from emu.problem import Schedule
+
+PROGRAMS = ("server", "worker")
+ITERATIONS = 12
+Document = dict[str, Any]
+
+
+class Build:
+    """A job on machines of its own, by tasks named ``program-machine.part``."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.tasks: list[Document] = []
+        self.flows: list[Document] = []
+
+    def task(self, name: str, low: float, high: float) -> None:
+        """Add a task of drawn times."""
+        times = self._rng.uniform(low, high, ITERATIONS)
+        self.tasks.append({"name": name, "time": [f"{each:.6f} s" for each in times]})
+
+    def flow(self, source: str, to: str, size: int = 0, lag: int = 0) -> None:
+        """Add a flow."""
+        flow = {"from": source, "to": to, "volume": f"{size} B", "lag": lag}
+        self.flows.append(flow)
+
+    def scenario(self) -> Document:
+        """Return the job, each task on the machine of its name."""
+        names = [task["name"] for task in self.tasks]
+        where = {name: name.split("-")[1].split(".")[0] for name in names}
+        machines = [{"name": m, "nic": "10 Mbit/s"} for m in sorted({*where.values()})]
+        return {
+            "cluster": {"machines": machines},
+            "job": {
+                "system": "custom",
+                "iterations": ITERATIONS,
+                "tasks": self.tasks,
+                "flows": self.flows,
+                "credit_window": "unlimited",
+            },
+            "placement": {"policy": "explicit", "tasks": where},
+            "schedule": {"policy": "maxmin"},
+        }
+
+
+def averaging(seed: int) -> Document:
+    """Return workers that all send to a server, which answers all of them."""
+    build = Build(seed)
+    build.task("server-m0.sum", 0.004, 0.006)
+    for i in (1, 2, 3):
+        build.task(f"worker-m{i}.think", 0.03, 0.03 + 0.01 * i)
+        build.flow(f"worker-m{i}.think", "server-m0.sum", 9000 + 1000 * i)
+        build.flow("server-m0.sum", f"worker-m{i}.think", 12000, lag=1)
+    return build.scenario()
+
+
+def asking(seed: int) -> Document:
+    """Return workers that ask a server twice, each in its own time."""
+    build = Build(seed)
+    for i in (1, 2, 3):
+        for part in ("pull", "push"):
+            build.task(f"worker-m{i}.{part}", 0.02 + 0.004 * i, 0.03 + 0.004 * i)
+            build.task(f"server-m0.{part}{i}", 0.002, 0.003)
+        build.flow(f"worker-m{i}.pull", f"server-m0.pull{i}", 150)
+        build.flow(f"server-m0.pull{i}", f"worker-m{i}.push", 8000)
+        build.flow(f"worker-m{i}.push", f"server-m0.push{i}", 8000)
+        build.flow(f"server-m0.push{i}", f"worker-m{i}.pull", 70, lag=1)
+    return build.scenario()
+
+
+def gathering(seed: int) -> Document:
+    """Return peers of which one sends to all others, and gets their answers."""
+    build = Build(seed)
+    build.task("worker-m0.root", 0.03, 0.04)
+    for i in (1, 2, 3):
+        build.task(f"worker-m{i}.answer", 0.01, 0.01 + 0.01 * i)
+        build.flow("worker-m0.root", f"worker-m{i}.answer", 7000)
+        build.flow(f"worker-m{i}.answer", "worker-m0.root", 5000, lag=1)
+    return build.scenario()
+
+
+def simulated(document: Document, **nics: object) -> Schedule:
+    overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
+    return emu.simulate(loads(json.dumps(document), overrides))
+
+
+def marks_of(schedule: Schedule, *tasks: str) -> Marks:
+    """Return the beginnings of tasks, by process, as a program would print them."""
+    names = [task.name for task in schedule.problem.job.tasks]
+    found = {}
+    for task in tasks:
+        program, rest = task.split("-")
+        process = int(rest[1]), PROGRAMS.index(program)
+        found[process] = schedule.task_start[names.index(task)]
+    return found
+
+
+KINDS: dict[Callable[[int], Document], list[str]] = {
+    averaging: ["worker-m1.think"],
+    asking: [f"worker-m{i}.pull" for i in (1, 2, 3)],
+    gathering: ["worker-m0.root"],
+}
+#: Machines and NICs that a fit at 10 Mbit/s is asked about.
+OTHERS = (
+    {"m0": "3 Mbit/s"},
+    {"m1": {"out": "2 Mbit/s", "in": "20 Mbit/s"}, "m3": "5 Mbit/s"},
+)
+
+
+def fitted(document: Document, marks: list[str]) -> tuple[FittedSteps, Document]:
+    schedule = simulated(document)
+    programs = tuple(
+        each
+        for each in PROGRAMS
+        if any(t.name.startswith(each) for t in schedule.problem.job.tasks)
+    )
+    traffic = crossed(schedule, programs)
+    at = marks_of(schedule, *marks)
+    if programs != PROGRAMS:
+        at = {(machine, 0): times for (machine, _), times in at.items()}
+    found = fit_traffic(traffic, marks=at)
+    assert isinstance(found, FittedSteps)
+    return found, fitted_scenario("fitted", found, traffic)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_fit_at_some_nics_answers_for_others(
+    kind: Callable[[int], Document], seed: int
+) -> None:
+    document = kind(seed)
+    found, document_again = fitted(document, KINDS[kind])
+
+    assert found.count >= ITERATIONS - 3
+    for nics in ({}, *OTHERS):
+        truth = simulated(document, **nics).makespan / ITERATIONS
+        again = simulated(document_again, **nics).makespan / found.count
+        assert again == pytest.approx(truth, rel=0.04)
+
+
+def received(found: FittedSteps, number: int) -> set[tuple[int, int]]:
+    """Return the steps that one waits for, and iterations before, by others sent."""
+    came = set()
+    for step, end, lag in found.causes[number]:
+        if end:
+            came.add((step, lag))
+        elif lag == 0:
+            came |= received(found, step)
+    return came
+
+
+def test_causes_are_what_a_step_waits_for() -> None:
+    found, _ = fitted(averaging(1), KINDS[averaging])
+
+    ends = [(step.source[0], step.destination[0]) for step in found.steps]
+    assert sorted(ends) == [(0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (3, 0)]
+    for number, (_, to) in enumerate(ends):
+        came = {(ends[step][0], lag) for step, lag in received(found, number)}
+        assert came >= ({(0, 1)} if to == 0 else {(1, 0), (2, 0), (3, 0)})
+    found, _ = fitted(asking(1), KINDS[asking])
+    for step, causes in zip(found.steps, found.causes, strict=True):
+        if step.source[0] == 0:  # an answer waits for its request alone
+            ((request, end, _),) = causes
+            assert (found.steps[request].source, end) == (step.destination, True)
+
+
+def one_mark(text: str, count: int, **also: object) -> str:
+    """Return the error of a fit with so many marks."""
+    schedule = simulated(averaging(2))
+    at = marks_of(schedule, *KINDS[averaging])
+    few: Marks = {one: times[:count] for one, times in at.items()}
+    with pytest.raises(Unfittable, match=text) as error:
+        fit_traffic(crossed(schedule, PROGRAMS), marks=few, **also)  # type: ignore[arg-type]
+    return str(error.value)
+
+
+def test_too_few_iterations_are_refused() -> None:
+    one_mark("1 marks were printed, which begin 0 whole iterations", 1)
+    one_mark("4 marks were printed, which begin 3 whole iterations", 4)
+    one_mark("iterations of .* follow one another .* needs 4", 9, skip=6)
+
+
+def test_processes_of_different_periods_that_talk_are_refused() -> None:
+    schedule = simulated(gathering(3))
+    times = next(iter(marks_of(schedule, "worker-m0.root").values()))
+    marks = {(0, 0): times, (1, 0): times[::2]}
+
+    with pytest.raises(Unfittable, match=r"do not go together .*--mark TEXT"):
+        fit_traffic(crossed(schedule, ("worker",)), marks=marks)
+
+
+def test_a_port_of_two_programs_is_refused() -> None:
+    schedule = simulated(averaging(4))
+    traffic = crossed(schedule, PROGRAMS)
+    also = traffic.owners[:1].copy()
+    also["program"] = 1 - also["program"]
+    traffic = replace(traffic, owners=np.append(traffic.owners, also))
+
+    with pytest.raises(Unfittable, match="was of programs server and worker"):
+        fit_traffic(traffic, marks=marks_of(schedule, *KINDS[averaging]))
+
+
+def test_what_does_not_repeat_is_refused() -> None:
+    schedule = simulated(averaging(5))
+    traffic = crossed(schedule, PROGRAMS)
+    own = traffic.packets["source"] == 1
+    drawn = np.random.default_rng(5).integers(1, 9, own.sum())
+    traffic.packets["bytes"][own] *= drawn.astype(np.uint32)
+    at = traffic.packets["time"][own]
+    traffic.packets["time"][own] = at + np.resize(
+        [0.0, 0.004, 0.009, 0.02, 0.001], len(at)
+    )
+    traffic = replace(traffic, packets=np.sort(traffic.packets, order="time"))
+
+    with pytest.raises(
+        Unfittable, match=r"worker on m1 to server on m0 sent .* pieces"
+    ):
+        fit_traffic(traffic, marks=marks_of(schedule, *KINDS[averaging]))
