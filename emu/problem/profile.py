@@ -48,9 +48,20 @@ class Realization:
         object.__setattr__(self, "times", _checked(self.times, "times"))
         object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
 
-    def beginning_at(self, first: int) -> Realization:
-        """Return the times and volumes of the iterations from one on."""
-        return Realization(self.times[:, first:], self.volumes[:, first:])
+    def beginning_at(self, first: int, job: Job) -> Realization:
+        """Return the times and volumes of the iterations of a job from one on.
+
+        Its mini-batches before that are done: tasks that are behind have none at first.
+        """
+        if not first:
+            return self
+        times, volumes = self.times[:, first:].copy(), self.volumes[:, first:].copy()
+        behind = [task.behind for task in job.tasks]
+        for row, cycles in zip(times, behind, strict=True):
+            row[:cycles] = 0.0
+        for row, edge in zip(volumes, job.edges, strict=True):
+            row[: behind[edge.source]] = 0.0
+        return Realization(times, volumes)
 
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""

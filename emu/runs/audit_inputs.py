@@ -348,7 +348,8 @@ def _realized(
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
     try:
-        job, realization = job.beginning_at(first), realization.beginning_at(first)
+        realization = realization.beginning_at(first, job)
+        job = job.beginning_at(first)
         realization.check_shapes(schedule.problem.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error

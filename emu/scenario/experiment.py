@@ -76,7 +76,7 @@ class Experiment:
         return replace(
             self,
             problem=self.problem.beginning_at(done),
-            realization=self.realization.beginning_at(done),
+            realization=self.realization.beginning_at(done, self.problem.job),
             first=first,
         )
 

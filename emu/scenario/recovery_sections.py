@@ -55,6 +55,11 @@ class CheckpointSection(Section):
     """``disk``: into the run directory, of which the last two are kept."""
 
 
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}"
+
+
 def checkpoint_errors(
     job: JobSection, *, several: bool, timed: str
 ) -> Iterator[tuple[Trail, str]]:
@@ -74,7 +79,7 @@ def checkpoint_errors(
     elif job.system not in able:
         problem = (
             f"a {job.system} job keeps no checkpoints, jobs of system "
-            f"{' and '.join(able)} do: remove this key"
+            f"{_listed(able)} do: remove this key"
         )
         yield ("checkpoint",), problem
     elif timed:

@@ -117,7 +117,7 @@ class System:
     cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
     """Returns, by name of every task whose program keeps state, the tasks with whose
     state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
-    None where iterations overlap, so that there is no such cut."""
+    None where it takes none."""
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""

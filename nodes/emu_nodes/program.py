@@ -113,8 +113,8 @@ class KeepsState(Protocol):
     Everything else that it holds must follow from its settings and the iteration.
     """
 
-    def state(self) -> Payload:
-        """Return copies of all that it has before its next iteration; not empty."""
+    def state(self, iteration: int) -> Payload:
+        """Return copies of all that it has before an iteration; not empty."""
         ...
 
     def restore(self, state: Mapping[str, Payload]) -> None:
@@ -122,6 +122,17 @@ class KeepsState(Protocol):
 
         The arrays must be copied: other tasks may begin with them, too.
         """
+        ...
+
+
+class KeepsUpdatesUnderWay(KeepsState, Protocol):
+    """Further members where updates of earlier iterations are on their way at a cut."""
+
+    missed: int
+    """Iterations from a cut until the last of them has come."""
+
+    def arrived(self, iteration: int) -> Payload:
+        """Return, before iteration cut + ``missed``, what has come since the cut."""
         ...
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from emu.network import Delivery, Handoff, Inbox, OutEdge, RunClock
     from emu.wire.process_spec import ProcessTask
-    from emu_nodes.program import KeepsState, Payload, Program, ReadsNewest
+    from emu_nodes.program import KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 
@@ -135,6 +135,7 @@ class TaskRunner:
         self._outputs = {end.edge: end for end in spec.outputs}
         self._around = around
         self._newest = NewestInputs(self._arrival)
+        self._begun: dict[int, Payload] = {}
         self.doing = ""
 
     async def run(self, order: RunTask) -> None:
@@ -177,8 +178,9 @@ class TaskRunner:
         end, late = self._end(end_of_work(*steps, order.start, time))
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
-        for part in state_parts(self.name, n + around.first, kept):
-            around.report(part)
+        for cut, state in kept.items():
+            for part in state_parts(self.name, cut, state):
+                around.report(part)
         self.doing = ""
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
@@ -200,7 +202,7 @@ class TaskRunner:
 
     def _compute(
         self, order: RunTask, inputs: dict[int, Payload]
-    ) -> tuple[dict[int, Payload], float, float, Payload]:
+    ) -> tuple[dict[int, Payload], float, float, dict[int, Payload]]:
         """Run the program; in the compute thread.
 
         The state before it is no work of the task's: its copy takes the emulated
@@ -218,12 +220,18 @@ class TaskRunner:
         wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
         return payloads, wall, cpu, kept
 
-    def _kept(self, iteration: int) -> Payload:
-        """Return the state before an iteration that a cut is taken at, else nothing."""
-        every = self._spec.cuts
-        if not (every and iteration and (iteration + self._around.first) % every == 0):
+    def _kept(self, iteration: int) -> dict[int, Payload]:
+        """Return the state of a cut that is whole before an iteration, else nothing."""
+        n, every = iteration + self._around.first, self._spec.cuts
+        program = cast("KeepsUpdatesUnderWay", self.program)
+        if every and iteration and n % every == 0:
+            self._begun[n] = program.state(n)
+        missed: int = getattr(program, "missed", 0)
+        cut = n - missed
+        if cut not in self._begun:
             return {}
-        return cast("KeepsState", self.program).state()
+        late = program.arrived(n) if missed else {}
+        return {cut: self._begun.pop(cut) | late}
 
     def _end(self, due: float) -> tuple[float, float]:
         """Return when the iteration ends, and how late: it may be yet to come."""

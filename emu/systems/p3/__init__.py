@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.systems.p3.guards import no_features
 from emu.systems.p3.job import PIPELINES, PROGRAMS
-from emu.systems.p3.results import joined_columns, open_columns_of
+from emu.systems.p3.results import joined_columns, open_columns_of, own_state
 from emu.systems.system import System
 
 if TYPE_CHECKING:
@@ -41,5 +41,6 @@ P3 = System(
     open_data=open_columns_of,
     trained=joined_columns,
     updates_missed=_missed,
+    cuts=own_state,
     translation=_translation,
 )

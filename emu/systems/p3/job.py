@@ -216,9 +216,10 @@ def p3_tasks(config: P3Config) -> Iterator[Task]:
                 takes="" if sampler else "gpu",
             )
         yield from _hop_tasks(config, rank)
-    yield from all_reduce_tasks(_ranks(config, "w"))
+    yield from all_reduce_tasks(_ranks(config, "w", "data_backward"))
+    of_rows = _ranks(config, "v", "model_backward")
     for member in range(config.members if config.groups > 1 else 0):
-        yield from all_reduce_tasks(_ranks(config, "v")[member :: config.members])
+        yield from all_reduce_tasks(of_rows[member :: config.members])
 
 
 def _hop_tasks(config: P3Config, rank: int) -> Iterator[Task]:
@@ -249,9 +250,17 @@ def _hop_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
             yield NamedEdge(owner, then, carries="answer", place=place)
 
 
-def _ranks(config: P3Config, letter: str) -> list[Task]:
+def _ranks(config: P3Config, letter: str, after: str) -> list[Task]:
+    """Return the ranks of a ring that sums what a phase leaves."""
+    behind = config.pipeline.behind_of(after)
     return [
-        Task(f"{letter}{rank}", ALL_REDUCE, pinned=machine, process=f"w{rank}")
+        Task(
+            f"{letter}{rank}",
+            ALL_REDUCE,
+            pinned=machine,
+            process=f"w{rank}",
+            behind=behind,
+        )
         for rank, machine in enumerate(config.machines)
     ]
 
@@ -266,14 +275,13 @@ def _batch_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
             continue
         block = peer % config.members
         if config.push == "shipped":
-            place = (rank, block, 0)
+            place = (rank, block)
             yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
-        for source, to, lag, offset in (
-            (f"Mf{peer}", f"Df{rank}", forward, 0),
-            (f"Db{rank}", f"Mb{peer}", backward, config.pipeline.behind[2]),
+        for source, to, lag in (
+            (f"Mf{peer}", f"Df{rank}", forward),
+            (f"Db{rank}", f"Mb{peer}", backward),
         ):
-            place = (rank, block, offset)
-            yield NamedEdge(source, to, lag, carries="pull", place=place)
+            yield NamedEdge(source, to, lag, carries="pull", place=(rank, block))
 
 
 def p3_edges(config: P3Config) -> Iterator[NamedEdge]:

@@ -48,6 +48,12 @@ def joined_columns(job: Job, results: Results) -> NDArray[Any]:
     return split.joined(owned, results["Mf0"]["upper"])
 
 
+def own_state(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the tasks with whose state a task begins after a cut, by its name."""
+    names = [task.name for task in job.tasks if task.kind == "model_forward"]
+    return {name: (name,) for name in names}
+
+
 def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]:
     members = settings["workers"] // settings["groups"]
     return column_blocks(settings["columns"], feature_length, members)

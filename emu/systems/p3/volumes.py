@@ -102,15 +102,15 @@ def p3_realization(
             if task.kind.startswith("model")
             else 1.0
         )
-        first = config.pipeline.behind_of(task.kind)
-        if task.kind == ALL_REDUCE:  # of upper parameters after Db, of layer 1 after Mb
-            first = config.pipeline.behind[2 if task.name.startswith("w") else 3]
+        first = task.behind
         row[first : first + config.batches] = times.get(task.kind, 0.0) * work
     volumes = np.zeros((len(edges), config.cycles))
     blocks = config.blocks(model.feature_length)
+    behind = {task.name: task.behind for task in tasks}
     for row, edge in zip(volumes, edges, strict=True):
         if edge.carries:
-            first, values = _bytes_of(edge, config, blocks, counts, model)
+            first = behind[edge.source]
+            values = _bytes_of(edge, config, blocks, counts, model)
             row[first : first + config.batches] = values
     return Realization(seconds, volumes)
 
@@ -121,22 +121,21 @@ def _bytes_of(
     blocks: Sequence[int],
     counts: Sequence[Sequence[SampleCounts]],
     model: SplitModel,
-) -> tuple[int, int | list[int]]:
-    """Return the cycle of the first mini-batch on an edge, and the bytes of each."""
+) -> int | list[int]:
+    """Return the bytes of each mini-batch on an edge."""
     if edge.carries == "upper":
-        sent = model.itemsize * part_elements(model.upper, edge.place)
-        return config.pipeline.behind[2], sent
+        return model.itemsize * part_elements(model.upper, edge.place)
     if edge.carries == "first_layer":
         *_, member = edge.place
         rows = model.first_width * blocks[member]
-        return config.pipeline.depth, model.itemsize * part_elements(rows, edge.place)
+        return model.itemsize * part_elements(rows, edge.place)
     if edge.carries in {"frontier", "answer"}:
-        return 0, _asked(edge, config, counts)
-    rank, block, first = edge.place
+        return _asked(edge, config, counts)
+    rank, block = edge.place
     if not blocks[block]:
-        return first, 0
+        return 0
     formula = pushed_bytes if edge.carries == "push" else model.pulled_bytes
-    return first, [formula(one) for one in counts[rank][: config.batches]]
+    return [formula(one) for one in counts[rank][: config.batches]]
 
 
 def _asked(

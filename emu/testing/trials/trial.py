@@ -67,7 +67,7 @@ class Case:
         return replace(
             self,
             problem=self.problem.beginning_at(done),
-            expected=self.expected.beginning_at(done),
+            expected=self.expected.beginning_at(done, self.problem.job),
             start=cut,
         )
 

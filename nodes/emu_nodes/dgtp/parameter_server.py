@@ -64,7 +64,7 @@ class ParameterServer:
             if sends(worker, iteration)
         }
 
-    def state(self) -> Payload:
+    def state(self, _iteration: int) -> Payload:
         """Return this server's parameters, and what its optimiser has of the past."""
         return self._optimizer.state()
 

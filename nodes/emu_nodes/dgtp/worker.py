@@ -158,7 +158,7 @@ class Replica(_Trainer):
             self._optimizer.step(self._sum / self._workers)
             self._summed = False
 
-    def state(self) -> Payload:
+    def state(self, _iteration: int) -> Payload:
         """Return the parameters, and what the optimiser has of the past."""
         self._step()
         return self._optimizer.state()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from emu.graph_data import SampledBatch
     from emu.systems.p3.column_split import ForwardPass
     from emu_nodes.program import Payload, TaskSpec
+
+    _Gradients = tuple[NDArray[Any], NDArray[Any]]
+
+
+#: Own rows of layer 1, and all other parameters.
+_PARTS = "own", "upper"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +98,9 @@ class P3Machine:
         self._sampled: dict[int, SampledBatch] = {}
         self._begun_with: dict[int, NDArray[Any]] = {}
         self._forward: dict[int, ForwardPass] = {}
-        self._updates = 0
+        self._first = brief.first
+        self._updates = max(brief.first - self.pipeline.missed, 0)
+        self._taken: deque[_Gradients] = deque(maxlen=self.pipeline.missed)
         self._rehearse()
 
     def _load(self, settings: Mapping[str, Any]) -> None:
@@ -130,6 +139,10 @@ class P3Machine:
     def holds(self, rank: int) -> bool:
         """Return True where a machine holds any columns."""
         return bool(self.blocks[rank % self._members])
+
+    def has(self, batch: int) -> bool:
+        """Return True for mini-batches of the job that were not done before a cut."""
+        return self._first <= batch < self.batches
 
     def sample(self, rank: int, batch: int) -> FirstLayer:
         """Sample a machine's mini-batch; keep what will be needed of it."""
@@ -223,7 +236,60 @@ class P3Machine:
             due = min(max(cycle - self.pipeline.missed, 0), self.batches)
         for batch in range(self._updates, due):
             gradients = self.own_gradients.pop(batch), self.upper_gradients.pop(batch)
+            self._taken.append(gradients)
             if self._learns:
                 for optimizer, total in zip(self._optimizers, gradients, strict=True):
                     optimizer.step(total / self.ranks)
         self._updates = due
+
+    # A cut before ``Mf`` of mini-batch k lies between mini-batches, not between cycles:
+    # all before k are done, and none from k on has begun. What the former leave is the
+    # version of the weights that k is begun with, and the summed gradients of the tau
+    # mini-batches that this version lacks. These come in the tau cycles that follow,
+    # with the updates that are due there anyway, so nothing waits for a cut. No partial
+    # activation, structure or half summed vector belongs to it: each is of a mini-batch
+    # before k, whose gradient is there, or of one from k on, which begins anew. After
+    # it the pipeline fills as at the start: cycle k of a phase that is behind has no
+    # mini-batch.
+
+    def state(self, cycle: int) -> Payload:
+        """Return both parts of the parameters before a mini-batch, and moments."""
+        self.take_updates(cycle)
+        return {
+            f"{part}.{name}": array
+            for part, optimizer in zip(_PARTS, self._optimizers, strict=True)
+            for name, array in optimizer.state().items()
+        }
+
+    def arrived(self, cycle: int) -> Payload:
+        """Return the gradients that the version of tau cycles before has lacked."""
+        self.take_updates(cycle)
+        last = range(self._updates - len(self._taken), self._updates)
+        return {
+            f"{part}.gradient{batch}": total
+            for batch, gradients in zip(last, self._taken, strict=True)
+            for part, total in zip(_PARTS, gradients, strict=True)
+        }
+
+    def restore(self, state: Payload) -> None:
+        """Go on from what `state` and `arrived` returned.
+
+        Raises
+        ------
+        ValueError
+            When it is of another optimiser or cut, or of other parameters.
+        """
+        held = self.own_gradients, self.upper_gradients
+        for part, optimizer, gradients in zip(
+            _PARTS, self._optimizers, held, strict=True
+        ):
+            own = {
+                name.partition(".")[2]: array
+                for name, array in state.items()
+                if name.startswith(f"{part}.")
+            }
+            for batch in range(self._updates, self._first):
+                if (found := own.pop(f"gradient{batch}", None)) is None:
+                    raise ValueError(f"state without gradient {batch} of {part}")
+                gradients[batch] = found.copy()
+            optimizer.restore(own)

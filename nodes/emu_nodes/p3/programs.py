@@ -46,7 +46,7 @@ class _P3Task:
         self._arrived, self._figures = inputs, {}
         machine = self._machine
         batch = iteration - machine.pipeline.behind[self.phase]
-        sent = self._work(batch) if 0 <= batch < machine.batches else {}
+        sent = self._work(batch) if machine.has(batch) else {}
         self._arrived = {}
         return {
             out.edge: sent.get(out.peer, {})
@@ -118,6 +118,23 @@ class ModelForward(_P3Task):
         self._figures = {"versions": float(machine.versions)}
         return sent
 
+    @property
+    def missed(self) -> int:
+        """Cycles until the updates have come that are under way at a cut."""
+        return self._machine.pipeline.missed
+
+    def state(self, iteration: int) -> Payload:
+        """Return the weights that a mini-batch is begun with, see `P3Machine`."""
+        return self._machine.state(iteration)
+
+    def arrived(self, iteration: int) -> Payload:
+        """Return the gradients that had not come by then."""
+        return self._machine.arrived(iteration)
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from its own state."""
+        self._machine.restore(state[self._brief.name])
+
     @override
     def result(self) -> Payload:
         """Return the weights of this machine's columns, and the upper parameters."""
@@ -159,7 +176,8 @@ class DataBackward(_P3Task):
         machine = self._machine
         if machine.ranks > 1:
             batch = iteration - machine.pipeline.behind[self.phase]
-            gradient = machine.upper_gradients.get(batch, machine.upper[:0])
+            mine = machine.upper_gradients if machine.has(batch) else {}
+            gradient = mine.get(batch, machine.upper[:0])
             share_vector(self._process, f"w{machine.rank}", gradient, iteration)
         return found
 
@@ -187,7 +205,8 @@ class ModelBackward(_P3Task):
         machine = self._machine
         if machine.groups > 1:
             batch = iteration - machine.pipeline.behind[self.phase]
-            gradient = machine.own_gradients.get(batch, machine.own[:0])
+            mine = machine.own_gradients if machine.has(batch) else {}
+            gradient = mine.get(batch, machine.own[:0])
             share_vector(self._process, f"v{machine.rank}", gradient, iteration)
         return found
 
