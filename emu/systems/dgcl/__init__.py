@@ -45,6 +45,11 @@ def _trained(_job: Job, results: Results) -> NDArray[Any]:
     return results["d0.layer1"]["parameters"]  # as all devices have them
 
 
+def _held(job: Job) -> dict[str, tuple[str, ...]]:
+    names = [task.name for task in job.tasks if task.kind == "layer1"]
+    return dict.fromkeys(names, ("d0.layer1",))  # likewise
+
+
 DGCL = System(
     "dgcl",
     _section,
@@ -53,6 +58,7 @@ DGCL = System(
     open_data=_open,
     trained=_trained,
     step_kinds=("gradient1", "layer1"),
+    cuts=_held,
     carries=CARRIES,
     remarks=_remarks,
     outlook=_outlook,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from emu.graph_data import Dataset
     from emu_nodes.dgcl.carrier import Pass
-    from emu_nodes.program import TaskSpec
+    from emu_nodes.program import Payload, TaskSpec
 
 
 class Device(Carrier):
@@ -50,7 +50,7 @@ class Device(Carrier):
         self.parameters = initial_parameters(settings, dataset)
         self._optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
-        self._steps = 0
+        self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
             self._model = self._loaded(settings, dataset)
@@ -145,6 +145,19 @@ class Device(Carrier):
         if self.ranks > 1:
             name = f"w{self.rank}"
             share_vector(self._process, name, self._gradient, iteration)
+
+    def state(self, epochs: int) -> Payload:
+        """Return parameters and moments after the step of every epoch before one.
+
+        The first layer of an epoch waits for the sum of all gradients of the epoch
+        before: nothing else is left of it.
+        """
+        self._step(epochs)
+        return self._optimizer.state()
+
+    def restore(self, state: Payload) -> None:
+        """Go on from the state of a device, which all hold alike."""
+        self._optimizer.restore(state)
 
     def finish(self, epochs: int) -> NDArray[Any]:
         """Return the parameters after the step of every epoch."""

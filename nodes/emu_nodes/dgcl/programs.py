@@ -71,6 +71,15 @@ class Layer(_DeviceTask):
     def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
         self._figures = self._device.forward(self._layer, iteration)
 
+    def state(self, iteration: int) -> Payload:
+        """Return what the device has before an epoch; asked of the first layer."""
+        return self._device.state(iteration)
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Have the device go on from it."""
+        (one,) = state.values()
+        self._device.restore(one)
+
     @override
     def result(self) -> Payload:
         """Return the parameters, from the first layer."""
