@@ -82,6 +82,8 @@ def checkpoint_errors(
             f"{_listed(able)} do: remove this key"
         )
         yield ("checkpoint",), problem
+    elif job.uncut:
+        yield ("checkpoint",), job.uncut
     elif timed:
         problem = f"{timed} have times of the whole job: remove them, or this key"
         yield ("checkpoint",), problem

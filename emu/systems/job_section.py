@@ -198,6 +198,11 @@ class JobSection(Section):
         yield from ()
 
     @property
+    def uncut(self) -> str:
+        """Why no checkpoints of it can be kept, empty where its system keeps some."""
+        return ""
+
+    @property
     def goes_by_speed(self) -> bool:
         """True where stated times are of measurements, and machines' speeds divide."""
         return False

@@ -17,7 +17,9 @@ def stated(name: str, more: str) -> Scenario:
     return loads(f"name: {name}\n{CASES[name]}\n{more}\n")
 
 
-@pytest.mark.parametrize("name", ["dgtp", "ring", "data_parallel", "p3", "dgcl"])
+@pytest.mark.parametrize(
+    "name", ["dgtp", "ring", "data_parallel", "p3", "dgcl", "dorylus"]
+)
 @pytest.mark.parametrize("every", ["20 iterations", " 1 iteration"])
 def test_a_checkpoint_is_read_and_written(name: str, every: str) -> None:
     scenario = stated(name, f"checkpoint: {{every: {every}}}")
@@ -28,11 +30,15 @@ def test_a_checkpoint_is_read_and_written(name: str, every: str) -> None:
     assert "checkpoint" not in stated(name, "").to_json()
 
 
-@pytest.mark.parametrize("name", ["dorylus"])
-def test_jobs_whose_iterations_overlap_keep_none(name: str) -> None:
-    problem = f"a {name} job keeps no checkpoints.*data_parallel, dgcl, dgtp and p3 do"
+@pytest.mark.parametrize("name", ["disturbed", "dorylus"])
+def test_what_keeps_none_is_one_error(name: str) -> None:
+    problem = "a custom job keeps .* data_parallel, dgcl, dgtp, dorylus and p3 do"
+    more = "checkpoint: {every: 2 iterations}"
+    if name == "dorylus":
+        problem = "mode async keeps no checkpoints: write pipe"
+    text = CASES[name].replace("mode: pipe", "mode: async")
     with pytest.raises(ScenarioError, match=problem) as found:
-        stated(name, "checkpoint: {every: 2 iterations}")
+        loads(f"name: {name}\n{text}\n{more}\n")
     assert found.value.key == "checkpoint"
 
 

@@ -21,11 +21,19 @@ from tests.testing.trial_cases import CASES
 if TYPE_CHECKING:
     from emu.coordinator import EmulatedRun
 
-#: Later ones of data_parallel miss the simulated makespan by more than `EXACT`.
+#: Later ones of data_parallel, and a GAT in pipe, miss the simulated makespan by more
+#: than `EXACT`.
 ITERATIONS, EVERY = 5, 2
 CUTS = [2, 4]
-ABLE = ("dgtp", "ring", "data_parallel", "p3", "dgcl")
+ABLE = ("dgtp", "ring", "data_parallel", "p3", "dgcl", "dorylus")
+_DORYLUS = CASES["dorylus-dying"]
 OTHERS = {
+    "dorylus-dying": _DORYLUS,
+    "dorylus-no-pipe": _DORYLUS.replace("pipe", "no_pipe").replace("[ps]", "[ps, g0]"),
+    "dorylus-gat": CASES["dorylus"]
+    .replace("hidden: 4", "kind: gat, hidden: 4")
+    .replace("scatter: 4 ms", "scatter: 4 ms, edge_apply: 20 ms")
+    .replace("mode: pipe", "mode: no_pipe"),
     "dgcl-cached": CASES["dgcl"].replace("  cache_features: false\n", ""),
     "p3-B": CASES["p3"] + "  pipeline: B\n",
     "p3-none": CASES["p3"] + "  pipeline: none\n",
@@ -62,6 +70,7 @@ def weights(trial: Trial) -> dict[str, bytes]:
     return {
         task: b"".join(array.tobytes() for array in arrays.values())
         for task, arrays in trial.run.results.items()
+        if "dropped" not in arrays
     }
 
 
@@ -102,7 +111,8 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
         assert left.complaints == []
         assert weights(left) == weights(trials.undisturbed)
         assert left.run is not None
-        sent = ~np.isnan(left.run.schedule.flow_ready)
+        moves = np.array([bool(crossed) for crossed in rest.problem.hops])
+        sent = ~np.isnan(left.run.schedule.flow_ready) & moves[:, np.newaxis]
         np.testing.assert_array_equal(
             left.run.realization.volumes[sent], rest.expected.volumes[sent]
         )

@@ -37,11 +37,24 @@ def _asynchronous(settings: Mapping[str, Any]) -> bool:
 def _trained(job: Job, results: Results) -> NDArray[Any]:
     from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
 
+    kind = job.settings["model"]["kind"]
+    return flat_weights([results[name]["weights"] for name in _holders(job)], kind)
+
+
+def _holders(job: Job) -> list[str]:
+    """Return the task that holds the weights of each layer, of several the first."""
     layers = range(job.settings["model"]["layers"])
     names = {task.name for task in job.tasks}
-    holders = [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
-    kind = job.settings["model"]["kind"]
-    return flat_weights([results[name]["weights"] for name in holders], kind)
+    return [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
+
+
+def _held(job: Job) -> dict[str, tuple[str, ...]]:
+    holders = _holders(job)
+    return {
+        task.name: (holders[task.settings["layer"]],)
+        for task in job.tasks
+        if task.kind in {"weight_update", "apply"}
+    }
 
 
 def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
@@ -81,6 +94,7 @@ DORYLUS = System(
     follow=_follow,
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
+    cuts=_held,
     functions=function_times,
     carries=CARRIES,
     remarks=_remarks,

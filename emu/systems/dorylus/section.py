@@ -143,6 +143,13 @@ class DorylusJobSection(WholeGraphSection):
     unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
     unmeasured: ClassVar[str] = "tasks of intervals cannot be profiled, write job.times"
 
+    @property
+    @override
+    def uncut(self) -> str:
+        """Epochs of intervals overlap where reads are of the newest."""
+        asynchronous = "mode async keeps no checkpoints: write pipe, or remove this key"
+        return asynchronous if self.mode == "async" else ""
+
     system: Literal["dorylus"]
     """Kind of job."""
     model: DorylusModelSection

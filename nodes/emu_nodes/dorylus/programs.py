@@ -423,7 +423,13 @@ class Apply(_Tensor):
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self.reads.get(sender.edge, iteration - sender.lag)
             return tensor(payload, "weights", sender).copy(), version
-        return self.process["initial"][self.layer], -1
+        return self.process["initial"][self.layer], self.brief.first - 1
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Begin with the weights that its layer's update had."""
+        (held,) = state.values()
+        initial = self.process["initial"]
+        initial[self.layer] = held["parameters"].reshape(initial[self.layer].shape)
 
     @override
     def compute(
@@ -536,6 +542,21 @@ class WeightUpdate(Nothing):
             del self._held[version]
         rows = len(self._weights) - attention_rows(self.brief)
         return {"weights": self._held[iteration][:rows]}
+
+    def state(self, _iteration: int) -> Payload:
+        """Return the weights, and what the optimiser has of the past.
+
+        Every interval enters an epoch when all have ended the one before, so that only
+        the newest version is in use between two epochs.
+        """
+        return self._optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from it, which the parameter servers hold alike."""
+        (one,) = state.values()
+        self._optimizer.restore(one)
+        self._held.clear()
+        self._held[self.brief.first - 1] = self._weights.copy()
 
     @override
     def result(self) -> Payload:
