@@ -35,6 +35,7 @@ from emu.cli.options import (
     judge_simulated,
     seconds,
 )
+from emu.cli.packet_options import Queues, Tcp  # noqa: TC001 - read by typer
 from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads
@@ -92,16 +93,8 @@ def simulate(
             metavar="fluid|ns3", help="Carrier of the bytes: rates, or packets of ns-3."
         ),
     ] = Network.FLUID,
-    sharing: Annotated[
-        Shares,
-        typer.Option(
-            metavar="fair|tcp",
-            help="Queues of ns-3: flows by turns, or one that drops.",
-        ),
-    ] = Shares.FAIR,
-    congestion_control: Annotated[
-        Control, typer.Option(metavar="cubic|reno", help="TCP of ns-3.")
-    ] = Control.CUBIC,
+    sharing: Queues = None,
+    congestion_control: Tcp = None,
 ) -> None:
     """Simulate a scenario.
 
@@ -121,7 +114,8 @@ def simulate(
         return
     if train:
         raise typer.BadParameter("training goes with --network fluid alone")
-    simulate_over_packets(experiment, sharing, congestion_control, json_target, console)
+    by = sharing or Shares.FAIR, congestion_control or Control.CUBIC
+    simulate_over_packets(experiment, *by, json_target, console)
 
 
 def simulate_by_rates(

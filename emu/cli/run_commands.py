@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
+from emu.cli.options import (
+    JsonTarget,
+    Overrides,
+    ScenarioFile,
+    address,
+    emit,
+)
+from emu.cli.packet_options import Queues, Tcp, Witness, over_packets, witnessed
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
 from emu.errors import (
@@ -248,6 +255,9 @@ def run(
         ),
     ] = None,
     json_target: JsonTarget = None,
+    witness: Witness = None,
+    sharing: Queues = None,
+    congestion_control: Tcp = None,
     *,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
@@ -279,24 +289,19 @@ def run(
     progress, allowed = terminal(sys.stderr), tuple(allow or ())
     where = Hosts(agents, hosts, ray)
     at = address(listen, "--listen", port=0) if listen else None
+    packets = sharing, congestion_control
+    check = witnessed(witness, dry=dry_run, stated=packets)
     stated = _stated(file, overrides or [], resume)
     if dry_run:
         say_what_is_known(_only(stated), json_target)
         return
     beginning = _made_ready(
-        stated, resume, runs, progress, here=where.here, force=force, allow=allowed
+        stated, resume, runs, check, progress, where, force=force, allow=allowed
     )
     experiment, choice = beginning.experiment, beginning.choice
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
-    if settings.launcher is None or settings.launcher.embedded:
-        check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
-        if choice is None:
-            _warn(known, progress)
-        for said in scenario.idle_events(known.makespan):
-            _told(progress, said)
-    for line in outlook_on(experiment.problem.job.settings):
-        progress.print(line, highlight=False)
+    _foresee(beginning, settings, progress)
     directory = beginning.directory or RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
     onlookers = Onlookers(
@@ -306,6 +311,8 @@ def run(
         outcome = carry_out(
             experiment, settings, directory, observer, choice, beginning.start
         )
+        if witness is not None:
+            outcome = over_packets(outcome, *packets, directory, progress)
         onlookers.ended(outcome.content)
         if emit(json_target, outcome.content):
             _show(outcome)
@@ -315,6 +322,25 @@ def run(
         draw(directory.path, progress, tasks_and_flows=size)
         onlookers.linger()
     judge(scenario, outcome.content, strict=strict)
+
+
+def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> None:
+    """Say what is known of a run before it starts; refuse what this host cannot hold.
+
+    Raises
+    ------
+    ScenarioError
+        When memory does not suffice.
+    """
+    experiment, scenario = beginning.experiment, beginning.experiment.scenario
+    if settings.launcher is None or settings.launcher.embedded:
+        check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
+        if beginning.choice is None:
+            _warn(known, progress)
+        for said in scenario.idle_events(known.makespan):
+            _told(progress, said)
+    for line in outlook_on(experiment.problem.job.settings):
+        progress.print(line, highlight=False)
 
 
 def _stated(
@@ -355,16 +381,23 @@ def _made_ready(
     stated: Callable[[], Scenario] | None,
     resume: Path | None,
     runs: Path,
+    carried: Callable[[Experiment], object],
     progress: Console,
+    where: Hosts,
     *,
-    here: bool,
     force: bool,
     allow: tuple[str, ...],
 ) -> Beginning:
-    """Return the experiment of a scenario, or what is left of a run."""
+    """Return the experiment of a scenario, or what is left of a run.
+
+    Parameters
+    ----------
+    carried
+        Refuses an experiment before anything of it is started.
+    """
 
     def check(scenario: Scenario, place: Path) -> None:
-        check_ready(scenario, place, here=here)
+        check_ready(scenario, place, here=where.here)
         if scenario.emulation.compute == "real":
             check_load(host_load(), partial(_told, progress), force=force)
 
@@ -372,9 +405,10 @@ def _made_ready(
         say = partial(progress.print, markup=False, highlight=False, soft_wrap=True)
         left = resumed(resume, stated, say)
         check(left.experiment.scenario, resume)
+        carried(left.experiment)
         return left
     check(scenario := _only(stated), runs)
-    return Beginning(*tried_out(scenario, progress, allow))
+    return Beginning(*tried_out(scenario, progress, allow, carried))
 
 
 def _show(outcome: RunResult) -> None:
@@ -386,13 +420,17 @@ def _show(outcome: RunResult) -> None:
 
 
 def tried_out(
-    scenario: Scenario, progress: Console, allow: tuple[str, ...]
+    scenario: Scenario,
+    progress: Console,
+    allow: tuple[str, ...],
+    carried: Callable[[Experiment], object],
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Return a scenario with its scales stated; say how trials of them come out."""
     experiment, choice = with_scales(
         scenario,
         lambda trial: progress.print(trial_line(trial.to_json())),
         allow=allow,
+        check=carried,
     )
     if choice is not None and choice.taken is None:
         progress.print(

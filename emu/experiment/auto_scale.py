@@ -55,6 +55,7 @@ def with_scales(
     notify: Callable[[ScaleTrial], None] = lambda _: None,
     *,
     allow: tuple[str, ...] = (),
+    check: Callable[[Experiment], object] = lambda _: None,
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Prepare a scenario for emulation, with numbers where it says ``auto``.
 
@@ -64,6 +65,8 @@ def with_scales(
         Called after every trial.
     allow
         Programs that trials may start, as for `RunSettings`.
+    check
+        Called before the first trial; what it raises ends the search.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def with_scales(
     EmulatorError
         What `emu.scenario.prepare` and `emu.coordinator.emulate` raise.
     """
-    experiment = with_byte_scale(scenario)
+    check(experiment := with_byte_scale(scenario))
     schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
     stated = scenario.emulation.time_scale != AUTO
     if schedule.makespan <= 0 or stated:

@@ -7,6 +7,7 @@ scenario, and from what processes reported; everything else is made again, and c
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from emu.experiment.run_experiment import (
 )
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
+from emu.experiment.witness import recalled
 from emu.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 #: Keys of manifest.json that nothing else states.
 _OWN = (
     "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration", "attempts",
+    "first_iteration", "attempts", "witness",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
@@ -151,7 +153,7 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         checks["result"] = (1, [disagreement("result", sentence)])
         return Recomputed(checks, tuple(silent))
     with one_error(run.path):
-        checks |= _results(run, experiment, settings)
+        checks |= _results(run, experiment, settings, silent)
     return Recomputed(checks, tuple(silent))
 
 
@@ -183,7 +185,7 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
 
 
 def _results(
-    run: RecordedRun, experiment: Experiment, settings: RunSettings
+    run: RecordedRun, experiment: Experiment, settings: RunSettings, silent: list[str]
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
     emulated = recorded_outcome(run, experiment)
@@ -198,6 +200,10 @@ def _results(
     simulated = predicted, replayed
     ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
     made = result_of(experiment, settings, emulated, simulated, training, kept, ended)
+    if asked := run.manifest.get("witness"):
+        seen, unseen = recalled(made, asked, run.result.get("witness"))
+        made = dataclasses.replace(made, witness=seen)
+        silent += [unseen] if unseen else []
     records = "its records"
     again = _plain(replayed.to_json())
     there = read_json(run.path / "simulated.json")

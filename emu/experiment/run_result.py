@@ -26,6 +26,8 @@ from emu.systems.registry import figures_on
 from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.coordinator import EmulatedRun
     from emu.coordinator.settings import RunSettings
     from emu.experiment.attempts import Ended
@@ -59,6 +61,8 @@ class RunResult:
     """Trials that chose the time scale, where some did."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
+    witness: Mapping[str, Any] | None = None
+    """Third witness, by `emu.experiment.witness`."""
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -78,6 +82,7 @@ class RunResult:
             "policy": self.policy,
             "pace": pace(emulated).to_json(),
             **self._scales(),
+            **({"witness": self.witness} if self.witness else {}),
             **({"cost": cost.to_json()} if cost else {}),
             **figures_on(emulated),
             **self._reads(),

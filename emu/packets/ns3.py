@@ -118,7 +118,7 @@ def _program() -> tuple[Path, str]:
     """
     library, compiler = next(_libraries(), None), _compiler()
     if library is None or compiler is None:
-        raise DataError(missing_ns3(), path="--network ns3")
+        raise DataError(missing_ns3(), path="ns3")
     text = PROGRAM.read_bytes() + repr((library, compiler)).encode()
     path = cache_home() / f"packets-{hashlib.sha256(text).hexdigest()[:16]}"
     if path.exists():
@@ -157,6 +157,7 @@ def simulate_packets(
     sharing: Shares = Shares.FAIR,
     control: Control = Control.CUBIC,
     byte_scale: float = 1.0,
+    time_scale: float = 1.0,
 ) -> PacketRun:
     """Return the job as ns-3 carries it: NICs, a switch, and TCP between its tasks.
 
@@ -174,6 +175,9 @@ def simulate_packets(
         Bytes of packets per byte of the job, of flows and of NICs alike: as
         ``emulation.byte_scale``, which keeps large jobs short, and flows of a few bytes
         longer than their headers.
+    time_scale
+        Seconds of packets per second of the job: NICs are as much slower and tasks as
+        much longer, while timeouts of TCP last as long as ever; as of kernel NICs.
 
     Raises
     ------
@@ -186,7 +190,8 @@ def simulate_packets(
     """
     check_carried(problem)
     program, version = _program()
-    lines = "\n".join(_lines(problem, realization, sharing, control, byte_scale))
+    scales = byte_scale, time_scale
+    lines = "\n".join(_lines(problem, realization, sharing, control, scales))
     ran = subprocess.run(  # noqa: S603 - likewise
         [program], input=lines, capture_output=True, text=True, check=False
     )
@@ -195,7 +200,20 @@ def simulate_packets(
         cause = (ran.stderr.strip().splitlines() or ["tasks are left"])[-1]
         raise SchedulingError(f"ns-3 {version} did not end the job: {cause[:300]}")
     dropped = next(int(row[1]) for row in words if row[0] == "dropped")
-    return PacketRun(_schedule(problem, realization, words), version, dropped)
+    schedule = _schedule(problem, realization, words, time_scale)
+    return PacketRun(schedule, version, dropped)
+
+
+def check_packets(problem: Problem) -> str:
+    """Return the version of ns-3 that is ready to carry a job, its program compiled.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `simulate_packets`.
+    """
+    check_carried(problem)
+    return _program()[1]
 
 
 def packets_of(problem: Problem, realization: Realization, byte_scale: float) -> int:
@@ -224,7 +242,7 @@ def check_carried(problem: Problem) -> None:
         ([e for e in job.edges if e.latest], "job", "edges that read the newest"),
     ):
         if found:
-            problem_text = f"--network ns3 carries no {what} yet: use --network fluid"
+            problem_text = f"ns3 carries no {what} yet: leave it out"
             raise ScenarioError(problem_text, key=key)
 
 
@@ -233,20 +251,21 @@ def _lines(
     realization: Realization,
     sharing: Shares,
     control: Control,
-    scale: float,
+    scales: tuple[float, float],
 ) -> Iterator[str]:
     """Yield the input of the program, see its head."""
-    job, machines = problem.job, problem.cluster.machines
+    job, machines, (scale, slower) = problem.job, problem.cluster.machines, scales
+    rate = scale / slower
     yield f"{sharing} ns3::{_CONTROLS[control]} {DELAY!r} {QUEUE!r}"
     yield str(len(machines))
     for machine in machines:
-        yield f"{scale * machine.bandwidth_out!r} {scale * machine.bandwidth_in!r}"
+        yield f"{rate * machine.bandwidth_out!r} {rate * machine.bandwidth_in!r}"
     yield " ".join(map(str, (len(problem.pools), *(p.slots for p in problem.pools))))
     takes = {t: p for p, pool in enumerate(problem.pools) for t in pool.takers}
     frees = {t: p for p, pool in enumerate(problem.pools) for t in pool.freers}
     yield str(len(job.tasks))
     for t, count in enumerate(job.rounds):
-        times = " ".join(map(repr, realization.times[t, :count].tolist()))
+        times = " ".join(map(repr, (slower * realization.times[t, :count]).tolist()))
         where = problem.placement.machine_of[t]
         yield f"{where} {takes.get(t, -1)} {frees.get(t, -1)} {count} {times}"
     yield str(len(job.edges))
@@ -260,7 +279,7 @@ def _lines(
 
 
 def _schedule(
-    problem: Problem, realization: Realization, words: list[list[str]]
+    problem: Problem, realization: Realization, words: list[list[str]], slower: float
 ) -> Schedule:
     job = problem.job
     starts, ends = (np.full((len(job.tasks), job.iterations), np.nan) for _ in "ab")
@@ -270,6 +289,6 @@ def _schedule(
     columns = {"task": (starts, ends), "flow": (ready, began, came)}
     for kind, *numbers in words:
         for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
-            column[int(numbers[0]), int(numbers[1])] = float(time)
+            column[int(numbers[0]), int(numbers[1])] = float(time) / slower
     volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
     return Schedule(problem, starts, ends, ready, began, came, volumes)

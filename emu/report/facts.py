@@ -56,6 +56,7 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
         *_relaunched(result.get("relaunches")),
         *_verdict(result.get("verdict")),
         *_prediction(result.get("prediction")),
+        *_witness(result.get("witness"), digits),
         *_arrivals(result.get("transport", {})),
         *_learnt(result),
         *_computer(result),
@@ -185,16 +186,39 @@ def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     if verdict["error"] is None:
         yield Fact("prediction", "not judged", "; ".join(verdict["reasons"]))
         return
+    yield from _compared("prediction", "the run is off", verdict)
+
+
+def _compared(label: str, off: str, verdict: dict[str, Any]) -> Iterator[Fact]:
+    """Yield how far one is off the other, and why."""
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
-    said = f"the run is off by {format_ratio(verdict['error'])}, {most}"
+    said = f"{off} by {format_ratio(verdict['error'])}, {most}"
     if verdict["since"] is not None:
         said += f"; since {format_duration(verdict['since'], 3)}"
     if verdict["links"]:
         said += f", on {', '.join(verdict['links'])}"
     colour = "green" if outcome == "agrees" else "yellow"
-    yield Fact("prediction", outcome, said, "prediction", colour)
+    yield Fact(label, outcome, said, label, colour)
     for place, text in enumerate(verdict["reasons"]):
         yield Fact("" if place else "likely reason", "", text)
+
+
+def _witness(seen: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
+    """Yield the makespan over packets, and who agrees with whom of three."""
+    if seen is None:
+        return
+    lengths = {n: format_duration(s, digits) for n, s in seen["makespans"].items()}
+    yield Fact(
+        "over packets",
+        lengths["packets"],
+        f"beside {lengths['fluid']} by rates and {lengths['measured']} measured: ns-3 "
+        f"{seen['ns3']}, {seen['congestion_control']}, {seen['sharing']} queues, "
+        f"{seen['dropped']:,} packets dropped",
+        "witness",
+    )
+    for pair in seen["pairs"]:
+        if "packets" in (pair["of"], pair["over"]):  # the other is the prediction
+            yield from _compared(f"{pair['of']} over {pair['over']}", "off", pair)
 
 
 def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:

@@ -30,6 +30,8 @@ SHARE = 0.2
 _SMALL = 0.1
 #: Share of its rate that a flow alone on all its links has at least, on a sound NIC.
 _SOUND = 0.97
+#: Reasons where there are none.
+NO_REASON = ("no likely reason was found",)
 
 
 class Outcome(StrEnum):
@@ -127,7 +129,7 @@ def judge_prediction(
         threshold,
         _since(emulated, other, threshold),
         tuple(links),
-        tuple(reasons) or ("no likely reason was found",),
+        tuple(reasons) or NO_REASON,
     )
 
 

@@ -11,8 +11,10 @@ import pytest
 
 from emu.errors import RunError, ScenarioError
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.witness import PacketNetwork, testimony
 from emu.lab import kernel_network
 from emu.machines import LabMachine
+from emu.packets import Control, Shares, missing_ns3
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts
@@ -52,6 +54,25 @@ def test_the_kernel_takes_about_as_long_as_was_predicted(
     assert ("early_wall_seconds" in result["transport"]) == (sharing == "assigned")
     assert result["transport"]["segments"] > 100
     assert result["verdict"]["guards"] == []
+
+
+@pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
+@pytest.mark.parametrize("sharing", list(Shares))
+def test_packets_have_the_queues_the_tcp_and_the_time_scale_of_the_nics(
+    sharing: Shares, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    own = f"emulation.sharing={sharing}", "emulation.time_scale=0.1", "expect=null"
+    stated = [*KERNEL, "job.iterations=1", *own]
+    outcome = carried_out(GOLDEN, tmp_path, *stated).outcome
+    leftovers.note()
+
+    network = PacketNetwork.of(outcome.experiment.scenario, None, None)
+    seen = testimony(outcome, network)
+
+    assert network == (sharing, Control.RENO)
+    assert seen["time_scale"] == 0.1
+    assert seen["makespans"]["packets"] == pytest.approx(17.0, rel=0.1)
+    assert seen["pairs"][1]["error"] == outcome.content["prediction"]["error"]
 
 
 def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(

@@ -1,0 +1,150 @@
+"""The third witness of a run: its job over packets, once the run has been written."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emu.errors import DataError
+from emu.machines import Sharing
+from emu.packets import Control, Shares, check_packets, simulate_packets
+from emu.runs.recorded_run import read_manifest
+from emu.simulation import simulate
+from emu.trust.witness import Witnesses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.experiment.run_result import RunResult
+    from emu.runs.run_directory import RunDirectory
+    from emu.scenario import Scenario
+
+#: Congestion control of machines with kernel NICs.
+_KERNEL = Control.RENO
+
+
+class PacketNetwork(NamedTuple):
+    """Queues and TCP of the packets that a run is held against."""
+
+    sharing: Shares
+    control: Control
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, sharing: Shares | None, control: Control | None
+    ) -> PacketNetwork:
+        """Return those of a scenario's kernel NICs, where they are not stated."""
+        kernel = scenario.emulation.network == "kernel"
+        plain = kernel and Sharing(scenario.emulation.sharing) is Sharing.TCP
+        return cls(
+            sharing or (Shares.TCP if plain else Shares.FAIR),
+            control or (_KERNEL if kernel else Control.CUBIC),
+        )
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> PacketNetwork:
+        """Return the network of `to_json`; KeyError and ValueError when it is none."""
+        return cls(Shares(content["sharing"]), Control(content["congestion_control"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of manifest.json."""
+        return {"sharing": str(self.sharing), "congestion_control": str(self.control)}
+
+
+def with_witness(
+    outcome: RunResult, network: PacketNetwork, directory: RunDirectory
+) -> RunResult:
+    """Return a run that was written with its third witness, and write it again.
+
+    Raises
+    ------
+    SchedulingError
+        When ns-3 fails; the directory then holds the run without it.
+    DataError
+        When the directory cannot be written.
+    """
+    with directory.claimed():
+        manifest = read_manifest(directory.path / "manifest.json")
+        asked = manifest | {"witness": network.to_json()}
+        seen = dataclasses.replace(outcome, witness=testimony(outcome, network))
+        directory.write_json("manifest.json", asked)
+        seen.content["records"] = directory.digests()
+        directory.write_json("result.json", seen.content)
+    return seen
+
+
+def testimony(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
+    """Return ``witness`` of result.json: three makespans, and who agrees with whom.
+
+    Where times were measured (``compute: real``) fluid and packets have the run's own.
+
+    Raises
+    ------
+    SchedulingError
+        When ns-3 fails.
+    ScenarioError, DataError
+        As `emu.packets.check_packets`.
+    """
+    experiment, scenario = outcome.experiment, outcome.experiment.scenario
+    emulation, problem = scenario.emulation, experiment.problem
+    fluid, realization = outcome.predicted, experiment.realization
+    if emulation.compute == "real":
+        fluid, realization = outcome.replayed, outcome.run.realization
+    kernel = emulation.network == "kernel"
+    scales = {
+        "byte_scale": emulation.stated_byte_scale,
+        "time_scale": emulation.stated_time_scale if kernel else 1.0,
+    }
+    run = simulate_packets(
+        problem, realization, sharing=network.sharing, control=network.control, **scales
+    )
+    seen = Witnesses(
+        fluid,
+        simulate(problem, realization, "maxmin"),
+        run.schedule,
+        run.dropped,
+        outcome.run.schedule,
+        outcome.policy,
+    )
+    pairs = seen.pairs(
+        outcome.prediction,
+        outcome.verdict,
+        outcome.error_budget,
+        time_scale=scales["time_scale"],
+    )
+    return {
+        "ns3": run.version,
+        **network.to_json(),
+        **scales,
+        "dropped": run.dropped,
+        "makespans": seen.makespans,
+        "pairs": [pair.to_json() for pair in pairs],
+    }
+
+
+def recalled(
+    outcome: RunResult, asked: Mapping[str, Any], noted: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return ``witness`` computed again, and what kept it from that, in words.
+
+    Parameters
+    ----------
+    asked
+        ``witness`` of manifest.json.
+    noted
+        That of result.json, which is returned where the same ns-3 is not at hand.
+
+    Raises
+    ------
+    KeyError, ValueError
+        When one is damaged.
+    """
+    network = PacketNetwork.read(asked)
+    of = "" if noted is None else noted["ns3"]
+    try:
+        here = check_packets(outcome.experiment.problem)
+    except DataError as error:
+        return noted, f"no packets are sent again: {error}"
+    if of and of != here:
+        return noted, f"no packets are sent again: by ns-3 {of}, and here is {here}"
+    return testimony(outcome, network), ""
