@@ -183,6 +183,14 @@ def error_budget(
     return {str(source): math.fsum(parts[source]) for source in DelayCause}
 
 
+def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
+    """Return the share of a makespan that a budget gives to delay before first bytes.
+
+    On kernel NICs it is of emu, not of the network.
+    """
+    return max(budget[DelayCause.FIRST_BYTES], 0.0) / max(makespan, 1e-12)
+
+
 def divide(
     due: float, end: float, row: NDArray[np.float64] | None
 ) -> dict[DelayCause, float]:

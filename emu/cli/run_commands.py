@@ -53,7 +53,7 @@ from emu.launch.host_report import loopback_rate, usable_cores
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.job_tables import ranges_table
-from emu.report.run_tables import dry_run_table, run_tables, trial_line
+from emu.report.run_tables import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 from emu.systems.registry import outlook_on, remarks_on
@@ -432,12 +432,10 @@ def tried_out(
         allow=allow,
         check=carried,
     )
-    if choice is not None and choice.taken is None:
-        progress.print(
-            f"no trial met max_error and max_late_flows; time scale "
-            f"{choice.time_scale:g} is untried (emulation.trial_budget is "
-            f"{scenario.emulation.trial_budget:g} s)"
-        )
+    if choice is not None and (
+        said := choice_line(choice.to_json(), scenario.emulation.trial_budget)
+    ):
+        progress.print(said)
     return experiment, choice
 
 
@@ -461,7 +459,9 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
 
 def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
-    known, window = dry_run_of(with_byte_scale(scenario)), scenario.job.credit_window
+    kernel = scenario.emulation.network == "kernel"  # no trial is needed there
+    experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
+    known, window = dry_run_of(experiment), scenario.job.credit_window
     if emit(json_target, known.to_json()):
         name = f"{scenario.name}, credit window {window}"
         terminal().print(dry_run_table(known.to_json(), name))

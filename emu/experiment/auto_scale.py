@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.coordinator.run import emulate
-from emu.errors import ScenarioError
+from emu.experiment.kernel_scale import KernelCosts, kernel_time_scale
 from emu.experiment.run_experiment import emulation_settings, replay
-from emu.experiment.scale_search import ScaleSearch, ScaleTrial
+from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.launch.host_report import usable_cores
+from emu.machines import Sharing
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
@@ -24,7 +25,6 @@ from emu.trust.perturbed_replay import host_effect, sensitivity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.scenario import Scenario
 
@@ -79,7 +79,7 @@ def with_scales(
     Raises
     ------
     ScenarioError
-        When a time scale is to be tried on kernel NICs.
+        When kernel NICs have no time scale, see `kernel_time_scale`.
     EmulatorError
         What `emu.scenario.prepare` and `emu.coordinator.emulate` raise.
     """
@@ -89,16 +89,25 @@ def with_scales(
     if schedule.makespan <= 0 or stated:
         return _at(experiment, scale), None
     if scenario.emulation.network == "kernel":
-        raise ScenarioError(
-            "cannot be tried on kernel NICs, where no flow has a time to keep to: "
-            "state a number",
-            key="emulation.time_scale",
-        )
+        choice = _on_kernel(experiment, schedule)
+        return _at(experiment, choice.time_scale), choice
     search = _aims(experiment, schedule)
     ends = schedule.task_end.size + len(schedule.flows())
     scale = search.first(ends, usable_cores())
     choice = search.choice(_trials(experiment, search, scale, notify, allow))
     return _at(experiment, choice.time_scale), choice
+
+
+def _on_kernel(experiment: Experiment, schedule: Schedule) -> ScaleChoice:
+    emulation = experiment.scenario.emulation
+    costs = KernelCosts(
+        schedule,
+        byte_scale=emulation.stated_byte_scale,
+        cores=usable_cores(),
+        sharing=Sharing(emulation.sharing),
+    )
+    scale = kernel_time_scale(costs, emulation.max_error)
+    return ScaleChoice((), scale, None, costs.forecast(scale))
 
 
 def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:

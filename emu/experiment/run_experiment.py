@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
-from emu.analysis.error_budget import DelayCause, error_budget, send_rows
+from emu.analysis.error_budget import before_first_bytes, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
 from emu.experiment.attempts import attempted, cut_plan
@@ -80,8 +80,6 @@ def judgement(
         judged = dataclasses.replace(emulated, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
     budget = error_budget(judged, replayed, _sends(run), chain, first)
-    # On kernel NICs what passes before the first bytes is of emu, not of the network.
-    own = max(budget[DelayCause.FIRST_BYTES], 0.0) / max(replayed.makespan, 1e-12)
     effect = host_effect(
         problem.following(run.schedule),
         policy,
@@ -104,7 +102,7 @@ def judgement(
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
-        own_delay=own,
+        own_delay=before_first_bytes(budget, replayed.makespan),
     )
     return verdict, budget
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.bounds import optimality
+from emu.analysis.error_budget import before_first_bytes
 from emu.analysis.link_load import fluid_ends
 from emu.analysis.throughput import pace
 from emu.analysis.traffic import kinds_between_machines
@@ -164,13 +165,17 @@ class RunResult:
         if self.choice is None:
             return {}
         expected = self.predicted.makespan * self.settings.time_scale
-        transport = self._transport()
         actual = {
             "wall_seconds": self.run.wall,
             "cpu_busy": self.verdict.figures.cpu_busy,
-            "late_flows": transport["late_flows"] / max(transport["flows"], 1),
-            "error": self.verdict.error,
         }
+        if self.choice.kernel is None:
+            transport = self._transport()
+            late = transport["late_flows"] / max(transport["flows"], 1)
+            actual |= {"late_flows": late, "error": self.verdict.error}
+        else:
+            length = self.replayed.makespan
+            actual["delay"] = before_first_bytes(self.error_budget, length)
         beside = self.choice.beside(expected, actual)
         return {"auto_scale": self.choice.to_json() | beside}
 

@@ -25,7 +25,7 @@ _STEPS = 2.0, 8.0
 _NEAR = 1.5
 #: Wall seconds of a run at least: of a shorter one, a single standstill of 10 ms is
 #: more than half of the 1 % that is asked for, and whether one comes is chance.
-_SHORTEST = 2.0
+SHORTEST = 2.0
 #: Wall seconds per end of a task or flow at which trials begin, on one core. Any number
 #: does: a wrong one costs trials, not exactness.
 _BEGINNING = 4e-3
@@ -133,7 +133,23 @@ class ScaleSearch:
         return min(held, key=lambda trial: trial.time_scale, default=None), worst
 
     def _rounded(self, scale: float) -> float:
-        return round_up(max(scale, _SHORTEST / self.makespan))
+        return round_up(max(scale, SHORTEST / self.makespan))
+
+
+@dataclass(frozen=True)
+class KernelForecast:
+    """Cost of a run on kernel NICs as foreseen, at the scale that follows from it."""
+
+    hops: int
+    """Flows on the simulated critical path."""
+    delay: float
+    """Share of the makespan that passes before their first bytes."""
+    cpu_busy: float
+    """Share of the cores."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -147,6 +163,8 @@ class ScaleChoice:
     taken: ScaleTrial | None
     """Its trial, which met the aims; None where none did, and the scale is the one that
     would have been tried next."""
+    kernel: KernelForecast | None = None
+    """Of kernel NICs, where no trial says anything."""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
@@ -160,10 +178,14 @@ class ScaleChoice:
         trials = tuple(ScaleTrial(**trial) for trial in content["trials"])
         scale = content["time_scale"]
         of_it = [t for t in trials if content["held"] and t.time_scale == scale]
-        return cls(trials, scale, of_it[-1] if of_it else None)
+        kernel = KernelForecast(**content["kernel"]) if "kernel" in content else None
+        return cls(trials, scale, of_it[-1] if of_it else None, kernel)
 
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
+        if self.kernel is not None:
+            forecast = self.kernel.to_json()
+            return {"time_scale": self.time_scale, "trials": [], "kernel": forecast}
         return {
             "time_scale": self.time_scale,
             "held": self.taken is not None,
@@ -178,9 +200,12 @@ class ScaleChoice:
         expected
             Wall seconds of the run: predicted makespan times time scale.
         actual
-            ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``.
+            ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
+            kernel NICs ``delay`` before first bytes in place of the two.
         """
         predicted: dict[str, float] = {"wall_seconds": expected}
+        if self.kernel is not None:
+            predicted |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
         if self.taken is not None:
             predicted |= {
                 "cpu_busy": self.taken.cpu_busy,

@@ -28,6 +28,9 @@ _SHARING = {
     "assigned": "the kernel held every connection to the rate of the schedule, and "
     "every NIC to its own",
 }
+#: Times that delay before first bytes may exceed what chose a scale: half of what is
+#: allowed was aimed at.
+_SLOW = 2.0
 
 
 def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
@@ -263,14 +266,33 @@ def _computer(result: dict[str, Any]) -> Iterator[Fact]:
         )
     if "auto_scale" in result:
         chosen = result["auto_scale"]
-        late, tried = (
-            f"{100 * chosen[name]['late_flows']:.2g} %"
-            for name in ("actual", "predicted")
-        )
-        text = f"chosen by {len(chosen['trials'])} trials; late flows {late}"
-        untried = "; untried, as no trial met the aims"
-        text += f", {tried} in the trial" if chosen["held"] else untried
+        text = _by_kernel(chosen) if "kernel" in chosen else _by_trials(chosen)
         yield Fact("time scale", f"{chosen['time_scale']:g}", text)
+
+
+def _by_trials(chosen: dict[str, Any]) -> str:
+    late, tried = (
+        f"{100 * chosen[name]['late_flows']:.2g} %" for name in ("actual", "predicted")
+    )
+    text = f"chosen by {len(chosen['trials'])} trials; late flows {late}"
+    untried = "; untried, as no trial met the aims"
+    return text + (f", {tried} in the trial" if chosen["held"] else untried)
+
+
+def _by_kernel(chosen: dict[str, Any]) -> str:
+    """Return how what kernel NICs cost a run compares with what chose its scale."""
+    actual, foreseen = chosen["actual"], chosen["predicted"]
+    parts = [
+        f"{what} {100 * actual[key]:.2g} % ({100 * foreseen[key]:.2g} foreseen)"
+        for key, what in (("delay", "delay before first bytes"), ("cpu_busy", "cores"))
+    ]
+    text = f"by what kernel NICs cost: {', '.join(parts)}"
+    over = actual["delay"] / foreseen["delay"] if foreseen["delay"] else 1.0
+    if over > _SLOW:
+        text += (
+            f"; this host is too slow for it: state {over * chosen['time_scale']:.2g}"
+        )
+    return text
 
 
 def _cores(cpu: dict[str, float]) -> str:

@@ -114,6 +114,30 @@ def trial_line(trial: Mapping[str, Any]) -> str:
     )
 
 
+def choice_line(chosen: Mapping[str, Any], budget: float) -> str:
+    """Return one line on a time scale that no trial says enough of; empty else.
+
+    Parameters
+    ----------
+    chosen
+        `emu.experiment.scale_search.ScaleChoice.to_json`.
+    budget
+        Seconds that trials had.
+    """
+    if known := chosen.get("kernel"):
+        return (
+            f"time scale {chosen['time_scale']:g}, by what kernel NICs cost: "
+            f"{format_ratio(known['delay'])} before the first bytes of "
+            f"{known['hops']:,} flows, cores {known['cpu_busy']:.0%} busy"
+        )
+    if chosen["held"]:
+        return ""
+    return (
+        f"no trial met max_error and max_late_flows; time scale "
+        f"{chosen['time_scale']:g} is untried (emulation.trial_budget is {budget:g} s)"
+    )
+
+
 def run_tables(result: dict[str, Any]) -> RenderableType:
     """Return the headline and the tables per kind of task, of edge, and per port.
 

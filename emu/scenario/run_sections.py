@@ -152,8 +152,8 @@ class EmulationSection(Section):
     """Mapping of emulated to real quantities on this computer."""
 
     time_scale: Positive | Literal["auto"] = 1.0
-    """Wall seconds per emulated second; ``auto``: chosen by short trials, within
-    ``max_error`` and ``max_late_flows``."""
+    """Wall seconds per emulated second; ``auto``: by short trials, within ``max_error``
+    and ``max_late_flows``; on kernel NICs by what these cost."""
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""

@@ -250,7 +250,7 @@ def decide(
         off = max(effect.error + effect.uncertainty, own_delay)
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
-            *_longer(lateness, excess, time_scale, compute, by_kernel=by_kernel),
+            *_longer(lateness, excess, time_scale, compute),
             *_less_load(figures, processes),
         )
         if chance:
@@ -356,12 +356,7 @@ def _why(figures: HostFigures) -> list[str]:
 
 
 def _longer(
-    lateness: Lateness,
-    excess: float,
-    time_scale: float,
-    compute: str,
-    *,
-    by_kernel: bool,
+    lateness: Lateness, excess: float, time_scale: float, compute: str
 ) -> list[str]:
     """Return the remedies that give the host more time, the surest first.
 
@@ -370,8 +365,8 @@ def _longer(
     found = []
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
-        if time_scale == 1.0 and not by_kernel:  # as no scale was chosen
-            remedy += ", or state time_scale: auto, which tries what this host can do"
+        if time_scale == 1.0:  # as no scale was chosen
+            remedy += ", or state time_scale: auto"
         found.append(remedy)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""

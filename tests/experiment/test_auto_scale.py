@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.errors import ScenarioError
 from emu.experiment import auto_scale as under_test
 from emu.experiment.auto_scale import (
     choose_byte_scale,
@@ -75,13 +74,6 @@ def test_what_is_stated_is_not_tried(
 
     experiment, choice = with_scales(scenario)
     assert (experiment.scenario, choice, trials.scales) == (scenario, None, [])
-
-
-def test_kernel_nics_have_nothing_to_be_late_for() -> None:
-    stated = (*AUTO, "emulation.network=kernel", "schedule.policy=maxmin")
-
-    with pytest.raises(ScenarioError, match=r"emulation[.]time_scale"):
-        with_scales(load(GOLDEN, (*stated, "expect=null")))
 
 
 def test_no_trial_begins_beyond_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

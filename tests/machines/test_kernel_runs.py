@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import RunError, ScenarioError
+from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.witness import PacketNetwork, testimony
 from emu.lab import kernel_network
 from emu.machines import LabMachine
 from emu.packets import Control, Shares, missing_ns3
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts
@@ -73,6 +78,24 @@ def test_packets_have_the_queues_the_tcp_and_the_time_scale_of_the_nics(
     assert seen["time_scale"] == 0.1
     assert seen["makespans"]["packets"] == pytest.approx(17.0, rel=0.1)
     assert seen["pairs"][1]["error"] == outcome.content["prediction"]["error"]
+
+
+def test_auto_gives_a_run_the_time_that_kernel_nics_cost(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    auto = "emulation.time_scale=auto", "emulation.max_error=0.02", "expect=null"
+    sets = [word for one in (*KERNEL, *auto) for word in ("--set", one)]
+    done = CliRunner().invoke(app, ["run", str(GOLDEN), "--runs", str(tmp_path), *sets])
+    leftovers.note()
+
+    assert done.exit_code == 0, done.output
+    assert "by what kernel NICs cost" in done.output
+    (run,) = tmp_path.iterdir()
+    subject = read_to_audit(run)
+    report, _ = audit_whole(subject, subject.tolerance, 1e-6)
+    assert [one.sentence for one in report.violations] == []
+    chosen = json.loads((run / "result.json").read_text())["auto_scale"]
+    assert chosen["predicted"].keys() == chosen["actual"].keys()
 
 
 def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(

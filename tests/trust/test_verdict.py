@@ -284,4 +284,3 @@ def test_the_default_scale_is_told_of_auto() -> None:
 
     assert "time_scale: auto" in _decide(late, time_scale=1.0).remedies[0]
     assert "auto" not in _decide(late, time_scale=0.5).remedies[0]
-    assert "auto" not in _decide(late, time_scale=1.0, by_kernel=True).remedies[0]

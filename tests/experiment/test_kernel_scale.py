@@ -1,0 +1,142 @@
+"""The time scale of kernel NICs: by a rule, held against a scan of all scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment.auto_scale import with_scales
+from emu.experiment.kernel_scale import (
+    CORES,
+    HOP,
+    MARGIN,
+    KernelCosts,
+    kernel_time_scale,
+)
+from emu.experiment.scale_search import SHORTEST, ScaleChoice
+from emu.machines import Sharing
+from emu.machines.nic import FASTEST, SLOWEST
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.report.facts import run_facts
+from emu.report.run_tables import choice_line
+from emu.scenario import load
+from emu.simulation import simulate
+from emu.testing.strategies import random_problem
+
+if TYPE_CHECKING:
+    from emu.problem import Schedule
+
+KERNEL = ("emulation.network=kernel", "schedule.policy=maxmin", "expect=null")
+AUTO = (*KERNEL, "emulation.time_scale=auto", "emulation.byte_scale=100000")
+
+
+def drawn(seed: int) -> Schedule:
+    """Return the schedule of a drawn job, some with NICs of one speed."""
+    draw = np.random.default_rng([34, seed])
+    problem, realization = random_problem(draw, ties=seed % 2 == 0, own=True)
+    return simulate(problem, realization, "maxmin")
+
+
+def scanned(costs: KernelCosts, nics: list[float], max_error: float) -> float | None:
+    """Return the first of all scales of two digits at which each rule holds."""
+    for power in range(-6, 6):
+        for digits in range(10, 100):
+            scale = float(f"{digits}e{power - 1}")
+            length = costs.makespan * scale
+            if (
+                length * (1 + 1e-9) >= SHORTEST
+                and costs.hops * HOP <= MARGIN * max_error * length * (1 + 1e-9)
+                and max(nics) <= FASTEST * scale * (1 + 1e-9)
+                and min(nics) >= SLOWEST * scale
+                and costs.holds(scale)
+            ):
+                return scale
+    return None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_is_the_least_of_two_digits_that_every_rule_allows(seed: int) -> None:
+    schedule = drawn(seed)
+    if schedule.makespan <= 0:
+        pytest.skip("no time to scale")
+    draw = np.random.default_rng([35, seed])
+    byte_scale = float(10 ** draw.uniform(4, 9))
+    max_error = float(10 ** draw.uniform(-3, -1))
+    how = {"cores": int(draw.integers(1, 9)), "sharing": list(Sharing)[seed % 3]}
+    costs = KernelCosts(schedule, byte_scale=byte_scale, **how)  # type: ignore[arg-type]
+    nics = [byte_scale * rate for rate in schedule.problem.capacities]
+    wanted = scanned(costs, nics, max_error)
+
+    if wanted is None:
+        with pytest.raises(ScenarioError, match="times as large"):
+            kernel_time_scale(costs, max_error)
+        return
+    scale = kernel_time_scale(costs, max_error)
+    assert scale == pytest.approx(wanted)
+    forecast = costs.forecast(scale)
+    assert forecast.delay <= MARGIN * max_error * (1 + 1e-9)
+    assert forecast.cpu_busy <= CORES
+
+
+def test_every_flow_of_a_ring_is_a_hop_and_more_of_them_take_longer() -> None:
+    found = []
+    for rounds in (10, 20):
+        machines = Machine("a", 1e6, 1e6), Machine("b", 1e6, 1e6)
+        ring = Edge(0, 1), Edge(1, 0, 1)
+        job = Job((Task("s", "task"), Task("t", "task")), ring, rounds)
+        problem = Problem(Cluster(machines), job, Placement((0, 1)))
+        times = np.full((2, rounds), 1e-3)
+        spent = Realization(times, np.full((2, rounds), 1e4))
+        schedule = simulate(problem, spent, "maxmin")
+        costs = KernelCosts(schedule, byte_scale=1.0, cores=8, sharing=Sharing.FAIR)
+        assert costs.hops == 2 * rounds - 1  # nothing follows the last one
+        scale = kernel_time_scale(costs, 0.01)
+        found.append(scale * schedule.makespan)
+    assert found[0] == pytest.approx(19 * HOP / (MARGIN * 0.01), rel=0.1)
+    assert found[1] == pytest.approx(39 * HOP / (MARGIN * 0.01), rel=0.1)
+
+
+def test_a_scenario_gets_it_and_says_so_beforehand() -> None:
+    experiment, choice = with_scales(load("golden", AUTO))
+
+    assert choice is not None
+    assert choice.kernel is not None
+    assert experiment.scenario.emulation.time_scale == choice.time_scale
+    assert ScaleChoice.from_json(choice.to_json()) == choice
+    said = choice_line(choice.to_json(), 30.0)
+    assert f"first bytes of {choice.kernel.hops} flows" in said
+    sets = [word for change in AUTO for word in ("--set", change)]
+    done = CliRunner().invoke(app, ["run", "golden", "--dry-run", *sets])
+    assert done.exit_code == 0, done.output
+    assert f" {choice.time_scale:g}\n" in done.output
+    assert "wall time" in done.output
+
+
+@pytest.mark.parametrize(("delay", "slow"), [(0.004, False), (0.02, True)])
+def test_a_host_that_is_too_slow_is_named(*, delay: float, slow: bool) -> None:
+    _, choice = with_scales(load("golden", AUTO))
+    assert choice is not None
+    actual = {"wall_seconds": 4.0, "cpu_busy": 0.4, "delay": delay}
+    chosen = choice.to_json() | choice.beside(4.0, actual)
+    assert chosen["predicted"]["delay"] <= 0.005
+    result = {
+        "auto_scale": chosen,
+        "wall_seconds": 4.0,
+        "startup": {"seconds": 1.0, "memory": 0},
+    }
+    (fact,) = [fact for fact in run_facts(result) if fact.label == "time scale"]
+    assert ("too slow" in fact.note) == slow
