@@ -164,7 +164,7 @@ class ScaleChoice:
     """Its trial, which met the aims; None where none did, and the scale is the one that
     would have been tried next."""
     kernel: KernelForecast | None = None
-    """Of kernel NICs, where no trial says anything."""
+    """Forecast for kernel NICs, where no trial says anything."""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
