@@ -246,26 +246,30 @@ class Membership:
         self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:
-        """Wait for every agent's rate board; open the local one directly.
+        """Wait for every agent's rate board; open those in reach directly.
 
-        Boards of other hosts are reached by messages through their agents.
+        Boards of other hosts are reached by messages through their agents. Machines
+        with kernel NICs are of this host: by messages their agents, all awake at once
+        for every rate, took the cores from the senders.
 
         Raises
         ------
         RunError
-            When the local board has gone with its agent.
+            When a board in reach has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
         boards = await self.gathering.messages(names, "open a rate board", BoardReady)
-        if not self._launcher.embedded:
+        nics = self._settings.kernel_nics
+        if not self._launcher.embedded and nics is None:
             return
-        agent = self.agents[0]
-        try:
-            agent.board = RateBoard.open(boards[agent.name].path, writable=True)
-        except OSError as error:
-            self._report(
-                Severity.GONE, RunError(f"cannot open the rate board: {error}")
-            )
+        for agent in self.agents:
+            path = boards[agent.name].path
+            path = path if nics is None else nics.path_in(agent.host_name, path)
+            try:
+                agent.board = RateBoard.open(path, writable=True)
+            except OSError as error:
+                gone = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, gone)
 
     async def _joined(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""

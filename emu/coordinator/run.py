@@ -52,8 +52,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import RunSettings
+    from emu.network import RateBoard
     from emu.problem import Problem, Realization
     from emu.scheduling import Decisions, RateSegments
 
@@ -167,6 +170,7 @@ class Coordinator:
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
         self._tally = Tally.of(problem, settings.first)
         self._sender_wakeups = SenderWakeups(problem)
+        self._sender_host: NDArray[np.str_]  # by edge, once hosts are known
         self._cuts = CutKeeper(problem.job, settings.cuts)
         self._owner = {
             task: process
@@ -258,6 +262,9 @@ class Coordinator:
             {agent.host_name: agent.cores for agent in membership.agents},
             self._settings.host_of,
         )
+        place = self._problem.placement.machine_of
+        at = [hosts[place[edge.source]] for edge in self._problem.job.edges]
+        self._sender_host = np.array(at, dtype=np.str_)
         specs = process_specs(self._problem, self._settings, self._expected)
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
@@ -394,9 +401,7 @@ class Coordinator:
             lines = self._settings.kernel_nics.for_senders(lines)
         for agent in self._membership.agents:
             if agent.board is not None:
-                agent.board.publish(
-                    lines.edge, lines.iteration, lines.served, lines.rate, lines.since
-                )
+                self._publish_here(agent.board, agent.host_name, lines)
                 continue
             message = message or messages.RateUpdate(
                 lines.edge.tobytes(),
@@ -408,6 +413,12 @@ class Coordinator:
             self._membership.send_to_agent(agent, message)
         for process, look in self._sender_wakeups.due(lines).items():
             self._membership.send(process, look)
+
+    def _publish_here(self, board: RateBoard, host: str, lines: RateSegments) -> None:
+        """Put the lines of a host's senders on its board."""
+        columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
+        mine = self._sender_host[lines.edge] == host
+        board.publish(*(column[mine] for column in columns))
 
     async def _collect(
         self, start: float

@@ -32,6 +32,10 @@ class KernelNics(Protocol):
         """Return the lines that senders get in place of some lines."""
         ...
 
+    def path_in(self, machine: str, path: str) -> str:
+        """Return how this process opens what an agent there opens at a path."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(EmulationSettings):

@@ -103,6 +103,10 @@ class SharedNics:
         """Return them as they are, without limits to speak of."""
         return lines
 
+    def path_in(self, machine: str, path: str) -> str:
+        """Return a path of a machine as the other namespaces have it."""
+        return self._lab.path_in(machine, path)
+
     def _change_due(self) -> None:
         """Make the changes that are due."""
         while self._changes:

@@ -193,6 +193,10 @@ class Lab:
         number = self._index[machine] + 1
         return f"{_NETWORKS[network]}.{number >> 8}.{number & 255}"
 
+    def path_in(self, machine: str, path: str) -> str:
+        """Return how this process opens what a machine's processes open at a path."""
+        return f"/proc/{self._holders[self._index[machine]].process}/root{path}"
+
     @property
     def hosts(self) -> str:
         """Content of ``/etc/hosts`` in every machine."""

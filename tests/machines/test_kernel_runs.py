@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.coordinator.membership import Membership
 from emu.errors import RunError, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.witness import PacketNetwork, testimony
 from emu.lab import kernel_network
 from emu.machines import LabMachine
+from emu.network import RateBoard
 from emu.packets import Control, Shares, missing_ns3
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
@@ -26,6 +29,8 @@ from tests.coordinator.emulated import Acts
 from tests.integration.scenarios import GOLDEN, attempts, carried_out
 
 if TYPE_CHECKING:
+    from emu.coordinator.peers import JoinedAgent
+    from emu.wire.messages import Message
     from tests.leftovers import Leftovers
 
 pytestmark = [
@@ -96,6 +101,44 @@ def test_auto_gives_a_run_the_time_that_kernel_nics_cost(
     assert [one.sentence for one in report.violations] == []
     chosen = json.loads((run / "result.json").read_text())["auto_scale"]
     assert chosen["predicted"].keys() == chosen["actual"].keys()
+
+
+@pytest.mark.parametrize("sharing", ["fair", "assigned"])
+def test_rates_reach_the_boards_of_machines_without_their_agents(
+    sharing: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leftovers: Leftovers,
+) -> None:
+    """Every agent woke up for every rate then, and senders waited for the cores."""
+    sent: list[str] = []
+    lines: dict[RateBoard, set[int]] = defaultdict(set)
+    send, publish = Membership.send_to_agent, RateBoard.publish
+
+    def noting(self: Membership, agent: JoinedAgent, message: Message) -> None:
+        sent.append(type(message).__name__)
+        send(self, agent, message)
+
+    def put(self: RateBoard, edges: Any, *columns: Any) -> None:
+        lines[self] |= {*edges.tolist()}
+        publish(self, edges, *columns)
+
+    monkeypatch.setattr(Membership, "send_to_agent", noting)
+    monkeypatch.setattr(RateBoard, "publish", put)
+    stated = [*KERNEL, "job.iterations=1", f"emulation.sharing={sharing}"]
+    outcome = carried_out(GOLDEN, tmp_path, *stated).outcome
+    leftovers.note()
+
+    assert {*sent} == {"Launch"}
+    problem = outcome.experiment.problem
+    place = problem.placement.machine_of
+    found = [{place[problem.job.edges[e].source] for e in of} for of in lines.values()]
+    assert all(len(machines) <= 1 for machines in found)
+    assert {m for machines in found for m in machines} == {
+        place[edge.source]
+        for edge, hops in zip(problem.job.edges, problem.hops, strict=True)
+        if hops
+    }
 
 
 def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(
