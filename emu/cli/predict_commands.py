@@ -47,6 +47,7 @@ from emu.report.job_tables import (
     model_rows,
     pace_line,
     print_placing,
+    recovery_lines,
     training_table,
 )
 from emu.runs.result import flow_rows, port_rows, result_of
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from emu.placement import PlacementResult
     from emu.problem import Schedule
     from emu.scenario import Experiment
+    from emu.simulation.attempts import Attempts
 
 
 class Network(StrEnum):
@@ -125,16 +127,7 @@ def simulate_by_rates(
     schedule, problem = experiment.simulate(), experiment.problem
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
     _print_tables(schedule, jobs, console)
-    length = format_duration(schedule.makespan, 10)
-    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
-    console.print(
-        f"{experiment.scenario.name}: makespan {length}, "
-        f"{job_line(problem.job, experiment.policy, window, pins)}, "
-        f"{len(schedule.flows()):,} flows"
-    )
-    print_placing(experiment.placing, console)
-    for said in experiment.scenario.idle_events(schedule.makespan):
-        terminal(sys.stderr).print(f"warning: {said}", markup=False, highlight=False)
+    recovery = _print_makespan(experiment, schedule, console)
     speed = pace(schedule).to_json()
     console.print(pace_line(speed), highlight=False)
     models = measured_models(experiment.scenario)
@@ -146,6 +139,7 @@ def simulate_by_rates(
     for line in remarks_on({"simulated": schedule}):
         console.print(line, highlight=False)
     more: dict[str, Any] = {"pace": speed, "models": models}
+    more |= recovery.to_json()
     if problem.cluster.tuners:
         more["sensitivity"] = _tuned(experiment, schedule, console)
     more |= figures_on(schedule)
@@ -159,7 +153,28 @@ def simulate_by_rates(
     emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
     figures = simulated_figures(schedule, experiment.realization)
+    figures["makespan"] = recovery.makespan
     judge_simulated(unchecked(expect), missed(expect, figures))
+
+
+def _print_makespan(
+    experiment: Experiment, schedule: Schedule, console: Console
+) -> Attempts:
+    """Print how long the job takes, deaths included, and where it stands."""
+    recovery, job = experiment.attempts(schedule), experiment.problem.job
+    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
+    console.print(
+        f"{experiment.scenario.name}: makespan "
+        f"{format_duration(recovery.makespan, 10)}, "
+        f"{job_line(job, experiment.policy, window, pins)}, "
+        f"{len(schedule.flows()):,} flows"
+    )
+    for line in recovery_lines(recovery, schedule.makespan):
+        console.print(line, markup=False, highlight=False)
+    print_placing(experiment.placing, console)
+    for said in experiment.remarks(schedule):
+        terminal(sys.stderr).print(f"warning: {said}", markup=False, highlight=False)
+    return recovery
 
 
 def simulate_over_packets(

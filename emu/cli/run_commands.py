@@ -337,7 +337,7 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
         check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
         if beginning.choice is None:
             _warn(known, progress)
-        for said in scenario.idle_events(known.makespan):
+        for said in experiment.remarks():
             _told(progress, said)
     for line in outlook_on(experiment.problem.job.settings):
         progress.print(line, highlight=False)

@@ -161,6 +161,7 @@ def _simulated(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = experiment.simulate()
     figures = simulated_figures(schedule, experiment.realization)
+    figures["makespan"] = experiment.attempts(schedule).makespan
     return _reported(figures) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,

@@ -49,6 +49,7 @@ from emu.wire.messages import (
     Beat,
     BoardReady,
     Failed,
+    Kill,
     Message,
     Outcome,
     ProcessDied,
@@ -59,7 +60,7 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -194,6 +195,12 @@ class Membership:
         """Send ``message`` to one agent."""
         with contextlib.suppress(NodeLost):
             agent.connection.send(pack(message))
+
+    def kill(self, processes: Sequence[str]) -> None:
+        """Have processes killed, wherever they are."""
+        self._log.note(f"the scenario kills {', '.join(processes)}")
+        for agent in self.agents:
+            self.send_to_agent(agent, Kill([*processes]))
 
     async def events(self, patience: float) -> list[tuple[str, Message]]:
         """Return the messages received, waiting up to ``patience`` wall seconds.

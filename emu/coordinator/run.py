@@ -323,13 +323,18 @@ class Coordinator:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, looked = self._driver, this_host.monotonic()
         awake = AwakeClock(2 * _LOOK, looked)
+        due, doomed = self._settings.kill
         driver.begin()
         while not driver.finished:
             left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
-            said = await self._membership.events(min(max(wait, 0.0), _LOOK))
+            wait = min(wait, clock.to_wall(due) - this_host.monotonic(), _LOOK)
+            said = await self._membership.events(max(wait, 0.0))
             now = this_host.monotonic()
+            if now >= clock.to_wall(due):
+                self._membership.kill(doomed)
+                due = math.inf
             ends = [
                 self._end(name, message)
                 for name, message in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +38,10 @@ class KernelNics(Protocol):
         ...
 
 
+#: When what is killed: never, nothing.
+NO_KILL: tuple[float, tuple[str, ...]] = (math.inf, ())
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(EmulationSettings):
     """Settings of one run: those of the scenario, and how its hosts are reached."""
@@ -64,6 +69,8 @@ class RunSettings(EmulationSettings):
 
     cuts: CutPlan | None = None
     """State that the job keeps, and begins with; None for neither."""
+    kill: tuple[float, tuple[str, ...]] = NO_KILL
+    """Run time at which processes are killed, and their names."""
 
     @property
     def first(self) -> int:

@@ -11,18 +11,21 @@ from typing_extensions import override
 
 from emu.coordinator import Observer, Observers
 from emu.coordinator.cuts import CutPlan
+from emu.coordinator.settings import NO_KILL
 from emu.errors import DeadlineExceeded, NodeLost
 from emu.runs.checkpoints import Cut, digest_of, newest_cut, write_cut
 from emu.scenario.realize import noted
-from emu.systems.registry import system_of
+from emu.simulation.attempts import later
+from emu.systems.registry import held_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from emu.coordinator import EmulatedRun
     from emu.errors import RunError
     from emu.scenario import Experiment
+    from emu.simulation.attempts import Attempts
     from emu.wire.messages import RunTask
 
     #: Carries one attempt out, with what is left, the cut that it begins with, and
@@ -45,23 +48,37 @@ class Ended:
     detection: float
     """Wall seconds from the first sign until the attempt was given up."""
     restart: float
-    """Wall seconds from there until run time 0 of the next attempt, or its end."""
+    """Seconds from there until the next attempt: the wall seconds until its run time 0,
+    or its end, or where that was sooner what is left of the scenario's ``recovery``."""
     error: str
     """The error that the run would have ended with."""
+    began: float = 0.0
+    """Emulated seconds since the whole job began, without those that this host took
+    longer to restart than the scenario states."""
+    killed: bool = False
+    """True where the scenario's kill was due by then."""
+
+    def restarted(self, wall: float, recovery: float) -> Ended:
+        """Return it with its restart, which took so many wall seconds here."""
+        return replace(self, restart=max(wall, recovery - self.detection))
 
 
 def lost_seconds(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to.
 
-    Detection and restart are wall seconds of this host, one for one: as with measured
-    work, they would be others with each time scale otherwise.
+    Detection and restart are wall seconds of this host, one for one, or what the
+    scenario states if that is longer: they would be others with each time scale
+    otherwise.
     """
     kinds = ("detection", "restart", "again")
     return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
 
 
 def recovery_of(
-    ended: Sequence[Ended], makespan: float, predicted: float
+    ended: Sequence[Ended],
+    makespan: float,
+    predicted: float,
+    foreseen: Attempts | None = None,
 ) -> dict[str, Any]:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
@@ -69,6 +86,8 @@ def recovery_of(
     ----------
     makespan, predicted
         Of the last attempt, emulated and simulated beforehand.
+    foreseen
+        All attempts, simulated, where the scenario kills and nothing else did.
     """
     if not ended:
         return {}
@@ -79,17 +98,38 @@ def recovery_of(
         "lost": lost_seconds(ended),
         "attempts": [asdict(one) for one in ended],
     }
+    if foreseen is not None:
+        content["predicted_makespan"] = foreseen.makespan
+        content["predicted_lost"] = foreseen.lost
     return {"recovery": content}
+
+
+def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
+    """Return the simulated attempts at what a run was of; None for deaths by others.
+
+    Parameters
+    ----------
+    experiment
+        Of the whole job.
+    """
+    if not ended or not all(one.killed for one in ended):
+        return None
+    first = ended[0]
+    try:
+        return experiment.beginning_at(first.first_iteration, first.began).attempts()
+    except NodeLost:  # of a kill so near to the end that the run had ended by then
+        return None
 
 
 class Progress(Observer):
     """Progress of an attempt, for what its end has lost."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._first = experiment.first
+        self._first, self._began = experiment.first, experiment.began
+        self._kill = due_in(experiment)[0]
         job = experiment.problem.job
         names = [task.name for task in job.tasks]
-        self._of_cuts = {names.index(name) for name in _begins(experiment)}
+        self._of_cuts = {names.index(name) for name in held_by(job)}
         self._scale = experiment.scenario.emulation.stated_time_scale
         self._started: dict[int, float] = {}
         self.zero = math.nan
@@ -127,7 +167,32 @@ class Progress(Observer):
             error.noticed - error.seen,
             0.0,
             str(error),
+            self._began,
+            not math.isnan(self.zero) and ran >= self._kill,
         )
+
+
+def due_in(experiment: Experiment) -> tuple[float, tuple[str, ...]]:
+    """Return when what is killed next in an attempt, see `RunSettings`.
+
+    What was to be killed before it began is killed as it begins.
+    """
+    if not experiment.kills:
+        return NO_KILL
+    at = experiment.kills[0].time
+    names = (n for kill in experiment.kills if kill.time == at for n in kill.processes)
+    return max(at - experiment.began, 0.0), tuple(dict.fromkeys(names))
+
+
+def after(experiment: Experiment, ended: Ended) -> Experiment:
+    """Return what is left to do after an attempt."""
+    recovery = experiment.scenario.recovery_time
+    left = experiment.beginning_at(
+        ended.next_iteration, ended.began + ended.ran + recovery
+    )
+    if not ended.killed:
+        return left
+    return replace(left, kills=later(left.kills, left.kills[0].time))
 
 
 def attempted(
@@ -152,7 +217,7 @@ def attempted(
         When the scenario restarts nothing, or as often as it allows.
     """
     ended: list[Ended] = []
-    limit = experiment.scenario.restarts
+    limit, recovery = experiment.scenario.restarts, experiment.scenario.recovery_time
     given_up = math.nan  # when the attempt before was, on this host's clock
     while True:
         progress = Progress(experiment)
@@ -163,18 +228,17 @@ def attempted(
             if ended:
                 begun = progress.zero
                 begun = error.noticed if math.isnan(begun) else begun
-                ended[-1] = replace(ended[-1], restart=begun - given_up)
+                ended[-1] = ended[-1].restarted(begun - given_up, recovery)
             if len(ended) == limit:
                 raise _exhausted(error, limit) from error
             start = kept_cut(experiment, run, observer.notified)
             ended.append(progress.ended(error, start))
             given_up = error.noticed
-            experiment = experiment.beginning_at(start.iteration)
+            experiment = after(experiment, ended[-1])
             observer.restarting(str(error), start.iteration)
         else:
             if ended:
-                restart = progress.zero - given_up
-                ended[-1] = replace(ended[-1], restart=restart)
+                ended[-1] = ended[-1].restarted(progress.zero - given_up, recovery)
             return experiment, done, ended
 
 
@@ -195,7 +259,7 @@ def cut_plan(
     start
         The cut that it begins with; None before iteration 0.
     """
-    stated, begins = experiment.scenario.checkpoint, _begins(experiment)
+    stated, begins = experiment.scenario.checkpoint, held_by(experiment.problem.job)
     if stated is None:
         return None
     keep = partial(write_cut, run, _digest(experiment))
@@ -210,14 +274,9 @@ def kept_cut(experiment: Experiment, run: Path, notify: Callable[[str], object])
     DataError
         As `newest_cut`.
     """
-    needed = (name for names in _begins(experiment).values() for name in names)
+    begins = held_by(experiment.problem.job)
+    needed = (name for names in begins.values() for name in names)
     return newest_cut(run, _digest(experiment), {*needed}, notify)
-
-
-def _begins(experiment: Experiment) -> Mapping[str, tuple[str, ...]]:
-    job = experiment.problem.job
-    system = system_of(job.settings)
-    return {} if system is None or system.cuts is None else system.cuts(job)
 
 
 def _digest(experiment: Experiment) -> str:

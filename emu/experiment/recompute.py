@@ -7,17 +7,16 @@ scenario, and from what processes reported; everything else is made again, and c
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.coordinator.outcome import EmulatedRun
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.experiment.attempts import Ended
+from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.run_experiment import (
     emulation_settings,
     manifest,
@@ -46,7 +45,7 @@ from emu.trust.agreement import agreement, disagreement
 from emu.trust.headline import headline_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,12 +54,13 @@ if TYPE_CHECKING:
     from emu.runs.audit_inputs import ToAudit
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario import Experiment
+    from emu.simulation.attempts import Attempts
     from emu.trust.violation import AuditReport, Findings
 
 #: Keys of manifest.json that nothing else states.
 _OWN = (
     "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration", "attempts", "witness",
+    "first_iteration", "began", "attempts", "witness",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
@@ -137,8 +137,10 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         silent.append(f"problem and results are not computed again: {error}")
         return Recomputed(checks, tuple(silent))
     with one_error(run.path / "manifest.json"):
-        first = run.manifest.get("first_iteration", 0)
-        experiment = experiment.beginning_at(first)
+        ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
+        before = foreseen(experiment, ended)
+        first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
+        experiment = experiment.beginning_at(first, began)
     by = "the scenario"
     wanted = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")
@@ -153,7 +155,7 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         checks["result"] = (1, [disagreement("result", sentence)])
         return Recomputed(checks, tuple(silent))
     with one_error(run.path):
-        checks |= _results(run, experiment, settings, silent)
+        checks |= _results(run, experiment, settings, silent, ended, before)
     return Recomputed(checks, tuple(silent))
 
 
@@ -185,7 +187,12 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
 
 
 def _results(
-    run: RecordedRun, experiment: Experiment, settings: RunSettings, silent: list[str]
+    run: RecordedRun,
+    experiment: Experiment,
+    settings: RunSettings,
+    silent: list[str],
+    ended: Sequence[Ended],
+    before: Attempts | None,
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
     emulated = recorded_outcome(run, experiment)
@@ -198,11 +205,13 @@ def _results(
     choice = run.manifest.get("auto_scale")
     kept = None if choice is None else ScaleChoice.from_json(choice)
     simulated = predicted, replayed
-    ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
-    made = result_of(experiment, settings, emulated, simulated, training, kept, ended)
+    made = replace(
+        result_of(experiment, settings, emulated, simulated, training, kept, ended),
+        foreseen=before,
+    )
     if asked := run.manifest.get("witness"):
         seen, unseen = recalled(made, asked, run.result.get("witness"))
-        made = dataclasses.replace(made, witness=seen)
+        made = replace(made, witness=seen)
         silent += [unseen] if unseen else []
     records = "its records"
     again = _plain(replayed.to_json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError, ScenarioError
@@ -13,6 +13,7 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory
 from emu.runs.scenario_text import apart, read_scenario
 from emu.scenario import Scenario, prepare
+from emu.simulation.attempts import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,12 @@ def resumed(
         problem = f"goes on at iteration {start.iteration} of {last}"
         raise DataError(problem, path=str(run))
     notify(f"goes on at iteration {start.iteration} of {last}")
-    left = experiment.beginning_at(start.iteration)
+    with one_error(path):
+        first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
+        before = experiment.beginning_at(first, began)
+    began = before.time_of_cut(start.iteration)
+    left = experiment.beginning_at(start.iteration, began)
+    left = replace(left, kills=later(left.kills, began))
     return Beginning(left, kept, RunDirectory(run), start)
 
 

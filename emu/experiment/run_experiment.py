@@ -16,7 +16,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import before_first_bytes, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
-from emu.experiment.attempts import attempted, cut_plan
+from emu.experiment.attempts import attempted, cut_plan, due_in, foreseen
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -227,7 +227,8 @@ def carry_out(
         _write_beginning(left, settings, directory, choice, again=again)
         observer.predicted(left.simulate())
         cuts = cut_plan(left, directory.path, start)
-        return _emulated(left, replace(settings, cuts=cuts), directory, observer)
+        now = replace(settings, cuts=cuts, kill=due_in(left))
+        return _emulated(left, now, directory, observer)
 
     with directory.claimed():
         left, run, ended = attempted(experiment, start, directory.path, observer, once)
@@ -238,6 +239,7 @@ def carry_out(
         training, weights = learnt(left, run, policy)
         simulated = predicted, replayed
         result = result_of(left, settings, run, simulated, training, choice, ended)
+        result = replace(result, foreseen=foreseen(experiment, ended))
         write_down(directory, result, weights)
     return result
 
@@ -256,8 +258,9 @@ def _write_beginning(
         stated = read_manifest(directory.path / "manifest.json").get("source", {})
     else:
         stated = write_scenario(directory, experiment.scenario)
-    if experiment.first:
+    if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
+        content["began"] = experiment.began
     directory.write_json("manifest.json", content | {"source": stated})
     directory.write_problem(experiment.problem)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.scenario import Experiment, Scenario
+    from emu.simulation.attempts import Attempts
     from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 
@@ -64,6 +65,8 @@ class RunResult:
     """Attempts that a death has ended before this run."""
     witness: Mapping[str, Any] | None = None
     """Third witness, by `emu.experiment.witness`."""
+    foreseen: Attempts | None = None
+    """All attempts simulated beforehand, where the scenario kills."""
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -74,7 +77,12 @@ class RunResult:
             "version": VERSION,
             **self._stated(),
             **self._makespans(),
-            **recovery_of(self.ended, emulated.makespan, self.predicted.makespan),
+            **recovery_of(
+                self.ended,
+                emulated.makespan,
+                self.predicted.makespan,
+                self.foreseen,
+            ),
             **self._tables(),
             **optimality(emulated, realization, self.policy),
             "verdict": self.verdict.to_json(),

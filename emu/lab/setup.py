@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: What a command of the command line is called.
 COMMAND = "command"
+#: Keys of events that no lab has.
+_NOT_OF_LABS = ("link", "cut", "slow", "pause", "kill")
 #: What cores may be above those of this computer by what was rounded.
 _ROUNDED = 1.0 + 1e-9
 
@@ -110,7 +112,7 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         trail = ("events", number)
         if event.nic is None:
             problem = "a lab has NICs and no further links: state machine and nic"
-            key = "link" if event.link else "cut" if event.cut else "slow"
+            key = next(key for key in _NOT_OF_LABS if getattr(event, key) is not None)
             yield (*trail, key), problem
         else:
             yield from _nic_errors(file, (*trail, "nic"), event.nic)

@@ -46,6 +46,7 @@ from emu.wire.messages import (
     Beat,
     BoardReady,
     Failed,
+    Kill,
     Launch,
     Message,
     ProcessDied,
@@ -75,6 +76,9 @@ class ProcessStarter(Protocol):
 
     async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
         """Start a process per specification."""
+
+    def kill(self, process: str) -> None:
+        """Kill a process, where it is one of these."""
 
     async def aclose(self, grace: float) -> None:
         """End everybody, who have ``grace`` wall seconds to do so by themselves."""
@@ -293,6 +297,9 @@ class Agent:
             self._watch.received(this_host.monotonic())
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
+            elif isinstance(message, Kill):
+                for process in message.processes:
+                    self._forks.kill(process)
             elif isinstance(message, Stop):
                 self._say(f"the run ended: {printable(message.reason)}")
                 return

@@ -100,6 +100,11 @@ class ForkServer:
                 await asyncio.wait([self._following], timeout=_LEAVE)
             raise BrokenPipeError(str(self._lost) or str(error)) from error
 
+    def kill(self, process: str) -> None:
+        """Have the server kill a process, where it is one of its own."""
+        if self._writer is not None and process in self._alive:
+            self._writer.write(packed({"kill": process}))
+
     async def _follow(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:

@@ -8,6 +8,7 @@ go notes, msgpack maps behind their lengths:
 
     {"preload": [module, ...]}       import these beside the runtime's
     {"fork": specification}          fork a process
+    {"kill": name}                   kill a process, if it is one of these
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
     {"broken": reason}               what does not import; nothing is forked after it
 """
@@ -98,6 +99,9 @@ class _ForkServer:
                 return
         if "fork" in order and not self._broken:
             self._fork(order["fork"])
+        for pid, name in self._names.items():
+            if name == order.get("kill"):
+                os.kill(pid, signal.SIGKILL)
 
     def _fork(self, spec: dict[str, Any]) -> None:
         sys.stdout.flush()

@@ -8,7 +8,7 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 from emu.problem.active_flow import ActiveFlow
 from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
-from emu.problem.faults import Fault, disturbances, with_faults
+from emu.problem.faults import Fault, Kill, disturbances, with_faults
 from emu.problem.job import Edge, Job, Task
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine import Machine
@@ -26,6 +26,7 @@ __all__ = [
     "Edge",
     "Fault",
     "Job",
+    "Kill",
     "Link",
     "Links",
     "Machine",

@@ -49,6 +49,16 @@ class Fault:
             raise ValueError(f"a fault of {self.subject}: its factor is {self.factor}")
 
 
+@dataclass(frozen=True)
+class Kill:
+    """Processes that are killed at a time since the whole job began, seconds."""
+
+    time: float
+    name: str
+    """The task or machine that was named."""
+    processes: tuple[str, ...]
+
+
 def factors_over(
     faults: Iterable[tuple[float, float, float]],
 ) -> list[tuple[float, float]]:

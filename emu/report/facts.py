@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from emu.analysis.bounds import optimality_line
 from emu.report.job_tables import (
     cost_row,
+    lost_line,
     model_rows,
     pace_rows,
     placing_line,
@@ -152,17 +153,13 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     """Yield the length of all attempts, and what their ends have lost."""
     if recovery is None:
         return
-    lost = ", ".join(
-        f"{format_duration(seconds)} {kind}"
-        for kind, seconds in recovery["lost"].items()
-    )
-    predicted = format_duration(recovery["predicted_makespan"], digits)
+    lost, predicted = lost_line(recovery["lost"]), recovery.get("predicted_lost")
+    simulated = format_duration(recovery["predicted_makespan"], digits)
+    how = f"with {lost_line(predicted)}" if predicted else "of the last attempt alone"
     yield Fact(
         "with restarts",
         format_duration(recovery["makespan"], digits),
-        f"{predicted} with the last attempt simulated; lost in "
-        f"{len(recovery['attempts'])}: {lost} (detection, restart: of this host's wall "
-        "time)",
+        f"lost in {len(recovery['attempts'])}: {lost}; simulated {simulated} {how}",
     )
     for one in recovery["attempts"]:
         yield Fact(

@@ -16,7 +16,7 @@ from emu.units import format_duration, format_money, format_rate, format_size
 from emu.workloads import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from emu.analysis.throughput import JobTime
     from emu.placement import ResourceLoad
     from emu.problem import Job, Problem
+    from emu.simulation.attempts import Attempts
     from emu.trust.violation import AuditReport
 
 
@@ -113,6 +114,27 @@ def unclaimed_line(placing: Mapping[str, Any]) -> str:
     verb = "limits" if len(idle) == 1 else "limit"
     said = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
     return said if idle else ""
+
+
+def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
+    """Yield what kills have lost, and where the job went on after each.
+
+    Parameters
+    ----------
+    without
+        Makespan of the job that is not killed.
+    """
+    if recovery.killed:
+        count, said = len(recovery.killed), lost_line(recovery.lost)
+        length = format_duration(without, 10)
+        yield f"killed {count} times, of which it lost {said}; {length} without"
+    for one in recovery.killed:
+        yield f"{one.error}: goes on at iteration {one.next_iteration}"
+
+
+def lost_line(lost: Mapping[str, float]) -> str:
+    """Return the seconds that deaths have lost, by what they were lost to."""
+    return ", ".join(f"{format_duration(time)} {kind}" for kind, time in lost.items())
 
 
 def print_placing(placing: Mapping[str, Any], console: Console) -> None:

@@ -189,11 +189,13 @@ class _Scenario(TypedDict):
 class _Attempt(TypedDict):
     first_iteration: _Count
     next_iteration: _Count
+    began: NotRequired[_Amount]
     ran: _Amount
     again: _Amount
     detection: _Amount
     restart: _Amount
     error: str
+    killed: NotRequired[bool]
 
 
 class ManifestShape(TypedDict):
@@ -202,6 +204,7 @@ class ManifestShape(TypedDict):
     scenario: NotRequired[_Scenario]
     emulation: NotRequired[_Emulation]
     first_iteration: NotRequired[_Count]
+    began: NotRequired[_Amount]
     attempts: NotRequired[list[_Attempt]]
 
 

@@ -12,7 +12,7 @@ from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
-from emu.scenario.events_section import event_errors
+from emu.scenario.events_section import event_errors, kill_errors
 from emu.scenario.failures_section import failure_errors
 from emu.scenario.own_rules import is_program
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
@@ -118,7 +118,8 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    timed = "events" if scenario.events else "failures" if scenario.failures else ""
+    changes = [event for event in scenario.events if event.kill is None]
+    timed = "events" if changes else "failures" if scenario.failures else ""
     if scenario.checkpoint is not None:
         yield from checkpoint_errors(
             scenario.job, several=bool(scenario.jobs), timed=timed
@@ -126,9 +127,12 @@ def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if scenario.on_failure == "restart" and timed:
         problem = f"{timed} have times of the whole job: remove them, or write abort"
         yield ("on_failure",), problem
-    if scenario.on_failure == "abort" and scenario.max_restarts is not None:
-        problem = "a run is not restarted: write on_failure: restart, or remove this"
-        yield ("max_restarts",), problem
+    for key in ("max_restarts", "recovery"):
+        if scenario.on_failure == "abort" and getattr(scenario, key) is not None:
+            problem = (
+                "a run is not restarted: write on_failure: restart, or remove this"
+            )
+            yield (key,), problem
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -214,8 +218,13 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     except ValueError as error:
         yield ("job",), str(error)
         return
-    found = list(_standing(scenario, job))
+    found = [*_standing(scenario, job), *_killed(scenario, job)]
     yield from found or _rooms(scenario, job)
+
+
+def _killed(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
+    machines = [name for name, _ in scenario.cluster.named()]
+    yield from kill_errors(scenario.events, machines, job)
 
 
 def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
@@ -281,7 +290,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     (
         {
             *("job", "jobs", "events", "failures"),
-            *("checkpoint", "on_failure", "max_restarts"),
+            *("checkpoint", "on_failure", "max_restarts", "recovery"),
         },
         _recovery,
     ),
@@ -292,7 +301,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
     ({"job", "emulation", "expect"}, _expectations),
-    ({"cluster", "job", "placement"}, _structure),
+    ({"cluster", "job", "placement", "events"}, _structure),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
     ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),
@@ -325,6 +334,8 @@ def scenario_errors(
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
     found += [*_cost_errors(scenario), *_recovery(scenario)]
+    if not found and any(event.kill for event in scenario.events):
+        found += _killed(scenario, scenario.to_job(train_vertices=1, pins=False))
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         found.append((("profile",), problem))

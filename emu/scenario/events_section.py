@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
+    from emu.problem import Job
 
 
 def _after_the_start(time: float) -> float:
@@ -60,6 +61,7 @@ _KINDS: tuple[tuple[set[str], set[str]], ...] = (
     ({"cut"}, {"for", "direction"}),
     ({"slow", "by"}, {"for", "direction"}),
     ({"pause", "for"}, set()),
+    ({"kill"}, set()),
 )
 
 
@@ -67,7 +69,7 @@ class EventSection(Section):
     """A NIC or a link that gets another capacity, or a fault."""
 
     at: Annotated[Duration, AfterValidator(_after_the_start)]
-    """Since the job, or the programs of a lab, began; later than that."""
+    """Since the job, or a lab's programs, began."""
     machine: Name | None = None
     """Whose NIC changes."""
     nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
@@ -77,11 +79,13 @@ class EventSection(Section):
     bandwidth: Rate | None = None
     """New bandwidth."""
     cut: Name | None = None
-    """Link, or machine whose NIC, carries nothing: flows stand still and go on."""
+    """Link, or machine whose NIC, carries nothing."""
     slow: Name | None = None
     """Machine whose tasks are slower, or with a ``direction`` its NIC; or a link."""
     pause: Name | None = None
     """Machine whose tasks stand still; what they sent goes on."""
+    kill: Name | None = None
+    """Task or machine whose processes die; see ``on_failure``."""
     by: Factor | None = None
     """Times slower. What overlaps multiplies; a cut wins."""
     direction: Literal["in", "out", "both"] | None = None
@@ -97,7 +101,7 @@ class EventSection(Section):
             raise ValueError(
                 f"found {' and '.join(sorted(stated)) or 'only at'}, write machine and "
                 "nic, or link and bandwidth, or cut, or slow and by, or pause "
-                "and for"
+                "and for, or kill"
             )
         return self
 
@@ -147,6 +151,8 @@ def event_errors(
     links += [link.name for link in rack_links(cluster.racks)]
     seen: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
+        if event.kill:
+            continue  # its tasks are those of the built job
         if event.cut or event.slow or event.pause:
             for key, problem in _fault_errors(event, nics, links):
                 yield ("events", position, key), problem
@@ -162,6 +168,20 @@ def event_errors(
         elif seen[event.at, f"{key} {name}"] > 1:
             problem = f"{name} changes twice at {event.at:g} s, write one of the two"
             yield ("events", position, "at"), problem
+
+
+def kill_errors(
+    events: Sequence[EventSection], machines: Sequence[str], job: Job
+) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of what is killed."""
+    tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
+    for position, event in enumerate(events):
+        name, trail = event.kill, ("events", position, "kill")
+        if name in machines and name in tasks:
+            yield trail, f"{name!r} is a machine and a task: give one another name"
+        elif name is not None and name not in [*machines, *tasks]:
+            known = nearest(name, [*tasks, *machines])
+            yield trail, f"no task and no machine {name!r}, {known}"
 
 
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.errors import DataError, PlacementError, ScenarioError
+from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.gc_tuning import collected_seldom
 from emu.html_table import html_table
 from emu.placement.packing import unclaimed
@@ -21,13 +21,15 @@ from emu.scenario.scenario_file import load
 from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
+from emu.simulation.attempts import Attempts, Rules, attempts, later
+from emu.systems.registry import held_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from emu.placement import PlacementResult
-    from emu.problem import Schedule
+    from emu.problem import Kill, Schedule
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
 
@@ -49,6 +51,10 @@ class Experiment:
     """Iterations of the whole job that are done: problem and times are of the rest."""
     reached: float | None = None
     """Accuracy after the last step of that length, in virtual time."""
+    began: float = 0.0
+    """Seconds since the whole job began when this part of it does."""
+    kills: tuple[Kill, ...] = ()
+    """Kills from then on, by time."""
 
     @override
     def __repr__(self) -> str:
@@ -64,8 +70,13 @@ class Experiment:
         ]
         return html_table(repr(self), ("machine", "tasks"), rows)
 
-    def beginning_at(self, first: int) -> Experiment:
+    def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
+
+        Parameters
+        ----------
+        began
+            Seconds since the whole job began.
 
         Raises
         ------
@@ -78,7 +89,62 @@ class Experiment:
             problem=self.problem.beginning_at(done),
             realization=self.realization.beginning_at(done, self.problem.job),
             first=first,
+            began=began,
         )
+
+    def attempts(self, schedule: Schedule | None = None) -> Attempts:
+        """Return the attempts that kills make of it, simulated.
+
+        Parameters
+        ----------
+        schedule
+            As `simulate` returns it, where that was done.
+
+        Raises
+        ------
+        NodeLost
+            When it is killed and not restarted, or too often.
+        """
+        scenario, job = self.scenario, self.problem.job
+        rules = Rules(
+            scenario.restarts,
+            scenario.recovery_time,
+            scenario.checkpoint.every if scenario.checkpoint else 0,
+            tuple(job.index(name) for name in held_by(job)),
+        )
+
+        def part(first: int, began: float) -> Schedule:
+            if schedule is not None and (first, began) == (self.first, self.began):
+                return schedule
+            return self.beginning_at(first, began).simulate()
+
+        kills = later(self.kills, self.began)
+        return attempts(part, kills, rules, self.first, self.began)
+
+    def remarks(self, schedule: Schedule | None = None) -> list[str]:
+        """Return sentences on events that change nothing, and on a kill that ends it.
+
+        Parameters
+        ----------
+        schedule
+            As `attempts` takes it.
+        """
+        if not (self.scenario.events or self.scenario.failures):
+            return []
+        try:
+            makespan = self.attempts(schedule).makespan
+        except NodeLost as error:
+            return [str(error)]
+        return self.scenario.idle_events(self.began + makespan)
+
+    def time_of_cut(self, iteration: int) -> float:
+        """Return when a cut is taken, simulated: seconds since the whole job began."""
+        if iteration <= self.first:
+            return self.began
+        job = self.problem.job
+        keepers = [job.index(name) for name in held_by(job)]
+        taken = self.simulate().task_start[keepers, iteration - self.first].max()
+        return self.began + float(taken)
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -178,7 +244,8 @@ def prepare(
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
-    return Experiment(scenario, problem, problem.taken(realization), found)
+    kills = scenario.kills(problem)
+    return Experiment(scenario, problem, problem.taken(realization), found, kills=kills)
 
 
 def check_rule(scenario: Scenario) -> None:

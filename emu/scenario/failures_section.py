@@ -32,7 +32,7 @@ class FailureSection(Section):
     by: Factor | None = None
     """Times slower."""
     most: Annotated[Count, Field(le=10_000)] = 100
-    """Faults of each; a job that goes on longer is a warning."""
+    """Most faults of each."""
 
 
 class FailuresSection(Section):

@@ -9,14 +9,18 @@ from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.fields.cluster_section import ClusterSection
-from emu.fields.quantities import Count, FileName, FilePath, Seed, text_schema
+from emu.fields.quantities import Count, Duration, FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
-from emu.problem import with_faults
+from emu.problem import Kill, with_faults
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection, idle_events
 from emu.scenario.failures_section import FailuresSection, idle_faults
 from emu.scenario.pins import pinned
-from emu.scenario.recovery_sections import DEFAULT_RESTARTS, CheckpointSection
+from emu.scenario.recovery_sections import (
+    DEFAULT_RECOVERY,
+    DEFAULT_RESTARTS,
+    CheckpointSection,
+)
 from emu.scenario.run_sections import (
     SEVERAL,
     EmulationSection,
@@ -38,7 +42,7 @@ from emu.workloads import JobPart, several_jobs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.problem import Cluster, Job
+    from emu.problem import Cluster, Job, Problem
     from emu.systems.job_section import JobSection
 
     _Job = JobSection
@@ -79,14 +83,16 @@ class Scenario(Section):
     failures: FailuresSection | None = None
     """Faults that are drawn by their rate."""
     on_failure: Literal["abort", "restart"] = "abort"
-    """``restart``: where a process, an agent or a host dies or stands still, the job
-    goes on from its last checkpoint, or from its beginning."""
+    """``restart``: where a process or host dies or stands still, the job goes on from
+    its last checkpoint, or its beginning."""
     max_restarts: Count | None = None
     """Restarts of one run; default is 3."""
+    recovery: Duration | None = None
+    """Time from a death to the restart, at least in runs; default is 2 s."""
     until: UntilSection | None = None
-    """Accuracy that ends the training, found in virtual time before a run starts; the
-    length of the job bounds it. Asynchronous runs read other values, so that theirs is
-    another: ``reads_apart`` of a result."""
+    """Accuracy that ends the training, found in virtual time before a run starts,
+    within the length of the job. That of asynchronous runs is another:
+    ``reads_apart``."""
     expect: ExpectSection = ExpectSection()
     """Expected results."""
     prices: PricesSection = PricesSection()
@@ -149,6 +155,8 @@ class Scenario(Section):
                         "checkpoint": None,
                         "on_failure": "abort",
                         "max_restarts": None,
+                        "recovery": None,
+                        "events": tuple(e for e in self.events if e.kill is None),
                     }
                 ),
             )
@@ -175,6 +183,28 @@ class Scenario(Section):
         if self.on_failure == "abort":
             return 0
         return self.max_restarts or DEFAULT_RESTARTS
+
+    @property
+    def recovery_time(self) -> float:
+        """Seconds from a death until the job goes on."""
+        return DEFAULT_RECOVERY if self.recovery is None else self.recovery
+
+    def kills(self, problem: Problem) -> tuple[Kill, ...]:
+        """Return what is killed of a placed job, by time.
+
+        What stands on no killed machine, or gates alone, is not there to be killed.
+        """
+        tasks, found = problem.machine_of_task, []
+        for event in self.events:
+            processes = tuple(
+                process
+                for process, own in problem.job.processes.items()
+                for names in [[problem.job.tasks[t].name for t in own]]
+                if event.kill in {*names, tasks[names[0]]}
+            )
+            if event.kill is not None and processes:
+                found.append(Kill(event.at, event.kill, processes))
+        return tuple(sorted(found, key=lambda kill: kill.time))
 
     @property
     def placed_by(self) -> str:

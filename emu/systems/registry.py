@@ -12,7 +12,7 @@ from emu.systems.system import System
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.problem import Schedule
+    from emu.problem import Job, Schedule
     from emu.systems.job_section import JobSection
     from emu.systems.system import Guard
 
@@ -61,6 +61,15 @@ def system_guards() -> list[Guard]:
 def system_of(settings: Mapping[str, object]) -> System | None:
     """Return the system that built a job, from ``Job.settings``; None without one."""
     return systems().get(str(settings.get("system")))
+
+
+def held_by(job: Job) -> Mapping[str, tuple[str, ...]]:
+    """Return the tasks with whose state a task begins after a cut; see `System.cuts`.
+
+    Nothing where a job of its system takes none.
+    """
+    system = system_of(job.settings)
+    return {} if system is None or system.cuts is None else system.cuts(job)
 
 
 def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:

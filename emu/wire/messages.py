@@ -12,6 +12,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process                                  ◄─ WakeSender     a flow may go, or faster
     process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
     process      Frames, Outcome ─►          ◄─ Finish         results and statistics
+    agent                                    ◄─ Kill           what a scenario kills
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
 """
 
@@ -247,6 +248,16 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """Kill these processes, which the scenario has die; others' names are passed over.
+
+    They end by SIGKILL, as a machine that loses its power ends them.
+    """
+
+    processes: list[str]
+
+
+@dataclass(frozen=True)
 class Stop:
     """End at once; ``reason`` is for the log."""
 
@@ -275,6 +286,7 @@ Message: TypeAlias = (
     | Frames
     | Outcome
     | Failed
+    | Kill
     | Stop
 )
 _KINDS: dict[str, type[Message]] = {

@@ -111,8 +111,8 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
     # 3 wall seconds are 6 run seconds, of which 4 came after the cut's last start.
     assert ended == [
         Ended(0, 2, 6.0, 4.0, 0.25, 105.5 - 103.25, "w0 died in attempt 0"),
-        Ended(2, 2, 0.0, 0.0, 0.5, 110.0 - 105.5, "w0 died in attempt 1"),
-        Ended(2, 2, 2.0, 2.0, 0.0, 3.0, "w0 died in attempt 2"),
+        Ended(2, 2, 0.0, 0.0, 0.5, 110.0 - 105.5, "w0 died in attempt 1", 8.0),
+        Ended(2, 2, 2.0, 2.0, 0.0, 3.0, "w0 died in attempt 2", 10.0),
     ]
     recovery = recovery_of(ended, 10.0, 9.0)["recovery"]
     assert recovery["lost"] == {"detection": 0.75, "restart": 9.75, "again": 6.0}

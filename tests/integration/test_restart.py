@@ -148,3 +148,19 @@ def test_every_system_begins_anew_where_nothing_is_kept(
     (attempt,) = content["recovery"]["attempts"]
     assert attempt["again"] == attempt["ran"] > 0
     same(tmp_path / "run", weights)
+
+
+def test_a_scenario_kills_a_machine_and_a_task(
+    tmp_path: Path, weights: dict[str, Any]
+) -> None:
+    events = [{"at": "0.2 s", "kill": "fast"}, {"at": "40 s", "kill": "w0"}]
+    result: RunResult = carried(tmp_path, events=events, recovery="30 s")
+    same(tmp_path / "run", weights)
+    recovery = result.content["recovery"]
+    assert [one["killed"] for one in recovery["attempts"]] == [True]
+    assert "was killed by SIGKILL" in recovery["attempts"][0]["error"]
+    assert recovery["predicted_lost"]["recovery"] == 30.0
+    lost = recovery["lost"]
+    assert lost["detection"] + lost["restart"] == pytest.approx(30)
+    subject = read_to_audit(tmp_path / "run")
+    assert audit_whole(subject, subject.tolerance, 1e-6)[0].passed

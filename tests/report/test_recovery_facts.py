@@ -13,7 +13,7 @@ def test_restarts_are_told_with_their_costs_and_culprits() -> None:
     lines = [" ".join(row) for row in told]
     (whole,) = [line for line in lines if line.startswith("with restarts")]
     assert "18.25 s" in whole
-    assert "17.75 s with the last attempt simulated" in whole
+    assert "simulated 17.75 s of the last attempt alone" in whole
     assert "lost in 1: 250 ms detection, 2 s restart, 4 s again" in whole
     assert any("20: process w0 was killed by SIGKILL" in line for line in lines)
     assert not any("restart" in " ".join(map(str, f)) for f in run_facts({}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emu.errors import EmulatorError, ScenarioError
+from emu.errors import EmulatorError, NodeLost, ScenarioError
 from emu.lab.kernel_network import check_network
 from emu.problem import CapacityChange, SpeedChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
@@ -175,3 +175,73 @@ def test_kernel_nics_are_not_cut() -> None:
     scenario = loads(text + cut, ["emulation.network=kernel"])
     with pytest.raises(ScenarioError, match=r"events\[0\]\.cut: .*slow: m0"):
         check_network(scenario)
+
+
+KILL = "  - {at: 1 s, kill: a}\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "said"),
+    [
+        ("{at: 1 s, kill: c}", "[0].kill", "no task and no machine 'c', known: a, b"),
+        ("{at: -1 s, kill: a}", "[0].at", "-1 s"),
+        ("{at: 0 s, kill: a}", "[0].at", "write a later time"),
+        ("{at: 1 s, kill: a, for: 2 s}", "[0]", "found for and kill, write machine"),
+    ],
+)
+def test_kills_that_cannot_be_are_one_error(event: str, key: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(f"{TEXT}  - {event}\n")
+    assert caught.value.key == f"events{key}"
+    assert said in caught.value.problem
+
+
+def test_a_machine_and_a_task_of_one_name_cannot_be_told_apart() -> None:
+    text = TEXT.replace("name: a, time", "name: m0, time").replace(
+        "from: a", "from: m0"
+    )
+    with pytest.raises(ScenarioError, match="'m0' is a machine and a task"):
+        loads(text + "  - {at: 1 s, kill: m0}\n")
+
+
+def test_tasks_and_machines_are_killed() -> None:
+    """Task a takes 1 s and its flow 4 s: a has ended by 2 s, and b has not."""
+    stated = "on_failure: restart\nrecovery: 3 s\n"
+    both = "  - {at: 2 s, kill: bare}\n  - {at: 0.5 s, kill: a}\n"
+    experiment = prepare(loads(TEXT + both + stated))
+    assert [(k.time, k.name, k.processes) for k in experiment.kills] == [
+        (0.5, "a", ("a",)),
+        (2.0, "bare", ("b",)),
+    ]
+    # The second comes while it is down: b is killed as it comes back, at 3.5 s.
+    found = experiment.attempts()
+    assert found.makespan == pytest.approx(3.5 + 3 + 6)
+    assert [one.ran for one in found.killed] == [0.5, 0.0]
+    assert experiment.remarks() == []
+    again = load(experiment.scenario)
+    assert again.events == experiment.scenario.events
+
+
+def test_a_kill_after_the_end_changes_nothing() -> None:
+    experiment = prepare(loads(TEXT + KILL.replace("1 s", "7 s")))
+    assert experiment.attempts().makespan == pytest.approx(6)
+    assert experiment.remarks()[0].startswith("events[0]: at 7 s the job has ended")
+
+
+def test_a_kill_that_ends_the_run_is_told_beforehand() -> None:
+    experiment = prepare(loads(TEXT + KILL.replace("1 s", "0.5 s")))
+    with pytest.raises(NodeLost, match=r"a is killed at 0.5 s \(task a, iteration 0\)"):
+        experiment.attempts()
+    assert "and the run ends" in experiment.remarks()[0]
+
+
+def test_of_several_jobs_one_task_is_killed() -> None:
+    job = """
+  - name: NAME
+    job: {system: custom, iterations: 1, flows: [], tasks: [{name: t, time: 1 s}]}"""
+    jobs = job.replace("NAME", "x") + job.replace("NAME", "y")
+    text = f"cluster: {{machines: [{{name: m, nic: none}}]}}\njobs:{jobs}\n"
+    experiment = prepare(loads(f"{text}events: [{{at: 0.5 s, kill: y/t}}]\n"))
+    assert experiment.kills[0].processes == ("y/t",)
+    with pytest.raises(ScenarioError, match="no task and no machine 't'"):
+        loads(f"{text}events: [{{at: 0.5 s, kill: t}}]\n")

@@ -93,3 +93,15 @@ def test_restarts_that_cannot_be_are_one_error(
     with pytest.raises(ScenarioError, match=problem) as found:
         stated("dgtp", more)
     assert found.value.key == key
+
+
+def test_a_kill_goes_with_checkpoints_and_restarts() -> None:
+    kill = "events: [{at: 0.1 s, kill: w0}]"
+    both = "checkpoint: {every: 1 iterations}\non_failure: restart"
+    scenario = stated("dgtp", f"{kill}\n{both}\nrecovery: 0.5 s")
+    assert scenario.recovery_time == 0.5
+    assert Scenario.model_validate(scenario.to_json()) == scenario
+    assert stated("dgtp", "").recovery_time == 2.0
+    with pytest.raises(ScenarioError, match="write on_failure: restart") as found:
+        stated("dgtp", "recovery: 2 s")
+    assert found.value.key == "recovery"

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from emu.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
+from emu.experiment.attempts import Ended, attempted, cut_plan, due_in, recovery_of
 from emu.experiment.training_results import by_mini_batch
-from emu.scenario import prepare
+from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
 from tests.testing.trial_cases import CASES
 
 if TYPE_CHECKING:
-    from emu.coordinator import EmulatedRun
+    from emu.runs.checkpoints import Cut
 
 #: Later ones of data_parallel, and a GAT in pipe, miss the simulated makespan by more
 #: than `EXACT`.
@@ -41,15 +43,18 @@ OTHERS = {
 }
 
 
-@cache
-def kept(name: str) -> Trials:
+def kept_scenario(name: str, more: str = "") -> Scenario:
     text = re.sub(
         "(iterations|epochs): [23]", rf"\1: {ITERATIONS}", (CASES | OTHERS)[name]
     )
     checkpoint = f"checkpoint: {{every: {EVERY} iterations}}"
     padded = "emulation: {compute: padded}"
-    scenario = loads(f"name: {name}\n{text}\nseed: 7\n{checkpoint}\n{padded}\n")
-    return Trials(Case.of(prepare(scenario)))
+    return loads(f"name: {name}\n{text}\nseed: 7\n{checkpoint}\n{padded}\n{more}\n")
+
+
+@cache
+def kept(name: str) -> Trials:
+    return Trials(Case.of(prepare(kept_scenario(name))))
 
 
 def survived(case: Case, faults: Faults, again: Faults | None = None) -> list[Trial]:
@@ -168,3 +173,58 @@ def test_trials_leave_no_file_open() -> None:
     for seed in range(1, 6):
         run_trial(trials.case, death(trials, seed))
     assert open_files() <= before
+
+
+def outlived(
+    name: str, more: str, run: Path
+) -> tuple[Experiment, EmulatedRun, list[Ended]]:
+    """Return a job that restarts, in virtual time, as `emu run` carries it out."""
+    scenario = kept_scenario(name, f"on_failure: restart\n{more}")
+    whole = prepare(scenario)
+
+    def once(
+        left: Experiment, start: Cut | None, observer: Observer, _: object
+    ) -> EmulatedRun:
+        plan = cut_plan(left, run, start)
+        assert plan is not None
+        case = replace(Case.of(left), start=plan.start, kill=due_in(left))
+        trial = run_trial(case, observer=observer)
+        assert trial.complaints == []
+        for cut in trial.cuts:
+            plan.keep(cut)
+        if trial.error is not None:
+            raise trial.error
+        assert trial.run is not None
+        return trial.run
+
+    _, done, ended = attempted(whole, None, run, Observer(), once)
+    return whole, done, ended
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_what_a_scenario_kills_comes_as_simulated(name: str, tmp_path: Path) -> None:
+    """Two kills at drawn times: weights, iterations and lost seconds."""
+    undisturbed = kept(name).undisturbed
+    assert undisturbed.run is not None
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        victims = rng.choice([*undisturbed.run.results, "m1"], 2)
+        first = rng.uniform(0.01, 0.9 * undisturbed.run.schedule.makespan)
+        second = first + rng.uniform(0.6, 0.8)
+        events = f"{{at: {first:.3f} s, kill: {victims[0]}}}, "
+        events += f"{{at: {second:.3f} s, kill: {victims[1]}}}"
+        stated = f"events: [{events}]\nrecovery: 0.7 s"
+        whole, done, ended = outlived(name, stated, tmp_path / str(seed))
+        simulated = whole.attempts()
+        assert len(ended) == len(simulated.killed) > 0
+        for mine, theirs in zip(ended, simulated.killed, strict=True):
+            assert mine.killed
+            assert victims[ended.index(mine)] in theirs.error
+            assert mine.next_iteration == theirs.next_iteration
+            assert mine.ran == pytest.approx(theirs.ran, abs=2e-3)
+            assert mine.again == pytest.approx(theirs.again, abs=2e-3)
+        found = recovery_of(ended, done.schedule.makespan, 0.0, simulated)["recovery"]
+        assert found["makespan"] == pytest.approx(simulated.makespan, rel=1e-2)
+        assert found["predicted_lost"] == simulated.lost
+        last = Trial(Faults(), run=done)
+        assert weights(last) == weights(undisturbed)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.coordinator import Coordinator, EmulatedRun, RunSettings
+from emu.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
 from emu.coordinator.cuts import CutPlan
+from emu.coordinator.settings import NO_KILL
 from emu.errors import EmulatorError
 from emu.launch import describe_end
 from emu.launch.agent import Agent
@@ -23,7 +24,7 @@ from emu.launch.programs import RUNTIME
 from emu.runs.checkpoints import Cut
 from emu.scenario.realize import model_programs
 from emu.shaping import EmulationSettings
-from emu.systems.registry import system_of
+from emu.systems.registry import held_by
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
 from emu.this_host import this_host
@@ -58,6 +59,8 @@ class Case:
     """Programs that are not of a system that is installed."""
     every: int = 0
     """Iterations between two cuts, which `Trial.cuts` gets; 0 for none."""
+    kill: tuple[float, tuple[str, ...]] = NO_KILL
+    """Processes that are killed, as `emu.coordinator.RunSettings` has it."""
     start: Cut = field(default_factory=lambda: Cut(0, {}))
     """Cut that it begins with; problem and times are of what is left to do."""
 
@@ -74,10 +77,7 @@ class Case:
     @property
     def begins(self) -> Mapping[str, tuple[str, ...]]:
         """Tasks with whose state a task begins after a cut."""
-        system = system_of(self.problem.job.settings)
-        if system is None or system.cuts is None:
-            return {}
-        return system.cuts(self.problem.job)
+        return held_by(self.problem.job)
 
     @classmethod
     def of(cls, experiment: Experiment, *, hosts: int = 1, **changes: Any) -> Case:
@@ -160,6 +160,12 @@ class Children:
 
 class Forks(Children):
     """Starts node processes in a world, in place of a fork server."""
+
+    def kill(self, process: str) -> None:
+        """Kill a process, where it is one of these."""
+        for one in self._all:
+            if one.name == process:
+                self._world.kill(one)
 
     def __init__(
         self, world: World, on_end: Callable[[str, int], None], _lost: object
@@ -292,8 +298,16 @@ class _Log(PosixPath):
         return self.text.getvalue()
 
 
-def run_trial(case: Case, faults: Faults | None = None) -> Trial:
-    """Run a case once, under these faults; the same again is the same to the byte."""
+def run_trial(
+    case: Case, faults: Faults | None = None, observer: Observer | None = None
+) -> Trial:
+    """Run a case once, under these faults; the same again is the same to the byte.
+
+    Parameters
+    ----------
+    observer
+        Of the run; no part of what is tried.
+    """
     faults = faults or Faults()
     trial = Trial(faults)
     world = World(
@@ -306,7 +320,7 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
     with contextlib.redirect_stderr(log.text), this_host.replaced(world.host()):
         gc.disable()
         try:
-            _carry_out(case, world, trial, log)
+            _carry_out(case, world, trial, log, observer)
             trial.log = log.read_text()
         finally:
             world.close()
@@ -325,20 +339,22 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
     return trial
 
 
-def _carry_out(case: Case, world: World, trial: Trial, log: Path) -> None:
+def _carry_out(
+    case: Case, world: World, trial: Trial, log: Path, observer: Observer | None
+) -> None:
     plan = CutPlan(case.begins, case.every, trial.cuts.append, case.start)
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
         token="of this trial",  # noqa: S106 -- it guards nothing
         allow=case.allow,
         cuts=plan if case.every else None,
+        kill=case.kill,
         **vars(case.settings),
     )
 
     async def coordinate() -> int:
-        coordinator = Coordinator(
-            case.problem, case.policy, settings, case.expected, log=log
-        )
+        what = case.problem, case.policy, settings, case.expected
+        coordinator = Coordinator(*what, log=log, observer=observer)
         try:
             trial.run = await coordinator.run()
         except EmulatorError as error:

@@ -1,0 +1,152 @@
+"""Attempts at a job whose processes are killed: what is done again, and the length.
+
+Pure: how long a part of the job takes is given, as is what a cut is taken of.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import NodeLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from emu.problem import Kill, Schedule
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules for a job of which a process has died."""
+
+    restarts: int
+    """Number of times that it begins again."""
+    recovery: float
+    """Seconds from a death until the next attempt begins."""
+    every: int
+    """Iterations between two cuts, 0 for none."""
+    keepers: tuple[int, ...]
+    """Tasks that a cut waits for: it is taken when the last begins its iteration."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """An attempt that a kill has ended."""
+
+    first_iteration: int
+    """Iteration of the whole job with which it began."""
+    next_iteration: int
+    """Iteration with which the next began: all before it are done."""
+    began: float
+    """Seconds since the whole job began."""
+    ran: float
+    """Seconds until the kill."""
+    again: float
+    """Seconds of them after the cut that the next attempt began with."""
+    error: str
+
+
+@dataclass(frozen=True, eq=False)
+class Attempts:
+    """Attempts at a job until one lasted."""
+
+    killed: tuple[Killed, ...]
+    makespan: float
+    """Seconds of all of them, and from each to the next."""
+    last: Schedule
+    recovery: float
+    """Seconds between two."""
+
+    @property
+    def lost(self) -> dict[str, float]:
+        """Seconds lost to recovery, and to work that is done again."""
+        again = math.fsum(one.again for one in self.killed)
+        return {"recovery": self.recovery * len(self.killed), "again": again}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``recovery`` of a simulation's result, where something was killed."""
+        if not self.killed:
+            return {}
+        ended = [asdict(one) for one in self.killed]
+        found = {"makespan": self.makespan, "lost": self.lost, "attempts": ended}
+        return {"recovery": found}
+
+
+def attempts(
+    part: Callable[[int, float], Schedule],
+    kills: Sequence[Kill],
+    rules: Rules,
+    first: int = 0,
+    began: float = 0.0,
+) -> Attempts:
+    """Return the attempts at a job.
+
+    What is to be killed while it is down is killed as it comes back.
+
+    Parameters
+    ----------
+    part
+        Returns the schedule from an iteration of the whole job on that begins so many
+        seconds after the whole job began.
+    kills
+        By time, which is since the whole job began.
+    first, began
+        Iteration and time with which the first attempt begins.
+
+    Raises
+    ------
+    NodeLost
+        When one dies and none may begin again.
+    """
+    killed: list[Killed] = []
+    start = began
+    while True:
+        schedule = part(first, began)
+        pending = math.inf if not kills else kills[0].time
+        ran = max(pending - began, 0.0)
+        if not ran < schedule.makespan:
+            length = began + schedule.makespan - start
+            return Attempts(tuple(killed), length, schedule, rules.recovery)
+        error = _story(kills[0], schedule, ran, first)
+        if len(killed) == rules.restarts:
+            raise NodeLost(error + _no_more(rules.restarts))
+        cut, kept = _last_cut(schedule, rules, first, ran)
+        killed.append(Killed(first, cut, began, ran, ran - kept, error))
+        first, began = cut, began + ran + rules.recovery
+        kills = later(kills, pending)
+
+
+def later(kills: Sequence[Kill], time: float) -> tuple[Kill, ...]:
+    """Return the kills that are left after those of an instant."""
+    return tuple(kill for kill in kills if kill.time > time)
+
+
+def _last_cut(
+    schedule: Schedule, rules: Rules, first: int, ran: float
+) -> tuple[int, float]:
+    """Return the cut that the next attempt begins with, and when it was taken."""
+    if rules.every:
+        last = first + schedule.task_start.shape[1]
+        newest = (last - 1) // rules.every * rules.every
+        for cut in range(newest, first, -rules.every):
+            keepers = schedule.task_start[list(rules.keepers), cut - first]
+            if (taken := float(keepers.max())) <= ran:
+                return cut, taken
+    return first, 0.0
+
+
+def _story(kill: Kill, schedule: Schedule, ran: float, first: int) -> str:
+    """Return a text on what is killed, when, and in which iteration."""
+    job = schedule.problem.job
+    task = job.processes[kill.processes[0]][0]
+    at = first + int((schedule.task_end[task] <= ran).sum())
+    where = f"task {job.tasks[task].name}, iteration {at}"
+    return f"{kill.name} is killed at {kill.time:g} s ({where})"
+
+
+def _no_more(restarts: int) -> str:
+    if not restarts:
+        return ", and the run ends: write on_failure: restart"
+    return f"; there were {restarts} restarts before (max_restarts: {restarts})"
