@@ -21,6 +21,7 @@ from emu.cli.options import (
     seconds,
 )
 from emu.errors import ScenarioError
+from emu.experiment.checkpoint_interval import intervals
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
 from emu.experiment.systems import write_system
@@ -76,7 +77,9 @@ def explain(
         placed = emu.place(known)
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
+        found = intervals(placed) if helpful else None
     else:
+        found = None
         window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
         explanation = emu.explain(known, helpful=helpful)
@@ -87,6 +90,9 @@ def explain(
         print_placing(placing, console)
     content, schedule = explanation.to_json(), explanation.schedule
     content["placing"] = placing
+    if found is not None:
+        console.print(f"\n{found.line()}", highlight=False)
+        content["checkpoints"] = found.to_json()
     if helpful:
         gap = placement_gap(
             schedule.problem,

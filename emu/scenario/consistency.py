@@ -119,11 +119,15 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     changes = [event for event in scenario.events if event.kill is None]
-    timed = "events" if changes else "failures" if scenario.failures else ""
+    drawn = scenario.failures is not None and not scenario.failures.kills_alone
+    timed = "events" if changes else "failures" if drawn else ""
     if scenario.checkpoint is not None:
         yield from checkpoint_errors(
             scenario.job, several=bool(scenario.jobs), timed=timed
         )
+        if scenario.checkpoint.takes and scenario.emulation.compute == "real":
+            problem = "measured work has no stated times: remove it, or write padded"
+            yield ("checkpoint", "takes"), problem
     if scenario.on_failure == "restart" and timed:
         problem = f"{timed} have times of the whole job: remove them, or write abort"
         yield ("on_failure",), problem
@@ -289,7 +293,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"job", "jobs", "until"}, _until),
     (
         {
-            *("job", "jobs", "events", "failures"),
+            *("job", "jobs", "events", "failures", "emulation"),
             *("checkpoint", "on_failure", "max_restarts", "recovery"),
         },
         _recovery,

@@ -83,7 +83,7 @@ class EventSection(Section):
     slow: Name | None = None
     """Machine whose tasks are slower, or with a ``direction`` its NIC; or a link."""
     pause: Name | None = None
-    """Machine whose tasks stand still; what they sent goes on."""
+    """Machine whose tasks stand still."""
     kill: Name | None = None
     """Task or machine whose processes die; see ``on_failure``."""
     by: Factor | None = None

@@ -105,13 +105,6 @@ class Experiment:
         NodeLost
             When it is killed and not restarted, or too often.
         """
-        scenario, job = self.scenario, self.problem.job
-        rules = Rules(
-            scenario.restarts,
-            scenario.recovery_time,
-            scenario.checkpoint.every if scenario.checkpoint else 0,
-            tuple(job.index(name) for name in held_by(job)),
-        )
 
         def part(first: int, began: float) -> Schedule:
             if schedule is not None and (first, began) == (self.first, self.began):
@@ -119,7 +112,18 @@ class Experiment:
             return self.beginning_at(first, began).simulate()
 
         kills = later(self.kills, self.began)
-        return attempts(part, kills, rules, self.first, self.began)
+        return attempts(part, kills, self.rules, self.first, self.began)
+
+    @property
+    def rules(self) -> Rules:
+        """Rules for its deaths."""
+        scenario, job = self.scenario, self.problem.job
+        return Rules(
+            scenario.restarts,
+            scenario.recovery_time,
+            scenario.checkpoint.every if scenario.checkpoint else 0,
+            tuple(job.index(name) for name in held_by(job)),
+        )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
         """Return sentences on events that change nothing, and on a kill that ends it.

@@ -25,14 +25,24 @@ class FailureSection(Section):
 
     every: Length
     """Mean time between two, drawn from an exponential distribution."""
-    length: Length = Field(alias="for")
-    """Length of each."""
-    what: Literal["pause", "slow", "cut"] = "pause"
+    length: Length | None = Field(None, alias="for")
+    """Length of each, but of ``kill``."""
+    what: Literal["pause", "slow", "cut", "kill"] = "pause"
     """As of ``events``; ``cut`` is of NICs."""
     by: Factor | None = None
     """Times slower."""
     most: Annotated[Count, Field(le=10_000)] = 100
     """Most faults of each."""
+
+    def draw(self, name: str, seed: int) -> Iterator[tuple[float, float]]:
+        """Yield the beginning and the end of every fault of a machine or link."""
+        random = np.random.default_rng([seed, *name.encode()])
+        time = 0.0
+        for _ in range(self.most):
+            waited = -math.log1p(-random.random()) * self.every
+            since = time + max(waited, 1e-9 * self.every)
+            time = since + (self.length or 0.0)
+            yield since, time
 
 
 class FailuresSection(Section):
@@ -43,12 +53,31 @@ class FailuresSection(Section):
     link: FailureSection | None = None
     """Every link that is no NIC, ``cut`` or ``slow``."""
     seed: Seed | None = None
-    """Seed, by names of machines; default is the scenario's."""
+    """Default is the scenario's."""
 
     @property
     def cuts(self) -> bool:
         """True where NICs of machines are cut."""
         return self.machine is not None and self.machine.what == "cut"
+
+    @property
+    def kills_alone(self) -> bool:
+        """True where nothing changes but that machines die."""
+        return self.link is None and (self.machine is None or self.mortal > 0)
+
+    @property
+    def mortal(self) -> float:
+        """Mean seconds between two deaths of a machine; 0 where none dies."""
+        kills = self.machine is not None and self.machine.what == "kill"
+        return self.machine.every if self.machine is not None and kills else 0.0
+
+    def deaths(self, cluster: Cluster, seed: int) -> list[tuple[float, str]]:
+        """Return the times at which machines are killed, with their names."""
+        if self.machine is None or not self.mortal:
+            return []
+        seed = seed if self.seed is None else self.seed
+        names = [machine.name for machine in cluster.machines]
+        return [(t, n) for n in names for t, _ in self.machine.draw(n, seed)]
 
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
@@ -60,7 +89,7 @@ class FailuresSection(Section):
         """
         seed = seed if self.seed is None else self.seed
         found: list[Fault] = []
-        for machine in cluster.machines if self.machine else ():
+        for machine in cluster.machines if self.machine and not self.mortal else ():
             found += self._of(self.machine, machine.name, seed, nic=machine.has_nic)
         for link in cluster.shared_links if self.link else ():
             found += self._of(self.link, link.name, seed)
@@ -73,12 +102,7 @@ class FailuresSection(Section):
             return
         of_machine = kind is self.machine
         factor = 1.0 / kind.by if kind.by else 0.0
-        draw = np.random.default_rng([seed, *name.encode()])
-        time = 0.0
-        for _ in range(kind.most):
-            waited = -math.log1p(-draw.random()) * kind.every
-            since = time + max(waited, 1e-9 * kind.every)
-            time = since + kind.length
+        for since, time in kind.draw(name, seed):
             if of_machine and kind.what == "cut":
                 for way in ("out", "in"):
                     yield Fault(f"{name} {way}", since, time, factor)
@@ -93,8 +117,12 @@ def failure_errors(failures: FailuresSection | None) -> Iterator[tuple[Trail, st
         if kind is None:
             continue
         trail: Trail = ("failures", key)
-        if key == "link" and kind.what == "pause":
+        if key == "link" and kind.what in {"pause", "kill"}:
             yield (*trail, "what"), "a link has no tasks: write cut, or slow and by"
+        if (kind.length is None) is not (kind.what == "kill"):
+            problem = "a machine is dead until it is restarted, see recovery: remove it"
+            missing = "is missing, write how long it lasts"
+            yield (*trail, "for"), missing if kind.length is None else problem
         if kind.what == "slow" and kind.by is None:
             yield (*trail, "by"), "is missing, write how many times slower, by: 3 say"
         if kind.what != "slow" and kind.by is not None:

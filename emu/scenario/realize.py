@@ -16,7 +16,7 @@ from emu.graph_data import open_for
 from emu.scenario.pins import pinned
 from emu.scenario.workload_file import read_profile
 from emu.systems.model_section import FiguresSection, ModelProgramSection
-from emu.systems.registry import system_of
+from emu.systems.registry import held_by, system_of
 from emu.systems.training_section import TrainingSection
 from emu.training import try_out
 from emu.workloads import JobPart, several_jobs, several_realizations
@@ -188,6 +188,16 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     DataError
         When the profile or the data set is missing, damaged, or of another job.
     """
+    realization, stated = _realized(scenario, job), scenario.checkpoint
+    if stated is None or not stated.takes:
+        return realization
+    times = realization.times.copy()
+    keepers = {job.index(name) for names in held_by(job).values() for name in names}
+    times[[*keepers], stated.every :: stated.every] += stated.takes
+    return replace(realization, times=times)
+
+
+def _realized(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
         return _realize_several(scenario)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from emu.fields.quantities import Duration
 from emu.fields.section import Section
 from emu.systems.registry import systems
 
@@ -53,6 +54,8 @@ class CheckpointSection(Section):
 
     every: Iterations
     """Iterations between two checkpoints: ``20 iterations``."""
+    takes: Duration | None = None
+    """Time for which tasks with state stand still, after a restart as well."""
     to: Literal["disk"] = "disk"
     """``disk``: into the run directory, of which the last two are kept."""
 

@@ -187,7 +187,7 @@ class EmulationSection(Section):
     trial_budget: Duration = 30.0
     """Wall time that ``time_scale: auto`` may take for trials after the first."""
     deadline: Duration = EmulationSettings.deadline
-    """Wall time after which a wait ends the run with an error."""
+    """Wall time after which a wait ends the run."""
     silence: Annotated[Duration, Field(gt=0)] = EmulationSettings.silence
     """Wall time without a sign of life after which a host counts as cut off."""
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])

@@ -194,17 +194,17 @@ class Scenario(Section):
 
         What stands on no killed machine, or gates alone, is not there to be killed.
         """
-        tasks, found = problem.machine_of_task, []
-        for event in self.events:
-            processes = tuple(
-                process
-                for process, own in problem.job.processes.items()
-                for names in [[problem.job.tasks[t].name for t in own]]
-                if event.kill in {*names, tasks[names[0]]}
-            )
-            if event.kill is not None and processes:
-                found.append(Kill(event.at, event.kill, processes))
-        return tuple(sorted(found, key=lambda kill: kill.time))
+        tasks = problem.machine_of_task
+        stated = [(event.at, event.kill) for event in self.events if event.kill]
+        if self.failures is not None:
+            stated += self.failures.deaths(problem.cluster, self.seed)
+        processes: dict[str, list[str]] = {}
+        for process, own in problem.job.processes.items():
+            names = [problem.job.tasks[task].name for task in own]
+            for name in {*names, tasks[names[0]]}:
+                processes.setdefault(name, []).append(process)
+        kills = (Kill(at, n, (*processes[n],)) for at, n in stated if n in processes)
+        return tuple(sorted(kills, key=lambda kill: kill.time))
 
     @property
     def placed_by(self) -> str:

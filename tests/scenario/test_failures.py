@@ -92,7 +92,8 @@ def test_faults_that_are_over_too_soon_and_events_that_come_too_late() -> None:
         ("machine: {every: 2 h, for: 0 s}", "machine.for", "found zero"),
         ("machine: {every: 2 h}", "machine.for", "missing"),
         ("machine: {every: 2 h, for: 1 s, most: 0}", "machine.most", "0"),
-        ("machine: {every: 2 h, for: 1 s, what: kill}", "machine.what", "'kill'"),
+        ("machine: {every: 2 h, for: 1 s, what: kill}", "machine.for", "see recovery"),
+        ("link: {every: 2 h, what: kill}", "link.what", "a link has no tasks"),
         ("machine: {every: 2 h, for: 1 s, what: slow}", "machine.by", "is missing"),
         ("machine: {every: 2 h, for: 1 s, by: 2}", "machine.by", "found pause: remove"),
         ("machine: {every: 2 h, for: 1 s, what: slow, by: 0}", "machine.by", "found 0"),
@@ -121,3 +122,22 @@ def test_kernel_nics_are_not_cut_by_drawn_faults(what: str) -> None:
     with pytest.raises(ScenarioError, match="write for example what: pause") as found:
         check_network(scenario)
     assert found.value.key == "failures.machine.what"
+
+
+def test_machines_die_at_their_rate() -> None:
+    text = f"{TEXT}  machine: {{every: 8 s, what: kill}}\non_failure: restart\n"
+    experiment = prepare(loads(f"{text}max_restarts: 500\n"))
+    kills = experiment.kills
+    # No task stands on m1, so that nothing of it is killed.
+    assert {(kill.name, *kill.processes) for kill in kills} == {
+        ("m0", "a"),
+        ("bare", "b"),
+    }
+    times = [kill.time for kill in kills]
+    assert times == sorted(times)
+    assert np.diff(times).mean() == pytest.approx(4.0, rel=0.3)
+    assert experiment.problem.cluster.speed_changes == ()
+    pauses = loads(f"{TEXT}  machine: {{every: 8 s, for: 1 ms}}\n").to_cluster()
+    paused = pauses.speed_steps.of(0)[0][1::2]  # the same draws
+    found = [kill.time for kill in kills if kill.name == "m0"]
+    assert found == pytest.approx(paused, abs=0.2)

@@ -50,6 +50,10 @@ def test_what_keeps_none_is_one_error(name: str) -> None:
         ("checkpoint: {every: 0 iterations}", "every"),
         ("checkpoint: {every: -1 iterations}", "write for example '20 iterations'"),
         ("checkpoint: {}", "every"),
+        (
+            "checkpoint: {every: 2 iterations, takes: 1 s}\nemulation: {compute: real}",
+            "measured work has no stated times",
+        ),
         ("checkpoint: {every: 2 iterations, to: peer}", "to"),
         (
             f"checkpoint: {{every: 2 iterations}}\n{EVENTS}",

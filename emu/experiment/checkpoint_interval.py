@@ -1,0 +1,154 @@
+"""Iterations between two checkpoints: Young's and Daly's, and the best by simulation.
+
+Machines die independently, each at its stated rate, and any death stops the job. What a
+checkpoint costs is ``checkpoint.takes``; without it none is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from emu.errors import NodeLost
+from emu.problem import Kill
+from emu.scenario import prepare
+from emu.simulation.attempts import attempts
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Schedule
+    from emu.scenario import Experiment
+    from emu.scenario.recovery_sections import CheckpointSection
+
+#: Jobs whose deaths are drawn, the same for every interval.
+_DRAWS = 64
+#: Intervals beside the stated one, as shares of Daly's.
+_SHARES = np.geomspace(0.25, 4.0, 9)
+#: Restarts beyond which an interval is no choice: the job makes no progress.
+_RESTARTS = 1000
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of checkpoints, in iterations."""
+
+    young: float
+    daly: float
+    best: int
+    """The one with the shortest mean makespan of those that were simulated."""
+    means: dict[int, float]
+    """Mean makespan by interval, infinite without progress."""
+    between: float
+    """Seconds between two deaths of any machine with tasks, on average."""
+    iteration: float
+    """Seconds of an iteration without checkpoints."""
+    takes: float
+    stated: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``checkpoints`` of an explanation."""
+        means = {str(k): v if v < math.inf else None for k, v in self.means.items()}
+        return {**vars(self), "means": means}
+
+    def line(self) -> str:
+        """Return the intervals in a sentence, beside the one that is stated."""
+        best, mean = format_duration(self.means[self.best]), self.means[self.stated]
+        length = format_duration(mean) if mean < math.inf else "no end"
+        cost, rate = format_duration(self.takes), format_duration(self.between)
+        return (
+            f"a checkpoint every {self.best} iterations would be best: {best} over "
+            f"{_DRAWS} draws, {length} with every {self.stated}; Young "
+            f"{self.young:.3g}, Daly {self.daly:.3g} with a death each {rate} and "
+            f"{cost} a checkpoint, as stated"
+        )
+
+
+def young_daly(takes: float, between: float) -> tuple[float, float]:
+    """Return Young's (1974) and Daly's (2006) seconds of work between checkpoints.
+
+    Parameters
+    ----------
+    takes, between
+        Seconds of a checkpoint, and between two deaths of the job.
+    """
+    young = math.sqrt(2.0 * takes * between)
+    if takes >= 2.0 * between:
+        return young, between
+    share = takes / (2.0 * between)
+    return young, young * (1.0 + math.sqrt(share) / 3.0 + share / 9.0) - takes
+
+
+def intervals(experiment: Experiment) -> Intervals | None:
+    """Return the intervals of a scenario; None where it states no rate or no cost."""
+    scenario, stated = experiment.scenario, experiment.scenario.checkpoint
+    failures = scenario.failures
+    if stated is None or not stated.takes or failures is None or not failures.mortal:
+        return None
+    homes = {experiment.tasks[name] for name in _runs(experiment)}
+    between = failures.mortal / len(homes)
+    count = experiment.problem.job.iterations
+    free = _every(experiment, count).simulate().makespan / count
+    young, daly = young_daly(stated.takes, between)
+    tried = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
+    rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
+    rates = rng.exponential(between, (_DRAWS, _RESTARTS))
+    means = {every: _mean(experiment, every, rates) for every in {*tried, stated.every}}
+    means = dict(sorted(means.items()))
+    return Intervals(
+        young / free,
+        daly / free,
+        min(means, key=means.__getitem__),
+        means,
+        between,
+        free,
+        stated.takes,
+        stated.every,
+    )
+
+
+def _runs(experiment: Experiment) -> list[str]:
+    job = experiment.problem.job
+    return [job.tasks[t].name for own in job.processes.values() for t in own]
+
+
+def _every(experiment: Experiment, every: int) -> Experiment:
+    """Return the experiment with another interval of checkpoints, placed alike."""
+    scenario = experiment.scenario
+    stated = cast("CheckpointSection", scenario.checkpoint)
+    checkpoint = stated.model_copy(update={"every": every})
+    tasks = experiment.tasks
+    placement = scenario.placement.model_copy(
+        update={"policy": "explicit", "tasks": tasks}
+    )
+    changed = {"checkpoint": checkpoint, "placement": placement, "failures": None}
+    return prepare(scenario.model_copy(update=changed))
+
+
+def _mean(experiment: Experiment, every: int, gaps: NDArray[np.float64]) -> float:
+    """Return the mean makespan over draws of the seconds from death to death."""
+    other = _every(experiment, every)
+    rules = replace(other.rules, restarts=_RESTARTS)
+    process = next(iter(other.problem.job.processes))
+
+    @cache
+    def part(first: int) -> Schedule:
+        return other.beginning_at(first).simulate()
+
+    try:
+        lengths = [
+            attempts(
+                lambda first, _: part(first),
+                [Kill(float(at), "a machine", (process,)) for at in np.cumsum(drawn)],
+                rules,
+            ).makespan
+            for drawn in gaps
+        ]
+    except NodeLost:
+        return math.inf
+    return math.fsum(lengths) / len(lengths)

@@ -1,0 +1,64 @@
+"""Young's and Daly's intervals against the model that they approximate, and trials."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from emu.experiment.checkpoint_interval import intervals, young_daly
+from emu.scenario import Experiment, prepare
+from emu.scenario.scenario_file import loads
+from tests.testing.trial_cases import DGTP
+
+KILLS = "failures: {machine: {every: 6 s, what: kill}}"
+
+
+def ready(checkpoint: str, more: str = KILLS, iterations: int = 120) -> Experiment:
+    text = DGTP.replace("iterations: 3", f"iterations: {iterations}")
+    stated = f"checkpoint: {{{checkpoint}}}\nrecovery: 0.2 s\non_failure: restart\n"
+    return prepare(loads(f"name: it\n{text}{stated}max_restarts: 99\n{more}\n"))
+
+
+@pytest.mark.parametrize("takes", [0.001, 0.1, 1.0])
+@pytest.mark.parametrize("between", [10.0, 300.0])
+def test_dalys_is_near_the_best_of_the_exact_expectation(
+    takes: float, between: float
+) -> None:
+    """Deaths without memory: segments of work and checkpoint, tried until one lasts."""
+    work = np.geomspace(takes / 10, 10 * between, 200_001)
+    per_second = np.expm1((work + takes) / between) / work
+    young, daly = young_daly(takes, between)
+    best = work[per_second.argmin()]
+    assert daly == pytest.approx(best, rel=0.01)
+    assert young == pytest.approx(math.sqrt(2 * takes * between))
+
+
+def test_a_checkpoint_that_outlasts_the_machines_is_taken_once() -> None:
+    assert young_daly(5.0, 2.0)[1] == 2.0
+
+
+def test_the_best_by_simulation_is_near_dalys() -> None:
+    found = intervals(ready("every: 40 iterations, takes: 30 ms"))
+    assert found is not None
+    assert found.between == 2.0  # three machines
+    assert found.iteration == pytest.approx(0.0512, rel=0.02)
+    assert 0.5 < found.best / found.daly < 2.0
+    assert found.means[found.best] == min(found.means.values())
+    assert found.means[40] > 1.1 * found.means[found.best]
+    assert f"every {found.best} iterations would be best" in found.line()
+    assert found.to_json()["means"]["40"] == found.means[40]
+
+
+def test_without_a_rate_or_a_cost_none_is_computed() -> None:
+    assert intervals(ready("every: 5 iterations")) is None
+    assert intervals(ready("every: 5 iterations, takes: 30 ms", "")) is None
+
+
+def test_a_checkpoint_holds_the_job_for_what_it_takes() -> None:
+    free, held = (
+        ready(f"every: 5 iterations{more}", "", 21).simulate().makespan
+        for more in ("", ", takes: 30 ms")
+    )
+    assert held - free == pytest.approx(4 * 0.03, rel=1e-2)
