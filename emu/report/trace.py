@@ -44,8 +44,8 @@ GROUP = 100_000
 _LANES = 100_000
 
 
-def trace_lines(groups: dict[str, Schedule]) -> Iterator[str]:
-    """Yield the lines of trace.json, one per event: all of a run's took 8 GB.
+def trace_events(groups: dict[str, Schedule]) -> Iterator[Event]:
+    """Yield the events of trace.json.
 
     Parameters
     ----------
@@ -53,11 +53,16 @@ def trace_lines(groups: dict[str, Schedule]) -> Iterator[str]:
         Name of the group, such as ``emulated``, to its schedule.
     """
     arrow = count(1)
-    before = '{"displayTimeUnit":"ms","traceEvents":['
     for position, (name, schedule) in enumerate(groups.items()):
-        for event in _Group(name, schedule, position * GROUP, arrow).events():
-            yield before + json.dumps(event, separators=(",", ":"))
-            before = ","
+        yield from _Group(name, schedule, position * GROUP, arrow).events()
+
+
+def _lines(events: Iterator[Event]) -> Iterator[str]:
+    """Yield one line per event: all events of a long run together took 8 GB."""
+    before = '{"displayTimeUnit":"ms","traceEvents":['
+    for event in events:
+        yield before + json.dumps(event, separators=(",", ":"))
+        before = ","
     yield "]}"
 
 
@@ -88,7 +93,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     if not groups:
         raise DataError("; ".join(recorded.missing), path=str(run))
     path = run / "trace.json" if out is None else out
-    RunDirectory(path.parent).write_lines(path.name, trace_lines(groups))
+    RunDirectory(path.parent).write_lines(path.name, _lines(trace_events(groups)))
     return path
 
 

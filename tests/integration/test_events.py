@@ -17,7 +17,7 @@ from emu.placement.bound import placement_bound
 from emu.problem import CapacityChange
 from emu.report.plot_style import Window
 from emu.report.plots import gantt
-from emu.report.trace import trace
+from emu.report.trace import trace_events
 from emu.runs.result import port_rows
 from emu.scenario import load, prepare
 from emu.scheduling import RATE_POLICIES
@@ -84,7 +84,7 @@ def test_use_is_of_what_could_be_carried_and_the_trace_has_a_mark() -> None:
 
     could = 10 * 10 + 2 * (schedule.makespan - 10)
     assert row["used"] == pytest.approx(200 / could)
-    marks = [e for e in trace({"simulated": schedule})["traceEvents"] if e["ph"] == "i"]
+    marks = [e for e in trace_events({"simulated": schedule}) if e["ph"] == "i"]
     assert [(mark["name"], mark["ts"]) for mark in marks] == [
         ("sink out has 2 B/s", 10e6),
         ("sink in has 2 B/s", 10e6),
@@ -118,7 +118,7 @@ def test_the_trace_has_marks_of_speeds_and_the_picture_bands() -> None:
     problem, realization = example(DISTURBED)
     schedule = simulate(problem, realization)
 
-    marks = [e for e in trace({"simulated": schedule})["traceEvents"] if e["ph"] == "i"]
+    marks = [e for e in trace_events({"simulated": schedule}) if e["ph"] == "i"]
     assert {"sink has 0 of its speed", "sink has 0.25 of its speed"} <= {
         mark["name"] for mark in marks
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.report.trace import trace
+from emu.report.trace import trace_events
 from emu.scenario import load, prepare
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
@@ -69,7 +69,7 @@ def test_golden_jobs_with_gates_driven_by_events(file: str, name: str) -> None:
     np.testing.assert_allclose(schedule.task_end, expected.task_end, rtol=1e-12)
     shown = {
         e["args"]["name"]
-        for e in trace({"": schedule})["traceEvents"]
+        for e in trace_events({"": schedule})
         if e["name"] == "thread_name"
     }
     assert not any(f"{gate} (task)" in shown for gate in gates)

@@ -19,7 +19,7 @@ from emu.report import port_table, terminal
 from emu.report.html import report_page
 from emu.report.html.chart_data import chart_data
 from emu.report.plots import plot
-from emu.report.trace import trace
+from emu.report.trace import trace_events
 from emu.runs.result import port_rows
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
@@ -107,7 +107,7 @@ def test_tables_charts_and_traces_show_it(tmp_path: Path) -> None:
     assert "core" in report_page(run)
     plot([recorded], "gantt", tmp_path / "gantt.svg")
     plot([recorded], "ports", tmp_path / "ports.svg")
-    events = trace({"simulated": schedule})["traceEvents"]
+    events = [*trace_events({"simulated": schedule})]
     named = {event["args"].get("name") for event in events if event["ph"] == "M"}
     assert {"core 1", "simulated: links"} <= named
     drawn = [event for event in events if event["ph"] == "X"]

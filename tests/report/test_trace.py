@@ -110,13 +110,16 @@ def test_half_a_run_is_half_a_trace(tmp_path: Path) -> None:
 
 
 def test_random_runs_are_valid(tmp_path: Path) -> None:
-    from emu.report.trace import trace_lines
+    import json
+
+    from emu.report.trace import trace_events
 
     rng = np.random.default_rng(2)
     for seed in range(20):
         schedule = simulate(*random_problem(rng))
         path = tmp_path / f"{seed}.json"
-        path.write_text("\n".join(trace_lines({"simulated": schedule})))
+        events = [*trace_events({"simulated": schedule})]
+        path.write_text(json.dumps({"traceEvents": events}))
         shown = trace_reader.names(trace_reader.read(path))
         tasks = schedule.task_end.size
         assert sum(shown.values()) == tasks + 2 * len(schedule.flows())
