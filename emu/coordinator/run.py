@@ -420,10 +420,12 @@ class Coordinator:
             self._membership.send(process, look)
 
     def _publish_here(self, board: RateBoard, host: str, lines: RateSegments) -> None:
-        """Put the lines of a host's senders on its board."""
+        """Put lines on a host's board: of its senders alone where all are near."""
         columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
-        mine = self._sender_host[lines.edge] == host
-        board.publish(*(column[mine] for column in columns))
+        if self._settings.kernel_nics is not None:
+            mine = self._sender_host[lines.edge] == host
+            columns = tuple(column[mine] for column in columns)
+        board.publish(*columns)
 
     async def _collect(
         self, start: float
