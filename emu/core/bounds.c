@@ -31,7 +31,7 @@ void earliest_ready(const Layout *layout, const double *times, const double *vol
                     continue;
                 ready[flow] = n > 0 ? larger(end, arrived[flow - 1]) : end;
                 arrived[flow] =
-                    ready[flow] + volumes[flow] / alone(layout, layout->capacity, group);
+                    ready[flow] + volumes[flow] / least_over(layout, layout->capacity, group);
             }
         }
 }

@@ -38,15 +38,15 @@ static void count_coflow(const Layout *layout, State *state, int64_t coflow)
 {
     Scratch *scratch = &state->scratch;
     FOR_MEMBERS(group, scratch, coflow) {
-        FOR_HOPS(i, layout, group) {
-            scratch->flows[layout->hop[i]] = 0;
-            scratch->load[layout->hop[i]] = 0.0;
+        FOR_PORTS(port, layout, group) {
+            scratch->flows[port] = 0;
+            scratch->load[port] = 0.0;
         }
     }
     FOR_MEMBERS(group, scratch, coflow) {
-        FOR_HOPS(i, layout, group) {
-            scratch->flows[layout->hop[i]] += 1;
-            scratch->load[layout->hop[i]] += scratch->left[group];
+        FOR_PORTS(port, layout, group) {
+            scratch->flows[port] += 1;
+            scratch->load[port] += scratch->left[group];
         }
     }
 }
@@ -58,8 +58,7 @@ static void set_fair_rates(const Layout *layout, State *state, int64_t coflow)
     count_coflow(layout, state, coflow);
     FOR_MEMBERS(group, scratch, coflow) {
         double rate = INFINITY;
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             rate = smaller(rate, state->capacity[port] / (double)scratch->flows[port]);
         }
         scratch->fair[group] = rate;
@@ -159,14 +158,13 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
         scratch->load[port] = 0.0;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        FOR_HOPS(j, layout, group)
-            scratch->load[layout->hop[j]] += scratch->weight[group];
+        FOR_PORTS(port, layout, group)
+            scratch->load[port] += scratch->weight[group];
     }
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
         double rate = INFINITY;
-        FOR_HOPS(j, layout, group) {
-            int64_t port = layout->hop[j];
+        FOR_PORTS(port, layout, group) {
             double share = scratch->weight[group] / scratch->load[port];
             rate = smaller(rate, state->capacity[port] * share);
         }
@@ -189,8 +187,7 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
     count_coflow(layout, state, coflow);
     scratch->gamma[coflow] = 0.0;
     FOR_MEMBERS(group, scratch, coflow) {
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             double time = scratch->load[port] / state->capacity[port];
             if (state->capacity[port] > 0.0)
                 scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
@@ -227,8 +224,7 @@ static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
 static bool is_blocked(const Layout *layout, const State *state, int64_t coflow)
 {
     FOR_MEMBERS(group, &state->scratch, coflow) {
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             if (state->scratch.residual[port] <= CRUMB * state->capacity[port])
                 return true;
         }
@@ -243,8 +239,7 @@ static void allocate_minimum(const Layout *layout, State *state, int64_t coflow)
     double slowest = 0.0;
     count_coflow(layout, state, coflow);
     FOR_MEMBERS(group, scratch, coflow) {
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             slowest = larger(slowest, scratch->load[port] / scratch->residual[port]);
         }
     }

@@ -10,8 +10,7 @@
 static void leave_order(const Layout *layout, State *state, int64_t group)
 {
     int64_t *order = state->scratch.order, count = state->length[ORDERED]--;
-    int64_t place = place_among(layout, state, order, count, group);
-    memmove(order + place, order + place + 1, (size_t)(count - place - 1) * sizeof *order);
+    remove_at(order, count, place_among(layout, state, order, count, group));
 }
 
 /* Set the key of `group` to that of now. */
@@ -24,9 +23,7 @@ static inline void set_path_key(const Layout *layout, State *state, int64_t grou
 static void enter_order(const Layout *layout, State *state, int64_t group)
 {
     int64_t *order = state->scratch.order, count = state->length[ORDERED]++;
-    int64_t place = place_among(layout, state, order, count, group);
-    memmove(order + place + 1, order + place, (size_t)(count - place) * sizeof *order);
-    order[place] = group;
+    insert_at(order, count, place_among(layout, state, order, count, group), group);
 }
 
 /* Note the flows that came and went, and what every port over which they did gives to each
@@ -46,8 +43,7 @@ static int64_t note_shares(const Layout *layout, State *state, double now)
             set_path_key(layout, state, group, now);
             enter_order(layout, state, group);
         }
-        FOR_HOPS(j, layout, group) {
-            int64_t port = layout->hop[j];
+        FOR_PORTS(port, layout, group) {
             double share = state->capacity[port] / (double)at_least(state->degree[port], 1);
             if (share != scratch->share[port]) {
                 scratch->share[port] = share;
@@ -62,12 +58,10 @@ static int64_t note_shares(const Layout *layout, State *state, double now)
 static bool set_floor(const Layout *layout, State *state, int64_t group)
 {
     Scratch *scratch = &state->scratch;
-    double rate = INFINITY, before = scratch->fair[group];
-    FOR_HOPS(j, layout, group)
-        rate = smaller(rate, scratch->share[layout->hop[j]]);
+    double rate = least_over(layout, scratch->share, group), before = scratch->fair[group];
     scratch->fair[group] = scratch->rate[group] = rate;
-    FOR_HOPS(j, layout, group)
-        scratch->load[layout->hop[j]] += rate - before;
+    FOR_PORTS(port, layout, group)
+        scratch->load[port] += rate - before;
     return rate != before;
 }
 
@@ -87,8 +81,8 @@ static int64_t set_floors(const Layout *layout, State *state, double now)
     for (int64_t i = 0; i < state->length[TOUCHED]; i++)
         set_floor(layout, state, state->touched[i]);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
-        FOR_HOPS(j, layout, state->touched[i]) {
-            int64_t port = layout->hop[j], first = layout->port_start[port];
+        FOR_PORTS(port, layout, state->touched[i]) {
+            int64_t first = layout->port_start[port];
             scratch->load[port] = 0.0;
             for (int64_t k = first; k < first + scratch->crowd[port]; k++)
                 scratch->load[port] += scratch->fair[scratch->crossing[k]];
@@ -120,19 +114,13 @@ static void serve_longest(const Layout *layout, State *state, double now)
                 continue;
             take(layout, state, group, rate);
             scratch->rate[group] += rate;
-            FOR_HOPS(j, layout, group)
-                if (scratch->residual[layout->hop[j]] == 0.0)
-                    scratch->head[layout->hop[j]] = group;
+            FOR_PORTS(port, layout, group)
+                if (scratch->residual[port] == 0.0)
+                    scratch->head[port] = group;
         }
         order++;
         left--;
     }
-}
-
-static void give(const Layout *layout, State *state, int64_t group, double now)
-{
-    if (group >= 0 && state->active[group] > 0)
-        set_rate(layout, state, group, state->scratch.rate[group], now);
 }
 
 static void floor_and_critical_path(const Layout *layout, State *state, double now)
@@ -146,12 +134,8 @@ static void floor_and_critical_path(const Layout *layout, State *state, double n
         scratch->head[port] = -1;
     }
     serve_longest(layout, state, now);
-    for (int64_t i = 0; i < changed; i++)
-        give(layout, state, scratch->changed[i], now);
-    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
-        give(layout, state, state->touched[i], now);
-    for (int64_t port = 0; port < layout->ports; port++) {
-        give(layout, state, scratch->queue[port], now);
-        give(layout, state, scratch->head[port], now);
-    }
+    set_rates_of(layout, state, scratch->changed, changed, now);
+    set_rates_of(layout, state, state->touched, state->length[TOUCHED], now);
+    set_rates_of(layout, state, scratch->queue, layout->ports, now);
+    set_rates_of(layout, state, scratch->head, layout->ports, now);
 }

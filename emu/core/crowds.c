@@ -1,33 +1,32 @@
 /* The groups with active flows over every port, listed. */
 
+/* The place of `group` in the list of `port`, behind it if nowhere. */
+static int64_t place_in(const Layout *layout, const State *state, int64_t port, int64_t group)
+{
+    int64_t place = 0;
+    const int64_t *crossing = state->scratch.crossing + layout->port_start[port];
+    while (place < state->scratch.crowd[port] && crossing[place] != group)
+        place++;
+    return layout->port_start[port] + place;
+}
+
 /* List `group` at its ports, in the order of groups: sums round by order. */
 static void join_crowd(const Layout *layout, State *state, int64_t group)
 {
-    Scratch *scratch = &state->scratch;
-    FOR_HOPS(j, layout, group) {
-        int64_t port = layout->hop[j], first = layout->port_start[port];
-        int64_t hole = first + scratch->crowd[port];
-        while (hole > first && scratch->crossing[hole - 1] > group) {
-            scratch->crossing[hole] = scratch->crossing[hole - 1];
-            hole--;
-        }
-        scratch->crossing[hole] = group;
-        scratch->crowd[port]++;
+    FOR_PORTS(port, layout, group) {
+        int64_t *crossing = state->scratch.crossing + layout->port_start[port];
+        int64_t count = state->scratch.crowd[port]++, place = count;
+        while (place > 0 && crossing[place - 1] > group)
+            place--;
+        insert_at(crossing, count, place, group);
     }
 }
 
-/* Strike `group`, which has no flow any more, from the lists of its ports. */
-static void leave_crowd(const Layout *layout, State *state, int64_t group)
+/* Strike `group` from the list of `port`, where it has that place. */
+static void strike(const Layout *layout, State *state, int64_t port, int64_t place)
 {
-    Scratch *scratch = &state->scratch;
-    FOR_HOPS(j, layout, group) {
-        int64_t port = layout->hop[j], place = layout->port_start[port];
-        scratch->crowd[port]--;
-        while (scratch->crossing[place] != group)
-            place++;
-        for (int64_t k = place; k < layout->port_start[port] + scratch->crowd[port]; k++)
-            scratch->crossing[k] = scratch->crossing[k + 1];
-    }
+    int64_t first = layout->port_start[port], count = state->scratch.crowd[port]--;
+    remove_at(state->scratch.crossing + first, count, place - first);
 }
 
 /* Bring the lists of its ports up to date with `group`; return how many flows it has more
@@ -38,7 +37,8 @@ static inline int64_t note_crowd(const Layout *layout, State *state, int64_t gro
     if (more != 0 && *noted == 0)
         join_crowd(layout, state, group);
     else if (more != 0 && state->active[group] == 0)
-        leave_crowd(layout, state, group);
+        FOR_PORTS(port, layout, group)
+            strike(layout, state, port, place_in(layout, state, port, group));
     *noted += more;
     return more;
 }

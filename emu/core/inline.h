@@ -15,6 +15,19 @@ static inline double larger(double a, double b) { return b > a ? b : a; }
 static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Take the entry at `place` out of a list of `count`. */
+static inline void remove_at(int64_t *list, int64_t count, int64_t place)
+{
+    memmove(list + place, list + place + 1, (size_t)(count - place - 1) * sizeof *list);
+}
+
+/* Put an entry at `place` into a list of `count`. */
+static inline void insert_at(int64_t *list, int64_t count, int64_t place, int64_t entry)
+{
+    memmove(list + place + 1, list + place, (size_t)(count - place) * sizeof *list);
+    list[place] = entry;
+}
+
 /* The parts of `route_port` that the flow between two machines crosses: none within a
  * machine. */
 static inline void route_between(const Routes *routes, int64_t source, int64_t destination,
@@ -42,11 +55,12 @@ static inline int64_t port_at(const Routes *routes, int64_t place, int64_t sourc
     return port;
 }
 
-/* The rate that a flow of `group` has alone, bytes per second. */
-static inline double alone(const Layout *layout, const double *capacity, int64_t group)
+/* The least of what ports have, over those that the flows of `group` cross. Of capacities
+ * it is the rate that a flow has alone, bytes per second. */
+static inline double least_over(const Layout *layout, const double *of_port, int64_t group)
 {
-    double rate = INFINITY;
+    double least = INFINITY;
     for (int64_t i = layout->hop_start[group]; i < layout->hop_start[group + 1]; i++)
-        rate = smaller(rate, capacity[layout->hop[i]]);
-    return rate;
+        least = smaller(least, of_port[layout->hop[i]]);
+    return least;
 }

@@ -151,8 +151,8 @@ static void set_crossings(Layout *layout)
     for (int64_t port = 0; port < layout->ports; port++)
         start[port + 2] += start[port + 1];
     for (int64_t group = 0; group < layout->groups; group++)
-        FOR_HOPS(i, layout, group)
-            layout->port_group[start[layout->hop[i] + 1]++] = group;
+        FOR_PORTS(port, layout, group)
+            layout->port_group[start[port + 1]++] = group;
 }
 
 static void set_pools(const JobArrays *job, const int64_t *machine_of, Layout *layout)

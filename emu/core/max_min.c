@@ -27,9 +27,9 @@ static inline double limit_of(const Layout *layout, const State *state, int64_t 
                               int64_t port)
 {
     double limit = INFINITY;
-    FOR_HOPS(j, layout, group)
-        if (layout->hop[j] != port)
-            limit = smaller(limit, state->levels.level[layout->hop[j]]);
+    FOR_PORTS(other, layout, group)
+        if (other != port)
+            limit = smaller(limit, state->levels.level[other]);
     return limit;
 }
 
@@ -81,9 +81,9 @@ static void list_across(const Layout *layout, State *state, int64_t port)
         int64_t group = state->scratch.crossing[i];
         levels->flows[i] = (double)state->active[group];
         levels->across[i] = layout->ports;
-        FOR_HOPS(j, layout, group)
-            if (layout->hop[j] != port)
-                levels->across[i] = layout->hop[j];
+        FOR_PORTS(other, layout, group)
+            if (other != port)
+                levels->across[i] = other;
     }
 }
 
@@ -234,8 +234,7 @@ static void share_max_min(const Layout *layout, State *state, double now)
         int64_t flows = note_crowd(layout, state, group);
         if (flows == 0)
             continue;
-        FOR_HOPS(j, layout, group) {
-            int64_t port = layout->hop[j];
+        FOR_PORTS(port, layout, group) {
             count_limited(state, port, flows, limit_of(layout, state, group, port));
             list_across(layout, state, port);
             queue_dirty(state, port);

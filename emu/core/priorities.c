@@ -36,7 +36,7 @@ void longest_paths(const Layout *layout, const double *times, const double *volu
                     continue;
                 double path = from_task[layout->destination[edge] * iterations + arrival];
                 if (layout->group[edge] >= 0) {
-                    double rate = alone(layout, layout->capacity, layout->group[edge]);
+                    double rate = least_over(layout, layout->capacity, layout->group[edge]);
                     if (n + 1 < layout->sent[edge]) {
                         double behind = volume[(n + 1) % columns] / rate;
                         path = larger(path, behind + after[n + 1]);
@@ -91,7 +91,7 @@ static inline void note_flow(const Layout *layout, State *state, int64_t group)
 {
     int64_t edge = flow_edge(layout, state, group);
     state->scratch.turn[group] = state->delivered[edge] + layout->lag[edge];
-    state->scratch.alone[group] = alone(layout, state->capacity, group);
+    state->scratch.alone[group] = least_over(layout, state->capacity, group);
     if (state->after != NULL)
         state->scratch.after[group] =
             state->after[edge * layout->iterations + state->delivered[edge]];
@@ -175,8 +175,7 @@ static void sort_flows(const Layout *layout, State *state)
 static inline void take(const Layout *layout, State *state, int64_t group, double rate)
 {
     double *residual = state->scratch.residual;
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i];
+    FOR_PORTS(port, layout, group) {
         residual[port] -= rate;
         if (residual[port] < CRUMB * state->capacity[port])
             residual[port] = 0.0;
@@ -186,10 +185,7 @@ static inline void take(const Layout *layout, State *state, int64_t group, doubl
 /* The bandwidth left on the ports of `group`, bytes per second. */
 static inline double spare(const Layout *layout, const State *state, int64_t group)
 {
-    double rate = INFINITY;
-    FOR_HOPS(i, layout, group)
-        rate = smaller(rate, state->scratch.residual[layout->hop[i]]);
-    return rate;
+    return least_over(layout, state->scratch.residual, group);
 }
 
 /* Nothing of any port is given away yet. */

@@ -26,13 +26,9 @@ static void weigh_by_slack(const Layout *layout, State *state, double now)
 /* Set the max-min fair rates of flows that were weighed. */
 static void fill_by_weight(const Layout *layout, State *state, double now)
 {
-    Scratch *scratch = &state->scratch;
     note_crowds(layout, state);
     fill_up(layout, state);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        set_rate(layout, state, group, scratch->rate[group], now);
-    }
+    set_rates_of(layout, state, state->scratch.order, state->length[ORDERED], now);
 }
 
 /* Set the rates that a rule of one's own gives, which Python asks and checks. Where it
@@ -63,10 +59,7 @@ static void ask_own(const Layout *layout, State *state, double now)
         .rate = scratch->rate,
     };
     layout->ask(layout->own, &question);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        set_rate(layout, state, group, scratch->rate[group], now);
-    }
+    set_rates_of(layout, state, scratch->order, state->length[ORDERED], now);
 }
 
 /* Set the rate of every flow under a policy that keeps the order of active flows. */

@@ -46,15 +46,28 @@ static inline bool *marks(Room *room, int64_t count)
     return taken(room, count, sizeof(bool), true);
 }
 
-static inline void fill(const Room *room, double *array, int64_t count, double value)
+/* Numbers that are all `value`. */
+static inline double *filled(Room *room, int64_t count, double value)
 {
+    double *array = numbers(room, count);
     for (int64_t i = 0; i < count && !measures(room); i++)
         array[i] = value;
+    return array;
 }
 
-static inline void fill_integers(const Room *room, int64_t *array, int64_t count,
-                                 int64_t value)
+static inline int64_t *filled_integers(Room *room, int64_t count, int64_t value)
 {
+    int64_t *array = integers(room, count);
     for (int64_t i = 0; i < count && !measures(room); i++)
         array[i] = value;
+    return array;
+}
+
+/* What is in `from` to begin with, numbers or integers. */
+static inline void *copied(Room *room, int64_t count, const void *from)
+{
+    void *array = integers(room, count);
+    if (count > 0 && !measures(room))
+        memcpy(array, from, (size_t)count * sizeof(int64_t));
+    return array;
 }

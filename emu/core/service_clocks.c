@@ -77,8 +77,8 @@ static inline void count_flows(const Layout *layout, State *state, int64_t group
     state->active[group] += flows;
     state->finish[group] = state->active[group] > 0 ? -1.0 : INFINITY;
     state->soonest[group >> layout->block_bits] = -1.0;
-    FOR_HOPS(i, layout, group)
-        state->degree[layout->hop[i]] += flows;
+    FOR_PORTS(port, layout, group)
+        state->degree[port] += flows;
     touch(state, group);
 }
 
@@ -121,6 +121,15 @@ static inline void set_rate(const Layout *layout, State *state, int64_t group, d
     state->soonest[group >> layout->block_bits] = -1.0;
     double left = state->mark[layout->slot[group]] - state->service[group];
     state->finish[group] = rate > 0.0 ? now + larger(left, 0.0) / rate : INFINITY;
+}
+
+/* Give the first `count` of `groups` that have flows the rates of scratch.rate. */
+static inline void set_rates_of(const Layout *layout, State *state, const int64_t *groups,
+                                int64_t count, double now)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (groups[i] >= 0 && state->active[groups[i]] > 0)
+            set_rate(layout, state, groups[i], state->scratch.rate[groups[i]], now);
 }
 
 /* The least of some times: four at once, as none is NaN. */

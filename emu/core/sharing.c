@@ -10,10 +10,7 @@
 
 static inline void equal_share(const Layout *layout, State *state, int64_t group, double now)
 {
-    double rate = INFINITY;
-    FOR_HOPS(i, layout, group)
-        rate = smaller(rate, state->scratch.share[layout->hop[i]]);
-    set_rate(layout, state, group, rate, now);
+    set_rate(layout, state, group, least_over(layout, state->scratch.share, group), now);
 }
 
 /* Set the oes rate of every group that crosses a port whose share changed. Often none
@@ -24,8 +21,7 @@ static inline void share_equally(const Layout *layout, State *state, double now)
     int64_t changed = 0;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        FOR_HOPS(j, layout, group) {
-            int64_t port = layout->hop[j];
+        FOR_PORTS(port, layout, group) {
             double share = INFINITY;
             if (state->degree[port] > 0)
                 share = state->capacity[port] / (double)state->degree[port];
@@ -71,8 +67,7 @@ static inline void freeze(const Layout *layout, State *state, int64_t group, dou
     double weight = scratch->weight[group];
     scratch->frozen[group] = true;
     scratch->rate[group] = level * weight;
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i];
+    FOR_PORTS(port, layout, group) {
         if (port == full)
             continue;
         scratch->flows[port]--;
@@ -99,9 +94,9 @@ static int64_t queue_ports(const Layout *layout, State *state)
         scratch->frozen[group] = scratch->weight[group] == 0.0;
         if (scratch->frozen[group])
             continue;
-        FOR_HOPS(j, layout, group) {
-            scratch->flows[layout->hop[j]]++;
-            scratch->load[layout->hop[j]] += scratch->weight[group];
+        FOR_PORTS(port, layout, group) {
+            scratch->flows[port]++;
+            scratch->load[port] += scratch->weight[group];
         }
     }
     for (int64_t port = 0; port < layout->ports; port++)
@@ -156,8 +151,7 @@ static void count_by_job(const Layout *layout, State *state)
     for (int64_t group = 0; group < layout->groups; group++) {
         if (state->active[group] == 0)
             continue;
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             int64_t place = port * layout->jobs + layout->owner[group];
             if (scratch->job_flows[place] == 0)
                 scratch->flows[port]++;
@@ -175,8 +169,7 @@ static void share_equally_by_job(const Layout *layout, State *state, double now)
         if (state->active[group] == 0)
             continue;
         double rate = INFINITY;
-        FOR_HOPS(i, layout, group) {
-            int64_t port = layout->hop[i];
+        FOR_PORTS(port, layout, group) {
             int64_t flows = scratch->job_flows[port * layout->jobs + layout->owner[group]];
             rate = smaller(rate,
                            state->capacity[port] / (double)(scratch->flows[port] * flows));
@@ -210,8 +203,7 @@ static void freeze_of_job(const Layout *layout, State *state, int64_t group, dou
     int64_t count = state->active[group];
     scratch->frozen[group] = true;
     set_rate(layout, state, group, rate, now);
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i];
+    FOR_PORTS(port, layout, group) {
         int64_t place = port * layout->jobs + layout->owner[group];
         scratch->job_flows[place] -= count;
         scratch->job_used[place] += (double)count * rate;
@@ -234,8 +226,7 @@ static void share_max_min_by_job(const Layout *layout, State *state, double now)
     Scratch *scratch = &state->scratch;
     int64_t jobs = layout->jobs;
     count_by_job(layout, state);
-    for (int64_t port = 0; port < layout->ports; port++)
-        scratch->residual[port] = state->capacity[port];
+    empty_ports(layout, state);
     for (int64_t group = 0; group < layout->groups; group++)
         scratch->frozen[group] = state->active[group] == 0;
     double level;
@@ -277,14 +268,14 @@ static int64_t first_in_line(const Layout *layout, const State *state, int64_t p
 /* Empty the ports of `group`: what they give is given anew. */
 static void disturb(const Layout *layout, State *state, int64_t group)
 {
-    FOR_HOPS(i, layout, group)
-        state->scratch.residual[layout->hop[i]] = state->capacity[layout->hop[i]];
+    FOR_PORTS(port, layout, group)
+        state->scratch.residual[port] = state->capacity[port];
 }
 
 static bool is_disturbed(const Layout *layout, const State *state, int64_t group)
 {
-    FOR_HOPS(i, layout, group)
-        if (state->scratch.residual[layout->hop[i]] > 0.0)
+    FOR_PORTS(port, layout, group)
+        if (state->scratch.residual[port] > 0.0)
             return true;
     return false;
 }
@@ -343,9 +334,7 @@ static void serve_heads(const Layout *layout, State *state, double now)
         }
     }
     fill_up(layout, state);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
-        int64_t group = scratch->order[i];
-        scratch->is_ordered[group] = false;
-        set_rate(layout, state, group, scratch->rate[group], now);
-    }
+    set_rates_of(layout, state, scratch->order, state->length[ORDERED], now);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        scratch->is_ordered[scratch->order[i]] = false;
 }

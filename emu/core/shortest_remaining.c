@@ -9,16 +9,6 @@
  * overtakes: what waits has left what it had. Of 686 flows at once 92 are served, and an
  * event changes 4 rates. */
 
-/* The place of `group` in the order of `port`, behind it if nowhere. */
-static int64_t place_in(const Layout *layout, const State *state, int64_t port, int64_t group)
-{
-    int64_t place = layout->port_start[port];
-    int64_t end = place + state->scratch.crowd[port];
-    while (place < end && state->scratch.crossing[place] != group)
-        place++;
-    return place;
-}
-
 /* The entry of `hop` at which `group` crosses `port`. */
 static inline int64_t hop_over(const Layout *layout, int64_t group, int64_t port)
 {
@@ -90,14 +80,11 @@ static void sort_port(const Layout *layout, State *state, int64_t port)
 static void leave_orders(const Layout *layout, State *state, int64_t group)
 {
     Scratch *scratch = &state->scratch;
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i], place = place_in(layout, state, port, group);
-        int64_t last = layout->port_start[port] + scratch->crowd[port] - 1;
-        if (place > last)
+    FOR_PORTS(port, layout, group) {
+        int64_t place = place_in(layout, state, port, group);
+        if (place == layout->port_start[port] + scratch->crowd[port])
             continue;
-        for (int64_t j = place; j < last; j++)
-            scratch->crossing[j] = scratch->crossing[j + 1];
-        scratch->crowd[port]--;
+        strike(layout, state, port, place);
         if (scratch->rate[group] > 0.0 || scratch->from[port] >= 0)
             walk_from(state, port, place, place);
     }
@@ -109,11 +96,10 @@ static void join_orders(const Layout *layout, State *state, int64_t group)
     Scratch *scratch = &state->scratch;
     FOR_HOPS(i, layout, group) {
         int64_t port = layout->hop[i], first = layout->port_start[port];
-        int64_t end = first + scratch->crowd[port]++, place = first;
-        place += place_among(layout, state, scratch->crossing + first, end - first, group);
-        for (int64_t j = end; j > place; j--)
-            scratch->crossing[j] = scratch->crossing[j - 1];
-        scratch->crossing[place] = group;
+        int64_t *crossing = scratch->crossing + first, count = scratch->crowd[port]++;
+        int64_t place = place_among(layout, state, crossing, count, group);
+        insert_at(crossing, count, place, group);
+        place += first;
         if (scratch->from[port] >= 0)
             walk_from(state, port, place, scratch->to[port] + 1);
         scratch->offer[i] = offer_at(layout, state, port, place);
@@ -128,8 +114,8 @@ static void join_orders(const Layout *layout, State *state, int64_t group)
 /* Sort the flows over the ports of `group` if it precedes the one before it. */
 static void overtake(const Layout *layout, State *state, int64_t group)
 {
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i], place = place_in(layout, state, port, group);
+    FOR_PORTS(port, layout, group) {
+        int64_t place = place_in(layout, state, port, group);
         if (place > layout->port_start[port]
             && precedes(layout, state, group, state->scratch.crossing[place - 1]))
             sort_port(layout, state, port);
@@ -171,8 +157,8 @@ static void serve(const Layout *layout, State *state, int64_t group, double rate
 {
     Scratch *scratch = &state->scratch;
     scratch->rate[group] = rate;
-    FOR_HOPS(i, layout, group) {
-        int64_t port = layout->hop[i], behind = place_in(layout, state, port, group) + 1;
+    FOR_PORTS(port, layout, group) {
+        int64_t behind = place_in(layout, state, port, group) + 1;
         walk_from(state, port, behind, behind);
     }
     if (!scratch->is_ordered[group]) {
@@ -244,23 +230,15 @@ static void mend_first(const Layout *layout, State *state)
 static void set_served_rates(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
-    for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
-        int64_t group = state->touched[i];
-        if (state->active[group] > 0)
-            set_rate(layout, state, group, scratch->rate[group], now);
-    }
     int64_t listed = state->length[ORDERED];
+    set_rates_of(layout, state, state->touched, state->length[TOUCHED], now);
+    set_rates_of(layout, state, scratch->order, listed, now);
     state->length[ORDERED] = 0;
     for (int64_t i = 0; i < listed; i++) {
         int64_t group = scratch->order[i];
-        scratch->is_ordered[group] = false;
-        if (state->active[group] == 0)
-            continue;
-        set_rate(layout, state, group, scratch->rate[group], now);
-        if (scratch->rate[group] > 0.0) {
-            scratch->is_ordered[group] = true;
+        scratch->is_ordered[group] = state->active[group] > 0 && scratch->rate[group] > 0.0;
+        if (scratch->is_ordered[group])
             scratch->order[state->length[ORDERED]++] = group;
-        }
     }
 }
 

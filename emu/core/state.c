@@ -42,13 +42,11 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->gamma = numbers(room, groups);
     scratch->offer = numbers(room, layout->hops);
     scratch->queue = integers(room, ports);
-    scratch->from = integers(room, ports);
-    fill_integers(room, scratch->from, ports, -1);
+    scratch->from = filled_integers(room, ports, -1);
     scratch->to = integers(room, ports);
     scratch->edge = integers(room, groups);
     scratch->changed = integers(room, groups);
-    scratch->head = integers(room, ports);
-    fill_integers(room, scratch->head, ports, -1);
+    scratch->head = filled_integers(room, ports, -1);
 }
 
 static void take_levels(const Layout *layout, Room *room, Levels *levels)
@@ -56,16 +54,13 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     int64_t ports = layout->ports;
     if (layout->policy != MAXMIN)
         return;
-    levels->level = numbers(room, ports + 1);
-    fill(room, levels->level, ports + 1, INFINITY);
-    levels->target = numbers(room, ports + 1);
-    fill(room, levels->target, ports, INFINITY);
-    levels->left = numbers(room, ports);
-    for (int64_t port = 0; port < ports && !measures(room); port++)
-        levels->left[port] = layout->capacity[port];
+    levels->level = filled(room, ports + 1, INFINITY);
+    levels->target = filled(room, ports + 1, INFINITY);
+    if (!measures(room))
+        levels->target[ports] = 0.0; /* nothing is felt at no port */
+    levels->left = copied(room, ports, layout->capacity);
     levels->rising = integers(room, ports);
-    levels->place = integers(room, ports);
-    fill_integers(room, levels->place, ports, -1);
+    levels->place = filled_integers(room, ports, -1);
     levels->dirty_ports = integers(room, ports);
     levels->bound = numbers(room, ports);
     levels->across = integers(room, layout->hops);
@@ -109,10 +104,10 @@ static void take_progress(const Layout *layout, Room *room, State *state)
     state->missing = integers(room, tasks);
     state->ready = integers(room, edges);
     state->delivered = integers(room, edges);
-    state->allowed = integers(room, edges);
+    state->allowed = copied(room, edges, layout->lag);
     state->served = integers(room, edges);
     state->arrived = integers(room, edges);
-    state->free = integers(room, layout->pools);
+    state->free = copied(room, layout->pools, layout->pool_slots);
     state->quota = integers(room, layout->tuners.count);
     state->tunings = integers(room, layout->tuners.count);
     state->samples = integers(room, layout->tuners.count * SAMPLES);
@@ -126,13 +121,7 @@ static void take_progress(const Layout *layout, Room *room, State *state)
     state->length = integers(room, LENGTHS);
     state->due = numbers(room, tasks);
     state->due_task = integers(room, tasks);
-    if (measures(room))
-        return;
-    for (int64_t edge = 0; edge < edges; edge++)
-        state->allowed[edge] = layout->lag[edge];
-    for (int64_t pool = 0; pool < layout->pools; pool++)
-        state->free[pool] = layout->pool_slots[pool];
-    for (int64_t tuner = 0; tuner < layout->tuners.count; tuner++)
+    for (int64_t tuner = 0; tuner < layout->tuners.count && !measures(room); tuner++)
         state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];
 }
 
@@ -145,17 +134,13 @@ static void take_fluids(const Layout *layout, Room *room, State *state)
     state->service = numbers(room, groups);
     state->since = numbers(room, groups);
     state->rate = numbers(room, groups);
-    state->finish = numbers(room, groups);
-    fill(room, state->finish, groups, INFINITY);
-    state->soonest = numbers(room, layout->blocks);
-    fill(room, state->soonest, layout->blocks, INFINITY);
+    state->finish = filled(room, groups, INFINITY);
+    state->soonest = filled(room, layout->blocks, INFINITY);
     state->base = numbers(room, edges);
     state->mark = numbers(room, edges);
     state->mark_edge = integers(room, edges);
     state->degree = integers(room, layout->ports);
-    state->capacity = numbers(room, layout->ports);
-    for (int64_t port = 0; port < layout->ports && !measures(room); port++)
-        state->capacity[port] = layout->capacity[port];
+    state->capacity = copied(room, layout->ports, layout->capacity);
 }
 
 static void new_state_in(const Layout *layout, Room *room, State *state)
