@@ -18,7 +18,7 @@ from emu.trust.violation import Findings, Violation, flow_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from emu.problem import Problem, RateHistory, Realization, Schedule
+    from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
 # The rules for rates once more, slow and plain: what a schedule is held against.
 #
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # against a slow simulator on these, and `emu audit --policy` a schedule. Imports of
 # scheduling or simulation are forbidden here.
 
+Rank = tuple[str, str, int, int]  # names of destination and source; lag; edge
 Event = tuple[int, int]  # (task, iteration) or (edge, iteration)
 Capacities = dict[str, float]  # of links, bytes per second
 Rates: TypeAlias = "Callable[[list[ActiveFlow], Capacities], list[float]]"
@@ -39,7 +40,7 @@ class Flow:
 
     edge: int
     turn: int
-    rank: tuple[str, str]
+    rank: Rank
     hops: tuple[str, ...]
     volume: float
     left: float
@@ -54,7 +55,7 @@ class Flow:
         """Seconds that it would still need alone, infinite over a link that is cut."""
         return self.left / self.alone if self.alone else math.inf
 
-    def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
+    def key(self, first: float) -> tuple[float, int, Rank]:
         """Return the key that flows are sorted by."""
         return (rounded(first), self.turn, self.rank)
 
@@ -193,6 +194,13 @@ def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
 def natural(name: str) -> str:
     """Return a name whose numbers sort as numbers: w2 before w10."""
     return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
+
+
+def rank_of(job: Job, e: int) -> Rank:
+    """Return what breaks ties between flows of one turn."""
+    edge, tasks = job.edges[e], job.tasks
+    names = natural(tasks[edge.destination].name), natural(tasks[edge.source].name)
+    return (*names, edge.lag, e)
 
 
 def fifo(flows: list[Flow], capacity: Capacities) -> None:
@@ -519,8 +527,7 @@ def _flow(
     (e, n), problem = event, schedule.problem
     edge, tasks = problem.job.edges[e], problem.job.tasks
     volume = float(schedule.flow_bytes[event])
-    rank = natural(tasks[edge.destination].name), natural(tasks[edge.source].name)
-    flow = Flow(e, n + edge.lag, rank, hops, volume, volume)
+    flow = Flow(e, n + edge.lag, rank_of(problem.job, e), hops, volume, volume)
     flow.ready, flow.path_after = float(schedule.flow_ready[event]), paths[event]
     flow.job = tasks[edge.source].job_name
     return flow

@@ -18,10 +18,11 @@ from emu.trust.rate_audit import (
     POLICIES,
     Event,
     Flow,
-    natural,
+    Rank,
     needed,
     oes,
     own,
+    rank_of,
     remaining_paths,
 )
 
@@ -170,7 +171,6 @@ def _something_is_sent(
         for n in range(problem.job.iterations)
         if needed(problem, e, n) and (edge.source, n) in out.task_end
     ]
-    names = [task.name for task in problem.job.tasks]
     for e, n in flows:
         if (e, n) not in out.flow_ready:
             out.flow_ready[e, n] = now
@@ -183,8 +183,7 @@ def _something_is_sent(
         edge, hops = problem.job.edges[e], stated_hops(problem)[e]
         volume = float(realization.volumes[e, n])
         if hops and volume > 0:
-            # Names of one digit each: their order is that of the letters.
-            rank = natural(names[edge.destination]), natural(names[edge.source])
+            rank = rank_of(problem.job, e)
             active[e, n] = Flow(e, n + edge.lag, rank, hops, volume, volume)
             active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
@@ -230,14 +229,11 @@ def _waits_for_its_turn(problem: Problem, out: Outcome, flow: Event) -> bool:
 def _some_get_their_turn(problem: Problem, out: Outcome) -> bool:
     """Call the first flow of every channel that is free, when nothing else happens."""
     job = problem.job
-    names = [task.name for task in job.tasks]
 
-    def place(flow: Event) -> tuple[float, int, str, str, int]:
+    def place(flow: Event) -> tuple[float, int, Rank]:
         e, n = flow
-        edge = job.edges[e]
-        to, source = natural(names[edge.destination]), natural(names[edge.source])
         # Times that are equal on paper may part by rounding here.
-        return round(out.flow_ready[flow], 10), n + edge.lag, to, source, edge.lag
+        return round(out.flow_ready[flow], 10), n + job.edges[e].lag, rank_of(job, e)
 
     called = False
     for channel in {edge.channel for edge in job.edges} - {""}:

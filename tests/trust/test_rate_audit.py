@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from emu.testing.strategies import problems
+from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import POLICIES, rule_audit
 
 if TYPE_CHECKING:
@@ -28,6 +28,23 @@ def test_what_the_scheduler_assigns_is_what_the_rule_gives(
     schedule = simulate(problem, realization, policy, record_rates=True)
 
     assert rule_audit(schedule, policy, realization)[1] == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_edges_between_the_same_two_tasks_go_by_lag_then_by_their_order(
+    policy: str,
+) -> None:
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        problem, realization = random_problem(rng, ties=True)
+        edges = problem.job.edges
+        again = [replace(e, lag=e.lag + int(rng.integers(2))) for e in edges[::-1]]
+        job = replace(problem.job, edges=(*again, *edges))
+        volumes = rng.permutation(np.tile(realization.volumes, (2, 1)))
+        run = replace(realization, volumes=volumes)
+        schedule = simulate(replace(problem, job=job), run, policy, record_rates=True)
+
+        assert rule_audit(schedule, policy, run)[1] == [], seed
 
 
 def test_a_wrong_rate_is_named_with_its_flow_and_first_instant() -> None:
