@@ -145,6 +145,13 @@ class Draw:
         return cls(number, str(victim), str(action), float(chance.uniform(0.0, 1.02)))
 
 
+def golden(patience: float) -> list[str]:
+    """Return the words of a short run with so many wall seconds of patience."""
+    changes = ["expect=null", "job.iterations=3", "emulation.time_scale=0.05"]
+    changes += [f"emulation.{key}={patience:g} s" for key in ("deadline", "silence")]
+    return ["golden", *(part for each in changes for part in ("--set", each))]
+
+
 class Trial:
     """A command with a mark of its own, in a folder of its own.
 
@@ -154,29 +161,35 @@ class Trial:
         Takes scratch files and run directories; removed by `close`.
     patience
         Wall seconds of the scenario's deadline and silence.
+    words
+        What stands behind ``emu run``.
     """
 
-    def __init__(self, folder: Path, mark: str, patience: float) -> None:
+    def __init__(
+        self, folder: Path, mark: str, patience: float, words: Sequence[str]
+    ) -> None:
         self._folder, self.mark, self.patience = folder, mark, patience
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "tmp").mkdir(parents=True)
         self._shared = shared_memory()
-        changes = ["expect=null", "job.iterations=3", "emulation.time_scale=0.05"]
-        changes += [
-            f"emulation.{key}={patience:g} s" for key in ("deadline", "silence")
-        ]
-        command = [sys.executable, "-m", "emu", "run", "golden"]
-        command += [part for each in changes for part in ("--set", each)]
-        self._output = (folder / "output").open("wb")
+        self.start([*words, "--runs", str(folder / "runs")])
+
+    def start(self, words: Sequence[str]) -> None:
+        """Start ``emu run`` with these words."""
+        self._output = (self._folder / "output").open("wb")
         self.began = self.acted = time.monotonic()
         self.command = subprocess.Popen(
-            [*command, "--runs", str(folder / "runs")],
+            [sys.executable, "-m", "emu", "run", *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            env={**os.environ, "TMPDIR": str(folder / "tmp"), MARK: mark},
+            env={**os.environ, "TMPDIR": str(self._folder / "tmp"), MARK: self.mark},
             start_new_session=True,
         )
+
+    def printed(self) -> str:
+        """Return what the command has printed so far."""
+        return (self._folder / "output").read_text(errors="replace")
 
     def phase(self, there: set[str]) -> str:
         """Return what the run is at, by the processes and files that are there."""
@@ -218,7 +231,7 @@ class Trial:
             self.command.kill()
             self.command.wait()
         self._output.close()
-        return (self._folder / "output").read_text(errors="replace")
+        return self.printed()
 
     def left(self) -> list[str]:
         """Return what is still there some seconds after the command has ended."""
@@ -243,7 +256,7 @@ def carry_out(
     ``seconds`` are those from the action to the end of the command; of a command that
     is stopped for ever, those until all its processes had gone.
     """
-    trial = Trial(folder, mark, patience)
+    trial = Trial(folder, mark, patience, golden(patience))
     try:
         row = asdict(draw) | {"intended": draw.victim} | trial.act(draw, after)
         stopped = row["victim"] == "command" and draw.action == "stop"
@@ -320,7 +333,7 @@ def calm(out: Path, patience: float) -> float:
     """Return the wall seconds of a run to which nothing happens: a median of three."""
     took = []
     for _ in range(3):
-        trial = Trial(out / "trial", "calm", patience)
+        trial = Trial(out / "trial", "calm", patience, golden(patience))
         printed = trial.end()
         took.append(time.monotonic() - trial.began)
         if code := trial.command.returncode:
