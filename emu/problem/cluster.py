@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine_speeds import SpeedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from emu.problem.machine import Machine
     from emu.problem.machine_speeds import SpeedChange
     from emu.problem.tuner import Tuner
+
+
+#: Seconds after which a change comes that was made before.
+_AT_ONCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,20 @@ class Cluster:
         """The share of its speed that every machine has, over time."""
         return SpeedSteps(self.speed_changes, self._positions)
 
+    def beginning_at(self, began: float) -> Cluster:
+        """Return the cluster as it is for what begins so many seconds later.
+
+        What has changed by then does so in its first nanosecond: what links and
+        machines have at first stays what others are a share of.
+        """
+        if not began:
+            return self
+        return replace(
+            self,
+            changes=_shifted(self.changes, began, lambda change: change.link),
+            speed_changes=_shifted(self.speed_changes, began, lambda c: c.machine),
+        )
+
     def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
         """Return the cluster with the capacities of some links times ``factor``.
 
@@ -168,3 +186,17 @@ class Cluster:
         return tuple(
             sorted({r for machine in self.machines for r in machine.resources})
         )
+
+
+_Change = TypeVar("_Change", "CapacityChange", "SpeedChange")
+
+
+def _shifted(
+    changes: Sequence[_Change], began: float, subject: Callable[[_Change], str]
+) -> tuple[_Change, ...]:
+    """Return changes at times since ``began``; of those before it, each last one."""
+    found: dict[tuple[str, float], _Change] = {}
+    for change in sorted(changes, key=lambda change: change.time):
+        time = max(change.time - began, _AT_ONCE)
+        found[subject(change), time] = replace(change, time=time)
+    return tuple(found.values())

@@ -103,9 +103,13 @@ class Problem:
         """Return the problem whose tuners do what those of ``schedule`` did."""
         return replace(self, cluster=self.cluster.following(schedule.quotas))
 
-    def beginning_at(self, first: int) -> Problem:
-        """Return the problem of the iterations from one on, see `Job`."""
-        return replace(self, job=self.job.beginning_at(first))
+    def beginning_at(self, first: int, began: float = 0.0) -> Problem:
+        """Return the problem of the iterations from one on, which begin later.
+
+        See `Job` and `Cluster`.
+        """
+        cluster, job = self.cluster.beginning_at(began), self.job.beginning_at(first)
+        return replace(self, cluster=cluster, job=job)
 
     @property
     def links(self) -> Links:

@@ -118,19 +118,11 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    changes = [event for event in scenario.events if event.kill is None]
-    drawn = scenario.failures is not None and not scenario.failures.kills_alone
-    timed = "events" if changes else "failures" if drawn else ""
     if scenario.checkpoint is not None:
-        yield from checkpoint_errors(
-            scenario.job, several=bool(scenario.jobs), timed=timed
-        )
+        yield from checkpoint_errors(scenario.job, several=bool(scenario.jobs))
         if scenario.checkpoint.takes and scenario.emulation.compute == "real":
             problem = "measured work has no stated times: remove it, or write padded"
             yield ("checkpoint", "takes"), problem
-    if scenario.on_failure == "restart" and timed:
-        problem = f"{timed} have times of the whole job: remove them, or write abort"
-        yield ("on_failure",), problem
     for key in ("max_restarts", "recovery"):
         if scenario.on_failure == "abort" and getattr(scenario, key) is not None:
             problem = (
@@ -293,7 +285,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"job", "jobs", "until"}, _until),
     (
         {
-            *("job", "jobs", "events", "failures", "emulation"),
+            *("job", "jobs", "emulation"),
             *("checkpoint", "on_failure", "max_restarts", "recovery"),
         },
         _recovery,

@@ -76,7 +76,7 @@ class Experiment:
         Parameters
         ----------
         began
-            Seconds since the whole job began.
+            Seconds since the whole job began, no fewer than this part's.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Experiment:
         done = first - self.first
         return replace(
             self,
-            problem=self.problem.beginning_at(done),
+            problem=self.problem.beginning_at(done, began - self.began),
             realization=self.realization.beginning_at(done, self.problem.job),
             first=first,
             began=began,

@@ -61,11 +61,6 @@ class FailuresSection(Section):
         return self.machine is not None and self.machine.what == "cut"
 
     @property
-    def kills_alone(self) -> bool:
-        """True where nothing changes but that machines die."""
-        return self.link is None and (self.machine is None or self.mortal > 0)
-
-    @property
     def mortal(self) -> float:
         """Mean seconds between two deaths of a machine; 0 where none dies."""
         kills = self.machine is not None and self.machine.what == "kill"

@@ -65,17 +65,13 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(others)} and {last}"
 
 
-def checkpoint_errors(
-    job: JobSection, *, several: bool, timed: str
-) -> Iterator[tuple[Trail, str]]:
+def checkpoint_errors(job: JobSection, *, several: bool) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of a stated checkpoint.
 
     Parameters
     ----------
     several
         Whether there are several jobs.
-    timed
-        Key of faults, at times that a part of the job would not have; "" for none.
     """
     able = [name for name, system in systems().items() if system.cuts is not None]
     if several:
@@ -89,6 +85,3 @@ def checkpoint_errors(
         yield ("checkpoint",), problem
     elif job.uncut:
         yield ("checkpoint",), job.uncut
-    elif timed:
-        problem = f"{timed} have times of the whole job: remove them, or this key"
-        yield ("checkpoint",), problem

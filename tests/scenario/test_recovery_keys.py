@@ -9,9 +9,6 @@ from emu.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import CASES
 
-EVENTS = "events: [{at: 1 s, machine: m0, nic: 1 Mbit/s}]"
-FAILURES = "failures: {machine: {every: 5 s, for: 1 s}}"
-
 
 def stated(name: str, more: str) -> Scenario:
     return loads(f"name: {name}\n{CASES[name]}\n{more}\n")
@@ -55,14 +52,6 @@ def test_what_keeps_none_is_one_error(name: str) -> None:
             "measured work has no stated times",
         ),
         ("checkpoint: {every: 2 iterations, to: peer}", "to"),
-        (
-            f"checkpoint: {{every: 2 iterations}}\n{EVENTS}",
-            "events have times of the whole job",
-        ),
-        (
-            f"checkpoint: {{every: 2 iterations}}\n{FAILURES}",
-            "failures have times of the whole job",
-        ),
     ],
 )
 def test_what_cannot_be_is_one_error(more: str, problem: str) -> None:
@@ -87,8 +76,6 @@ def test_restarts_are_read_and_written() -> None:
         ("max_restarts: 2", "max_restarts", "write on_failure: restart"),
         ("on_failure: retry", "on_failure", "restart"),
         ("on_failure: restart\nmax_restarts: 0", "max_restarts", "1"),
-        (f"on_failure: restart\n{EVENTS}", "on_failure", "events have times"),
-        (f"on_failure: restart\n{FAILURES}", "on_failure", "failures have times"),
     ],
 )
 def test_restarts_that_cannot_be_are_one_error(

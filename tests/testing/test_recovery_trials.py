@@ -201,8 +201,21 @@ def outlived(
     return whole, done, ended
 
 
+#: Of a job of 0.2 to 0.3 s that dies once or twice, down for 0.7 s each time: what
+#: changes before it, meanwhile and after it.
+CHANGES = (
+    "{at: 0.05 s, slow: m1, by: 3, for: 1.1 s}",
+    "{at: 0.3 s, pause: m0, for: 0.6 s}",
+    "{at: 0.95 s, cut: m2, for: 0.1 s}",
+    "{at: 0.4 s, machine: m2, nic: 40 Mbit/s}",
+)
+
+
+@pytest.mark.parametrize("changes", [(), CHANGES], ids=["calm", "changing"])
 @pytest.mark.parametrize("name", ABLE)
-def test_what_a_scenario_kills_comes_as_simulated(name: str, tmp_path: Path) -> None:
+def test_what_a_scenario_kills_comes_as_simulated(
+    name: str, changes: tuple[str, ...], tmp_path: Path
+) -> None:
     """Two kills at drawn times: weights, iterations and lost seconds."""
     undisturbed = kept(name).undisturbed
     assert undisturbed.run is not None
@@ -211,20 +224,23 @@ def test_what_a_scenario_kills_comes_as_simulated(name: str, tmp_path: Path) -> 
         victims = rng.choice([*undisturbed.run.results, "m1"], 2)
         first = rng.uniform(0.01, 0.9 * undisturbed.run.schedule.makespan)
         second = first + rng.uniform(0.6, 0.8)
-        events = f"{{at: {first:.3f} s, kill: {victims[0]}}}, "
-        events += f"{{at: {second:.3f} s, kill: {victims[1]}}}"
-        stated = f"events: [{events}]\nrecovery: 0.7 s"
+        kills = [
+            f"{{at: {at:.3f} s, kill: {victim}}}"
+            for at, victim in zip((first, second), victims, strict=True)
+        ]
+        stated = f"events: [{', '.join([*kills, *changes])}]\nrecovery: 0.7 s"
         whole, done, ended = outlived(name, stated, tmp_path / str(seed))
         simulated = whole.attempts()
         assert len(ended) == len(simulated.killed) > 0
-        for mine, theirs in zip(ended, simulated.killed, strict=True):
+        for number, (mine, theirs) in enumerate(
+            zip(ended, simulated.killed, strict=True)
+        ):
             assert mine.killed
-            assert victims[ended.index(mine)] in theirs.error
+            assert victims[number] in theirs.error
             assert mine.next_iteration == theirs.next_iteration
             assert mine.ran == pytest.approx(theirs.ran, abs=2e-3)
             assert mine.again == pytest.approx(theirs.again, abs=2e-3)
         found = recovery_of(ended, done.schedule.makespan, 0.0, simulated)["recovery"]
         assert found["makespan"] == pytest.approx(simulated.makespan, rel=1e-2)
         assert found["predicted_lost"] == simulated.lost
-        last = Trial(Faults(), run=done)
-        assert weights(last) == weights(undisturbed)
+        assert weights(Trial(Faults(), run=done)) == weights(undisturbed)

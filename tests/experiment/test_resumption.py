@@ -1,0 +1,59 @@
+"""A run that goes on has the time of its last cut, and what comes after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.experiment.attempts import cut_plan
+from emu.experiment.resumption import resumed
+from emu.experiment.run_experiment import emulation_settings, manifest
+from emu.runs.checkpoints import Cut
+from emu.runs.run_directory import RunDirectory
+from emu.runs.scenario_text import write_scenario
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+from tests.testing.trial_cases import DGTP
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVENTS = """
+checkpoint: {every: 2 iterations}
+on_failure: restart
+events:
+- {at: 0.05 s, kill: w0}
+- {at: 0.06 s, kill: w1}
+- {at: 3 s, kill: w1}
+- {at: 1 s, slow: m0, by: 2, for: 3 s}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_events_come_at_the_times_of_the_whole_job(tmp_path: Path, first: int) -> None:
+    text = DGTP.replace("iterations: 3", "iterations: 9")
+    scenario = loads(f"name: it\n{text}{EVENTS}")
+    began = 2.0 * (first > 0)  # it was restarted
+    directory = RunDirectory(tmp_path)
+    content = manifest(scenario, emulation_settings(scenario))
+    content |= {"first_iteration": first, "began": began}
+    source = write_scenario(directory, scenario)
+    directory.write_json("manifest.json", content | {"source": source})
+    whole = prepare(scenario)
+    plan = cut_plan(whole, tmp_path)
+    assert plan is not None
+    plan.keep(Cut(4, {"ps0": {"parameters": np.zeros(2)}}))
+
+    beginning = resumed(tmp_path, None, lambda _: None)
+
+    left = beginning.experiment
+    before = whole.beginning_at(first, began).simulate()
+    taken = before.task_start[whole.problem.job.index("ps0"), 4 - first]
+    assert left.first == 4
+    assert left.began == pytest.approx(began + taken)
+    assert [kill.time for kill in left.kills] == [3.0]
+    slow = [change.time for change in left.problem.cluster.speed_changes]
+    assert slow == pytest.approx([max(1.0 - left.began, 1e-9), 4.0 - left.began])
+    assert left.attempts().killed == ()
