@@ -46,29 +46,32 @@ class Ended:
     again: float
     """Run seconds of them after the cut that the next attempt began with."""
     detection: float
-    """Wall seconds from the first sign until the attempt was given up."""
+    """Wall seconds from the first sign until the attempt was given up, at most
+    ``recovery``."""
     restart: float
-    """Seconds from there until the next attempt: the wall seconds until its run time 0,
-    or its end, or where that was sooner what is left of the scenario's ``recovery``."""
+    """Seconds from there until the next attempt: what is left of ``recovery``."""
     error: str
     """The error that the run would have ended with."""
     began: float = 0.0
-    """Emulated seconds since the whole job began, without those that this host took
-    longer to restart than the scenario states."""
+    """Emulated seconds since the whole job began."""
     killed: bool = False
     """True where the scenario's kill was due by then."""
+    took: float = 0.0
+    """Wall seconds of this host from the first sign until run time 0 of the next attempt,
+    or its end: no part of what is emulated."""
 
-    def restarted(self, wall: float, recovery: float) -> Ended:
-        """Return it with its restart, which took so many wall seconds here."""
-        return replace(self, restart=max(wall, recovery - self.detection))
+    def restarted(self, took: float, recovery: float) -> Ended:
+        """Return it with what its restart took, and what it takes as stated."""
+        detection = min(self.detection, recovery)
+        restart = recovery - detection
+        return replace(self, detection=detection, restart=restart, took=took)
 
 
 def lost_seconds(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to.
 
-    Detection and restart are wall seconds of this host, one for one, or what the
-    scenario states if that is longer: they would be others with each time scale
-    otherwise.
+    A death costs what the scenario states (``recovery``), of which detection is a part:
+    nothing runs meanwhile, and this host would take others with each load and scale.
     """
     kinds = ("detection", "restart", "again")
     return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
@@ -218,7 +221,7 @@ def attempted(
     """
     ended: list[Ended] = []
     limit, recovery = experiment.scenario.restarts, experiment.scenario.recovery_time
-    given_up = math.nan  # when the attempt before was, on this host's clock
+    died = math.nan  # when the attempt before did, on this host's clock
     while True:
         progress = Progress(experiment)
         both = Observers([observer, progress])
@@ -228,17 +231,17 @@ def attempted(
             if ended:
                 begun = progress.zero
                 begun = error.noticed if math.isnan(begun) else begun
-                ended[-1] = ended[-1].restarted(begun - given_up, recovery)
+                ended[-1] = ended[-1].restarted(begun - died, recovery)
             if len(ended) == limit:
                 raise _exhausted(error, limit) from error
             start = kept_cut(experiment, run, observer.notified)
             ended.append(progress.ended(error, start))
-            given_up = error.noticed
+            died = error.seen
             experiment = after(experiment, ended[-1])
             observer.restarting(str(error), start.iteration)
         else:
             if ended:
-                ended[-1] = ended[-1].restarted(progress.zero - given_up, recovery)
+                ended[-1] = ended[-1].restarted(progress.zero - died, recovery)
             return experiment, done, ended
 
 

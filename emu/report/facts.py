@@ -161,6 +161,8 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
         format_duration(recovery["makespan"], digits),
         f"lost in {len(recovery['attempts'])}: {lost}; simulated {simulated} {how}",
     )
+    took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
+    yield Fact("", "", f"this computer took {took} of wall time to go on")
     for one in recovery["attempts"]:
         yield Fact(
             "", "", f"goes on at iteration {one['next_iteration']}: {one['error']}"

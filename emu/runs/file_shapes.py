@@ -196,6 +196,7 @@ class _Attempt(TypedDict):
     restart: _Amount
     error: str
     killed: NotRequired[bool]
+    took: NotRequired[_Amount]
 
 
 class ManifestShape(TypedDict):

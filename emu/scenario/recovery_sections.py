@@ -45,7 +45,8 @@ Iterations: TypeAlias = Annotated[
 
 
 DEFAULT_RESTARTS = 3
-#: Seconds from a death until a small job goes on: see the history of measurements.
+#: Seconds from a death until a small job goes on, on a host that is idle: see the
+#: history of measurements.
 DEFAULT_RECOVERY = 2.0
 
 

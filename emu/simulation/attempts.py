@@ -57,7 +57,7 @@ class Attempts:
     """Seconds of all of them, and from each to the next."""
     last: Schedule
     recovery: float
-    """Seconds between two."""
+    """Seconds from each to the next."""
 
     @property
     def lost(self) -> dict[str, float]:

@@ -162,5 +162,6 @@ def test_a_scenario_kills_a_machine_and_a_task(
     assert recovery["predicted_lost"]["recovery"] == 30.0
     lost = recovery["lost"]
     assert lost["detection"] + lost["restart"] == pytest.approx(30)
+    assert 0 < recovery["attempts"][0]["took"] < 30
     subject = read_to_audit(tmp_path / "run")
     assert audit_whole(subject, subject.tolerance, 1e-6)[0].passed
