@@ -57,8 +57,8 @@ class Ended:
     killed: bool = False
     """True where the scenario's kill was due by then."""
     took: float = 0.0
-    """Wall seconds of this host from the first sign until run time 0 of the next attempt,
-    or its end: no part of what is emulated."""
+    """Wall seconds of this host from the first sign until run time 0 of the next
+    attempt, or its end: no part of what is emulated."""
 
     def restarted(self, took: float, recovery: float) -> Ended:
         """Return it with what its restart took, and what it takes as stated."""
