@@ -33,7 +33,12 @@ from emu.report.comparison import (
     systems_table,
 )
 from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.job_tables import job_line, print_placing, warn_unclaimed
+from emu.report.job_tables import (
+    job_line,
+    print_placing,
+    recovery_lines,
+    warn_unclaimed,
+)
 from emu.report.many_runs import runs_json, runs_table
 from emu.scenario.document import value_at
 
@@ -78,13 +83,17 @@ def explain(
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
         found = intervals(placed) if helpful else None
+        without = explanation.schedule.makespan
+        deaths = [*recovery_lines(placed.attempts(), without)][:1]
     else:
-        found = None
+        found, deaths = None, []
         window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
         explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
+    for line in deaths:
+        console.print(f"\nexplained without deaths: {line}", highlight=False)
     if placing:
         console.print()
         print_placing(placing, console)

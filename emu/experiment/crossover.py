@@ -151,6 +151,15 @@ def _placed(base: Experiment, policy: str) -> Experiment:
     return Experiment(scenario, problem, problem.taken(reference), found)
 
 
+def _with_deaths(variant: Experiment, policy: str, schedule: Schedule) -> float:
+    """Return the makespan under another rule, with what its kills lose."""
+    if not (variant.scenario.events or variant.scenario.failures):
+        return schedule.makespan
+    ruled = load(variant.scenario, {"schedule.policy": policy, "expect": None})
+    kills = ruled.kills(variant.problem)
+    return replace(variant, scenario=ruled, kills=kills).attempts(schedule).makespan
+
+
 def _candidate(
     base: Experiment,
     variant: Experiment,
@@ -165,12 +174,14 @@ def _candidate(
     expected = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=expected)
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
+    ready = replace(variant, realization=realization)
+    figures["makespan"] = length = _with_deaths(ready, policy, schedule)
     cost = cost_of(base.scenario, schedule)
     moved_by = sensitivity(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
         policy,
-        {base.scenario.seed: schedule.makespan},
+        {base.scenario.seed: length},
         _crossing(problem, realization),
         moves
         or difference(
@@ -253,7 +264,7 @@ def measure(
     figures = simulated_figures(schedule, ready.realization)
     return SystemResult(
         system,
-        {seed: schedule.makespan for seed, (_, schedule) in found.items()},
+        {seed: one.attempts(made).makespan for seed, (one, made) in found.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
         seeds=seeds_per_iteration(ready.problem.job.settings) or 0,

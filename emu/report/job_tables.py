@@ -126,8 +126,8 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     """
     if recovery.killed:
         count, said = len(recovery.killed), lost_line(recovery.lost)
-        length = format_duration(without, 10)
-        yield f"killed {count} times, of which it lost {said}; {length} without"
+        length, times = format_duration(without, 10), f"{count} times"
+        yield f"killed {times if count > 1 else 'once'}, lost {said}; {length} without"
     for one in recovery.killed:
         yield f"{one.error}: goes on at iteration {one.next_iteration}"
 

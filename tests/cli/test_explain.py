@@ -52,6 +52,20 @@ def test_overrides_count() -> None:
     assert content["improvements"] == []
 
 
+@pytest.mark.parametrize("at", [0.5, 10, 37, 90])
+def test_deaths_count_in_compare_as_in_simulate(at: float) -> None:
+    kill = ("--set", f"events=[{{at: {at} s, kill: w0}}]", "--set", "expect=null")
+    kill += ("--set", "on_failure=restart", "--set", "recovery=7 s")
+    simulated = json.loads(call("simulate", GOLDEN, *kill, "--json", "-").stdout)
+    compared = call("compare", GOLDEN, *kill, "--policies", "oes", "--json", "-")
+    explained = call("explain", GOLDEN, *kill, "--no-improvements").stdout
+
+    length = 38.0 if at > 38 else at + 7.0 + 38.0
+    assert simulated.get("recovery", simulated)["makespan"] == pytest.approx(length)
+    assert json.loads(compared.stdout)[0]["makespan"] == pytest.approx(length)
+    assert ("explained without deaths: killed once" in explained) == (at < 38)
+
+
 def test_what_events_and_failures_cost_is_a_line_that_can_be_pasted() -> None:
     pauses = "events=[{at: 3 s, pause: m0, for: 20 s}, {at: 3 s, pause: m1, for: 20 s}]"
     text = call("explain", GOLDEN, "--set", pauses, "--set", "expect=null").stdout
