@@ -132,8 +132,11 @@ static inline void find_target(const Layout *layout, State *state, int64_t port)
                        : limit_of(layout, state, state->scratch.crossing[first + i], port);
     double guess = levels->target[port], level = level_by(layout, state, port, guess);
     if (!is_certain(state, port, guess, level)) {
-        int64_t before = 0;
-        level = level_by(layout, state, port, 0.0);
+        int64_t before = -1;
+        levels->left[port] = state->capacity[port];
+        levels->rising[port] = state->degree[port];
+        level = state->degree[port] > 0 ? state->capacity[port] / (double)state->degree[port]
+                                        : INFINITY;
         while (levels->rising[port] != before && levels->rising[port] > 0) {
             before = levels->rising[port];
             level = larger(level, level_by(layout, state, port, level));
