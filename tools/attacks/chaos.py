@@ -13,6 +13,7 @@ something that was left.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -244,7 +245,8 @@ class Trial:
     def close(self) -> None:
         """End every process that is left, and remove the folder."""
         for process in family(self.mark):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

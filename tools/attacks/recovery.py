@@ -13,6 +13,7 @@ not carried out again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import statistics
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from emu.runs.array_files import read_weights
 from tools.attacks.chaos import Trial, family, gone, roles
@@ -98,7 +100,7 @@ def restarted(trial: Trial, chance: np.random.Generator) -> Iterator[tuple[str, 
     yield "victim", victim
     if not victim:
         return
-    there[victim].kill()
+    _kill(there[victim])
     killed = time.monotonic()
     while trial.command.poll() is None:
         if found := _GOES_ON.search(trial.printed()):
@@ -109,12 +111,17 @@ def restarted(trial: Trial, chance: np.random.Generator) -> Iterator[tuple[str, 
         time.sleep(_POLL)
 
 
+def _kill(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended by itself
+        process.kill()
+
+
 def resumed(trial: Trial, folder: Path) -> Iterator[tuple[str, Any]]:
     """Kill everything at once, and resume the run; yield what is known then."""
     yield "victim", "everything"
     killed = time.monotonic()
     for process in family(trial.mark):
-        process.kill()
+        _kill(process)
     trial.end()
     yield "noticed", time.monotonic() - killed
     yield "orphans", [each.name() for each in gone(trial.mark, set(), _PATIENCE)]
