@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from emu.runs.array_files import read_weights
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
+from emu.scenario.scenario_file import loads
 from tests.coordinator.emulated import named
 from tests.integration.scenarios import tiny_training
+from tests.testing.trial_cases import CASES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,6 +121,26 @@ def test_two_deaths_cost_time_and_no_weights(
     report, silent = audit_whole(subject, subject.tolerance, 1e-6, training=True)
     assert report.passed
     assert len(silent) == 1
+
+
+@pytest.mark.parametrize("name", ["p3", "dgcl", "dorylus"])
+def test_other_systems_go_on_and_are_audited(
+    tmp_path: Path, name: str, leftovers: Leftovers
+) -> None:
+    text = re.sub("(iterations|epochs): [23]", rf"\1: {ITERATIONS}", CASES[name])
+    document = loads(f"name: {name}\n{text}\nseed: 7\n").to_json()
+    changes = {key: document[key] for key in ("cluster", "job", "placement")}
+    kills = Kills(
+        leftovers, ({"p3": "w1", "dgcl": "d1", "dorylus": "lambda2"}[name], 9)
+    )
+    content = carried(tmp_path, kills, **changes).content
+    assert kills.restarts == [content["first_iteration"]]
+    assert kills.restarts[0] in {4, 8}
+
+    subject = read_to_audit(tmp_path / "run")
+    report, _ = audit_whole(subject, subject.tolerance, 1e-6, training=True)
+    assert report.checked["training"]
+    assert report.violations == []
 
 
 def test_an_agent_that_dies_takes_all_with_it_and_all_come_back(

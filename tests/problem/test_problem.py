@@ -181,3 +181,14 @@ def test_ranks_do_not_depend_on_the_order_of_tasks_and_edges() -> None:
 
     assert one.edge_ranks == (1, 0)
     assert other.edge_ranks == (0, 1)
+
+
+def test_after_a_cut_tasks_that_are_behind_have_no_mini_batch_at_first() -> None:
+    both = Task("a", "first"), Task("b", "second", behind=2)
+    job = Job(both, (Edge(0, 1, lag=2), Edge(1, 0, lag=1)), 5)
+    numbers = np.arange(10.0).reshape(2, 5)
+    whole = Realization(numbers + 1, numbers)
+    left = whole.beginning_at(2, job)
+    np.testing.assert_array_equal(left.times, [[3, 4, 5], [0, 0, 10]])
+    np.testing.assert_array_equal(left.volumes, [[2, 3, 4], [0, 0, 9]])
+    assert whole.beginning_at(0, job) is whole
