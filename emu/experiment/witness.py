@@ -66,14 +66,14 @@ def with_witness(
     with directory.claimed():
         manifest = read_manifest(directory.path / "manifest.json")
         asked = manifest | {"witness": network.to_json()}
-        seen = dataclasses.replace(outcome, witness=testimony(outcome, network))
+        seen = dataclasses.replace(outcome, witness=third_witness(outcome, network))
         directory.write_json("manifest.json", asked)
         seen.content["records"] = directory.digests()
         directory.write_json("result.json", seen.content)
     return seen
 
 
-def testimony(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
+def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     """Return ``witness`` of result.json: three makespans, and who agrees with whom.
 
     Where times were measured (``compute: real``) fluid and packets have the run's own.
@@ -147,4 +147,4 @@ def recalled(
         return noted, f"no packets are sent again: {error}"
     if of and of != here:
         return noted, f"no packets are sent again: by ns-3 {of}, and here is {here}"
-    return testimony(outcome, network), ""
+    return third_witness(outcome, network), ""

@@ -17,7 +17,7 @@ from emu.coordinator.membership import Membership
 from emu.errors import RunError, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.witness import PacketNetwork, testimony
+from emu.experiment.witness import PacketNetwork, third_witness
 from emu.lab import kernel_network
 from emu.machines import LabMachine
 from emu.network import RateBoard
@@ -77,7 +77,7 @@ def test_packets_have_the_queues_the_tcp_and_the_time_scale_of_the_nics(
     leftovers.note()
 
     network = PacketNetwork.of(outcome.experiment.scenario, None, None)
-    seen = testimony(outcome, network)
+    seen = third_witness(outcome, network)
 
     assert network == (sharing, Control.RENO)
     assert seen["time_scale"] == 0.1
