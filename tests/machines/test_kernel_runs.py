@@ -66,6 +66,7 @@ def test_the_kernel_takes_about_as_long_as_was_predicted(
     assert result["verdict"]["guards"] == []
 
 
+@pytest.mark.untimed
 @pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
 @pytest.mark.parametrize("sharing", list(Shares))
 def test_packets_have_the_queues_the_tcp_and_the_time_scale_of_the_nics(
@@ -103,6 +104,7 @@ def test_auto_gives_a_run_the_time_that_kernel_nics_cost(
     assert chosen["predicted"].keys() == chosen["actual"].keys()
 
 
+@pytest.mark.untimed
 @pytest.mark.parametrize("sharing", ["fair", "assigned"])
 def test_rates_reach_the_boards_of_machines_without_their_agents(
     sharing: str,
