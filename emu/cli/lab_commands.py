@@ -148,7 +148,8 @@ def fit(
 
     Volumes are those that crossed, times the gaps between what a process received and
     what it sent next. Processes of one program sum by all-reduces round a ring, with
-    which iterations end; those of two programs ask and answer.
+    which iterations end; those of two programs ask and answer. Without such sums
+    iterations are what repeats, or what --mark says.
     """
     found = fit_run(run, skip=skip, template=template, mark=mark)
     write_atomic(out, found.text(out.name))

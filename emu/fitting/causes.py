@@ -44,7 +44,7 @@ class FittedSteps:
     fit, for the first iterations since its beginning."""
     starts: NDArray[np.float64]
     ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,)."""
+    """Seconds of the run, shape (iterations,): of the last where each has its own."""
     first: int
     """Number of the first of the iterations in the run."""
 
@@ -78,21 +78,17 @@ def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     Unfittable
         When there are too few.
     """
-    least = min(len(step.first) for step in steps)
-    seen = np.array([step.first[:least] for step in steps])
-    whole: NDArray[np.bool_] = ~np.isnan(seen).any(axis=0)
-    whole[:skip] = False
-    kept = _longest(whole)
+    count = min(len(step.first) for step in steps)
+    kept = longest(steps, skip)
     if kept.stop - kept.start < 4:
         raise Unfittable(
-            f"{kept.stop - kept.start} iterations of {len(whole)} follow one another "
-            "with all of their parts, a fit needs 4"
+            f"{kept.stop - kept.start} iterations of {count} follow one another with "
+            "all of their parts, a fit needs 4"
         )
     some = tuple(
         replace(s, first=s.first[kept], last=s.last[kept], sizes=s.sizes[kept])
         for s in steps
     )
-    count = len(whole)
     begins = {clock: times[: count + 1] for clock, times in marks.items()}
     phases = {clock: times[:-1][kept] for clock, times in begins.items()}
     latest = np.max([*begins.values()], axis=0)
@@ -100,8 +96,12 @@ def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     return _with_gaps(some, _causes(some, phases), starts, ends, kept.start)
 
 
-def _longest(good: NDArray[np.bool_]) -> slice:
-    """Return the longest stretch of good iterations."""
+def longest(steps: Sequence[Step], skip: int) -> slice:
+    """Return the longest stretch of iterations that have all steps."""
+    count = min(len(step.first) for step in steps)
+    seen = np.array([step.first[:count] for step in steps])
+    good = ~np.isnan(seen).any(axis=0)
+    good[:skip] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
     stretches = edges.reshape(-1, 2).tolist()
     return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
@@ -167,7 +167,7 @@ def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], 
                 alone += [c for c in before[number] if not c[1] and c[2] == 0]
         chosen.append(alone)
     chosen = [
-        least[number] if _with_others(number, chosen, least, steps, times) else one
+        least[number] if _with_others(number, chosen, least, steps, phase) else one
         for number, one in enumerate(chosen)
     ]
     return tuple(tuple(one) for one in chosen)
@@ -265,16 +265,24 @@ def _with_others(
     chosen: Sequence[Sequence[Cause]],
     least: Sequence[Sequence[Cause]],
     steps: Sequence[Step],
-    times: _Times,
+    phase: dict[tuple[int, bool], float],
 ) -> bool:
-    """Return True if a step begins together with one that waits for more of them."""
+    """Return True if a step is one of several that wait for more than its request.
+
+    Nothing is received between them: a server answers all whom it has received from.
+    """
     if chosen[number] == least[number]:
         return False
-    mine = times.of((number, False, 0))
-    for k, step in enumerate(steps):
-        if k == number or step.source != steps[number].source:
+    step, mine = steps[number], phase[number, False]
+    came = [
+        phase[k, True]
+        for k, other in enumerate(steps)
+        if (other.destination, other.clock) == (step.source, step.clock)
+    ]
+    for k, other in enumerate(steps):
+        if k == number or (other.source, other.clock) != (step.source, step.clock):
             continue
-        apart = np.abs(times.of((k, False, 0)) - mine)
-        if chosen[k] == least[k] and np.mean(apart < TOGETHER) >= ALWAYS:
+        low, high = sorted((mine, phase[k, False]))
+        if chosen[k] == least[k] and not any(low < when < high for when in came):
             return True
     return False

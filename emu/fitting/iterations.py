@@ -15,6 +15,7 @@ import numpy as np
 
 from emu.fitting.causes import ALWAYS, caused
 from emu.fitting.conversations import Unfittable, by_process, conversations
+from emu.fitting.periods import find_marks
 from emu.fitting.steps import ALL, steps_between
 
 if TYPE_CHECKING:
@@ -106,15 +107,14 @@ class _Sums:
 def fit_traffic(
     traffic: Traffic, *, skip: int = 0, marks: Marks | None = None
 ) -> FittedIterations | FittedSteps:
-    """Return the iterations in what crossed: by marks, or by all-reduces.
+    """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
     Parameters
     ----------
     skip
         Iterations at the beginning of the run that are left out.
     marks
-        Seconds at which iterations began by process, where that is known otherwise
-        than by all-reduces.
+        Seconds at which iterations began by process, where that is known.
 
     Raises
     ------
@@ -122,9 +122,17 @@ def fit_traffic(
         When nothing was sent, no iterations are found, or fewer than four that are
         like one another.
     """
-    if marks is None:
-        return fit_iterations(traffic, skip=skip)
-    packets, clocks = by_process(traffic), _clocks(marks)
+    packets = by_process(traffic)
+    if marks is not None:
+        clocks = _clocks(marks)
+    else:
+        try:
+            return fit_iterations(traffic, skip=skip)
+        except Unfittable as why:
+            try:
+                clocks = _clocks(find_marks(packets, traffic))
+            except Unfittable as error:
+                raise Unfittable(f"{why}; {error}") from error
     return caused(steps_between(packets, traffic, clocks), clocks, skip)
 
 

@@ -29,6 +29,8 @@ Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
 ALL: Process = (-1, -1)
 #: Bytes of a full packet; the last one of a message is shorter.
 FULL = 1448
+#: Short packets that may come before what they announce.
+_NOTES = 2
 #: Packets of the slower NIC, and seconds, of silence that part two steps.
 _SILENT, _SILENCE = 24, 0.002
 #: Share of the iterations in which steps are parted at the same byte.
@@ -129,8 +131,20 @@ def _gaps(
 ) -> NDArray[np.bool_]:
     """Return before which packets something ended."""
     turns = np.diff(np.searchsorted(back, some.time)) > 0
-    short = some.bytes[:-1] % FULL != 0
-    return np.append(True, (np.diff(some.time) > silence) | (turns & short))
+    short = _short(some.bytes[:-1])
+    ended = np.append(True, (np.diff(some.time) > silence) | (turns & short))
+    note = ended
+    for _ in range(_NOTES):  # before what is sent: others may wait for the note alone
+        note = np.append(False, note[:-1] & short)
+        ended = ended | note
+    return ended
+
+
+def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which packets are not full, as the last of a message."""
+    found, carried = np.unique(sizes, return_inverse=True)
+    usual = int(found[np.bincount(carried, sizes).argmax()]) if len(sizes) else FULL
+    return np.asarray((sizes % FULL != 0) & (sizes % usual != 0))
 
 
 def _parts(
@@ -170,7 +184,7 @@ def _parts(
         to = np.searchsorted(before[1:], before[edges[:-1]] + end, "left")
         most = len(way.time) - 1
         first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
-        there = sizes > 0
+        there = (sent > 0) & ~np.isnan(sizes)
         yield (
             np.where(there, first, np.nan),
             np.where(there, np.maximum(first, last), np.nan),
@@ -208,10 +222,8 @@ def _bounds(
     nothing, usual = np.zeros(len(sent)), float(np.median(sent))
     near = max(_BYTES, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:
-        places = _places(np.concatenate(cuts), near, len(sent))
-        inner = [
-            np.array([_nearest(each, place, near) for each in cuts]) for place in places
-        ]
+        places = _places(np.concatenate(cuts), near, usual, len(sent))
+        inner = [np.array([_nearest(each, place) for each in cuts]) for place in places]
         return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
     counts = [len(each) for each in cuts]
     most = int(np.median(counts))
@@ -224,24 +236,35 @@ def _bounds(
     return [nothing, *usual_cuts, sent * 1.0]
 
 
-def _places(cuts: NDArray[np.int64], near: float, iterations: int) -> list[float]:
-    """Return the bytes at which many iterations are cut."""
+def _places(
+    cuts: NDArray[np.int64], near: float, usual: float, iterations: int
+) -> list[float]:
+    """Return the bytes at which many iterations are cut.
+
+    At the end it must be most of them: the last packet may come twice now and then.
+    """
     ordered = np.sort(cuts)
-    groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > near) + 1)
-    return [float(np.median(g)) for g in groups if len(g) >= _OFTEN * iterations]
+    groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > _BYTES) + 1)
+    found: list[float] = []
+    for group in groups:
+        place = float(np.median(group)) if len(group) else usual
+        share = _OFTEN if place < usual - near else MOST
+        if len(group) >= share * iterations:
+            found.append(place)
+    return found
 
 
-def _nearest(cuts: NDArray[np.int64], place: float, near: float) -> float:
+def _nearest(cuts: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
-    close = cuts[np.abs(cuts - place) <= near]
+    close = cuts[np.abs(cuts - place) <= _BYTES]
     return float(close[0]) if len(close) else place
 
 
 def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
     """Return the step with every part in the iteration in which it usually begins."""
-    length = float(np.median(np.diff(marks)))
-    late = np.nanmedian(step.first - marks[:-1]) / length
-    by = int(np.floor(late))
+    seen = np.flatnonzero(~np.isnan(step.first))
+    late = np.searchsorted(marks, step.first[seen], "right") - 1 - seen
+    by = int(np.median(late))
     if by == 0:
         return step
     rows = [np.roll(row, by) for row in (step.first, step.last, step.sizes)]

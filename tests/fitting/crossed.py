@@ -16,11 +16,19 @@ PACKETS = 5
 
 
 def crossed(
-    schedule: Schedule, programs: tuple[str, ...], packets: int = PACKETS
+    schedule: Schedule,
+    programs: tuple[str, ...],
+    full: int = 0,
+    packets: int = PACKETS,
 ) -> Traffic:
     """Return the packets of all flows; a task's name begins with its program's.
 
     What one program sends another has a connection of its own, as in DGL.
+
+    Parameters
+    ----------
+    full
+        Bytes of every packet but the last; without it a flow has as many packets.
     """
     job, machines = schedule.problem.job, schedule.problem.cluster.machines
     rows, owners = [], set()
@@ -31,13 +39,14 @@ def crossed(
         whose = [programs.index(job.tasks[task].name.split("-")[0]) for task in ends]
         ports = [1000 + 100 * whose[0] + 10 * whose[1] + side for side in (0, 1)]
         owners |= set(zip(at, ports, whose, strict=True))
+        packets = -(-size // full) if full else packets
         times = np.linspace(
             schedule.flow_start[edge, iteration],
             schedule.flow_end[edge, iteration],
             packets,
         )
-        sizes = np.full(packets, size // packets)
-        sizes[-1] += size - sizes.sum()
+        sizes = np.full(packets, full or size // packets)
+        sizes[-1:] += size - sizes.sum()
         rows += [
             (time, *at, *ports, part)
             for time, part in zip(times, sizes, strict=True)

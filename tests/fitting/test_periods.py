@@ -1,0 +1,117 @@
+"""Iterations by their period: those of known jobs, with what begins and ends a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable  # noqa: TC003 - of a value
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.analysis.traffic import PACKET
+from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario
+from emu.fitting.steps import FULL
+from tests.fitting.crossed import crossed
+from tests.fitting.test_steps import (
+    ITERATIONS,
+    KINDS,
+    OTHERS,
+    PROGRAMS,
+    Document,
+    asking,
+    averaging,
+    gathering,
+    per_iteration,
+    simulated,
+)
+
+if TYPE_CHECKING:
+    from emu.analysis.traffic import Traffic
+
+
+def noisy(traffic: Traffic, seed: int, share: float) -> Traffic:
+    """Return the traffic with bytes before and after it, and packets a little later."""
+    rng = np.random.default_rng(seed)
+    rows = traffic.packets.copy()
+    rows["time"] += rng.exponential(5e-5, len(rows))
+    some = rows[rng.integers(0, len(rows), 12)]
+    some["bytes"] = rng.dirichlet(np.ones(12)) * share * rows["bytes"].sum()
+    length = rows["time"].max()
+    some["time"] = rng.uniform(0, length / ITERATIONS, 12)
+    some["time"][6:] += length + 2 * length / ITERATIONS
+    rows["time"] += 1.5 * length / ITERATIONS
+    some["time"][6:] += 1.5 * length / ITERATIONS
+    both = np.concatenate([rows, some])
+    return replace(traffic, packets=both[np.argsort(both["time"], kind="stable")])
+
+
+def traffic_of(document: Document) -> Traffic:
+    schedule = simulated(document)
+    tasks = [task.name for task in schedule.problem.job.tasks]
+    programs = [p for p in PROGRAMS if any(name.startswith(p) for name in tasks)]
+    return crossed(schedule, tuple(programs), FULL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 2**32), share=st.floats(0.0, 0.2))
+def test_iterations_come_back_with_what_they_say_of_other_nics(
+    kind: Callable[[int], Document], seed: int, share: float
+) -> None:
+    document = kind(seed)
+    traffic = noisy(traffic_of(document), seed, share)
+
+    found = fit_traffic(traffic)
+
+    assert isinstance(found, FittedSteps)
+    assert ITERATIONS - 3 <= found.count <= ITERATIONS
+    again = fitted_scenario("fitted", found, traffic)
+    for nics in ({}, *OTHERS[kind is asking :]):
+        truth, simulation = simulated(document, **nics), simulated(again, **nics)
+        expected = pytest.approx(per_iteration(truth), rel=0.05)
+        assert per_iteration(simulation) == expected
+
+
+def test_the_beginning_is_skipped() -> None:
+    traffic = traffic_of(averaging(1))
+
+    whole, rest = fit_traffic(traffic), fit_traffic(traffic, skip=4)
+
+    assert rest.first == 4
+    assert rest.ends.tolist() == whole.ends[4 - whole.first :].tolist()
+
+
+def test_what_has_no_period_says_what_came_nearest() -> None:
+    traffic = traffic_of(gathering(2))
+    few = traffic.packets["time"] < np.quantile(traffic.packets["time"], 0.2)
+    with pytest.raises(Unfittable, match=r"no two processes sent 5 bursts .*--mark"):
+        fit_traffic(replace(traffic, packets=traffic.packets[few]))
+
+    rng = np.random.default_rng(2)
+    rows = traffic.packets.copy()
+    back = rows["destination"] == 0
+    rows["bytes"][back] = rng.integers(1, 90_000, back.sum())
+    rows["time"][back] = np.sort(rng.uniform(0, rows["time"].max(), back.sum()))
+    random = replace(traffic, packets=np.sort(rows, order="time"))
+    with pytest.raises(Unfittable, match=r"bursts come every .* s, .* but .*--mark"):
+        fit_traffic(random)
+
+
+def test_a_part_of_a_run_is_not_taken_for_it() -> None:
+    """What crosses beside a short period is most of the bytes."""
+    traffic = traffic_of(gathering(3))
+    last = traffic.packets["time"].max()
+    more = np.zeros(300, PACKET)
+    more["time"] = last + np.cumsum(np.random.default_rng(3).uniform(0, 0.1, 300))
+    more["destination"] = 1
+    more["bytes"] = 20_000
+    ports = traffic.packets[traffic.packets["source"] == 0][0]
+    for name in ("source_port", "destination_port"):
+        more[name] = ports[name]
+    rows = np.concatenate([traffic.packets, more])
+
+    with pytest.raises(Unfittable, match=r"of all bytes crossed before and after"):
+        fit_traffic(replace(traffic, packets=rows))
