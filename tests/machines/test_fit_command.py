@@ -126,6 +126,80 @@ def _is_judged(folder: Path, fitted: Path) -> None:
         assert "the run is off by" in said
 
 
+#: A server over HTTP, and clients that ask it, think, and say when they begin.
+HTTP = f"""
+import http.client, http.server, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        time.sleep(0.005)
+        self.send_response(200)
+        self.send_header("Content-Length", "{ANSWER}")
+        self.end_headers()
+        self.wfile.write(bytes({ANSWER}))
+
+if len(sys.argv) == 1:
+    http.server.ThreadingHTTPServer(("", 7000), Handler).serve_forever()
+while True:
+    try:
+        server = http.client.HTTPConnection(sys.argv[1], 7000)
+        server.connect()
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.01)
+for turn in range({ITERATIONS}):
+    print("turn", turn, flush=True)
+    server.request("GET", "/")
+    server.getresponse().read()
+    time.sleep(float(sys.argv[2]))
+time.sleep(0.7)
+"""
+HTTP_LAB = """
+cluster:
+  machines:
+    - {{name: a, nic: 20 Mbit/s}}
+    - {{name: b, nic: 20 Mbit/s}}
+    - {{name: c, nic: 20 Mbit/s}}
+lab:
+  programs:
+    - {{name: server, on: [a], run: "{run}"}}
+    - {{name: client, on: [b, c], run: "{run} {{address of a}} 0.05"}}
+  until: client
+"""
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("_a_lab_can_be_had")
+def test_iterations_are_what_a_program_prints_or_what_repeats(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HTTP)
+    file, runs = tmp_path / "lab.yaml", tmp_path / "runs"
+    file.write_text(HTTP_LAB.format(run=f"exec python {tmp_path}/program.py"))
+    code, output = invoke("lab", file, "--runs", runs)
+    assert code == 0, output
+    (run,) = runs.iterdir()
+
+    for name, mark in (("mark.json", ("--mark", "turn ")), ("period.json", ())):
+        told = tmp_path / f"told_{name}"
+        code, output = invoke("fit", run, "-o", tmp_path / name, *mark, "--json", told)
+        assert code == 0, output
+        found = json.loads(told.read_text())
+        assert ITERATIONS - 2 <= found["iterations"] <= ITERATIONS
+        assert found["simulated"] == pytest.approx(found["measured"], rel=0.2)
+
+    code, output = invoke("fit", run, "-o", tmp_path / "no.json", "--mark", "epoch")
+    assert (code, "no program printed a line with 'epoch'" in output) == (3, True)
+    stated = ["scenario=mark.json", "mark='turn '", "max_difference=50%"]
+    sets = [word for one in stated for word in ("--set", f"lab.prediction.{one}")]
+    sets += ["--set", "cluster.machines[0].nic=5 Mbit/s"]
+    code, output = invoke("lab", file, *sets, "--runs", tmp_path / "again")
+    assert code == 0, output
+    (run,) = (tmp_path / "again").iterdir()
+    verdict = json.loads((run / "lab.json").read_text())["prediction"]
+    assert verdict["outcome"] == "agrees", verdict
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [
