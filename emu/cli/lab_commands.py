@@ -155,6 +155,8 @@ def fit(
     write_atomic(out, found.text(out.name))
     if emit(json_target, found.to_json()):
         terminal().print(_table(found))
+        for note in found.notes:
+            typer.echo(note)
         typer.echo(f"written to {out}")
 
 

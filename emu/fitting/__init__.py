@@ -6,11 +6,11 @@ custom job. Pure: what it gets is `emu.analysis.traffic.Traffic`. Must not know:
 labs, simulations.
 """
 
-from emu.fitting.causes import FittedSteps
+from emu.fitting.causes import FittedSteps, overtaken
 from emu.fitting.conversations import Unfittable
 from emu.fitting.fitted_job import fitted_scenario
 from emu.fitting.iterations import FittedIterations, fit_iterations, fit_traffic
-from emu.fitting.steps import ALL
+from emu.fitting.steps import ALL, named
 from emu.fitting.templates import Template, mean_iterations
 
 __all__ = [
@@ -23,4 +23,6 @@ __all__ = [
     "fit_traffic",
     "fitted_scenario",
     "mean_iterations",
+    "named",
+    "overtaken",
 ]

@@ -28,11 +28,13 @@ Cause: TypeAlias = tuple[int, bool, int]
 ALWAYS = 0.95
 #: Seconds within which steps begin together, and an answer follows its request.
 TOGETHER = 0.001
+#: Bytes that a kernel takes from a program at any NIC.
+BUFFERED = 65536
 #: Seconds by which gaps must be steadier to say more than others.
 STEADIER = 5e-5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FittedSteps:
     """Steps of every iteration with their causes, and the gaps behind them."""
 
@@ -68,6 +70,23 @@ class FittedSteps:
         return _with_gaps(
             steps, self.causes, self.starts[some], self.ends[some], self.first + first
         )
+
+
+def overtaken(found: FittedSteps) -> list[Step]:
+    """Return large steps that were on their way when their process sent the next one.
+
+    Their senders did not wait in ``send()``, since the kernel took all of it. How much
+    it takes depends on the NIC.
+    """
+    large = []
+    for step, causes in zip(found.steps, found.causes, strict=True):
+        for number, end, lag in causes:
+            before = found.steps[number]
+            if end or lag or np.median(before.sizes) < BUFFERED:
+                continue
+            if np.mean(before.last > step.first) >= ALWAYS and before not in large:
+                large.append(before)
+    return large
 
 
 def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:

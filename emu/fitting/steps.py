@@ -45,7 +45,7 @@ _RARE = 0.01
 _PHASES = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """Bytes that a process sends another as one, by iteration; NaN where none were."""
 
@@ -105,11 +105,11 @@ def clock_of(
     own = [end for end in ends if end in marks]
     if len(own) != 1:
         periods = ", ".join(
-            f"{_named([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
+            f"{named([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
             for one in own or marks
         )
         raise Unfittable(
-            f"{_named(ends, traffic)}: iterations of processes do not go together "
+            f"{named(ends, traffic)}: iterations of processes do not go together "
             f"({periods}), and it is not clear of which these are part: --mark TEXT "
             "that one program prints says it"
         )
@@ -161,7 +161,7 @@ def _parts(
     if np.mean(sent > 0) < 0.5:
         if before[-1] > _RARE * total:
             raise Unfittable(
-                f"{_named(ends, traffic)} sent {before[-1]:,} bytes in "
+                f"{named(ends, traffic)} sent {before[-1]:,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
                 "common; --mark TEXT states others, --skip leaves the first ones out"
             )
@@ -173,7 +173,7 @@ def _parts(
     bounds = _bounds([each[each > 0] for each in cuts], sent)
     if bounds is None:
         raise Unfittable(
-            f"{_named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
             "iterations that repeat; --mark TEXT states others"
@@ -192,7 +192,8 @@ def _parts(
         )
 
 
-def _named(ends: Sequence[Process], traffic: Traffic) -> str:
+def named(ends: Sequence[Process], traffic: Traffic) -> str:
+    """Return processes in words, the first of them to the second."""
     return " to ".join(
         f"{traffic.programs[program]} on {traffic.machines[machine]}"
         for machine, program in ends

@@ -7,14 +7,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
 from emu.fitting import (
+    FittedSteps,
     Unfittable,
     fit_traffic,
     fitted_scenario,
     mean_iterations,
+    named,
+    overtaken,
 )
 from emu.lab.output_lines import marks_of
 from emu.names import file_part
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.analysis.traffic import Traffic
-    from emu.fitting import FittedIterations, FittedSteps, Template
+    from emu.fitting import FittedIterations, Template
 
 #: Columns of a line of YAML: a list of times stays on one.
 _WIDTH = 1 << 16
@@ -51,6 +55,8 @@ class Fit:
     held_out_simulated: float
     """Likewise: those of the second half, and of the simulation of a fit to the
     first."""
+    notes: tuple[str, ...] = ()
+    """Reasons for which other NICs may change more than the simulation shows."""
 
     @property
     def error(self) -> float:
@@ -148,7 +154,24 @@ def fit_run(
         _simulated(name, found, traffic, cores),
         late.seconds,
         _simulated(name, early, traffic, cores),
+        _notes(found, traffic),
     )
+
+
+def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> tuple[str, ...]:
+    """Return a line where programs may wait for the kernel to take what they send."""
+    large = overtaken(found) if isinstance(found, FittedSteps) else []
+    if not large:
+        return ()
+    others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
+    most = max(large, key=lambda step: float(np.median(step.sizes)))
+    note = (
+        f"{np.median(most.sizes):,.0f} bytes{others} from "
+        f"{named((most.source, most.destination), traffic)} were on their way when "
+        "their sender went on: with a slower NIC it may wait in send(), which no fit "
+        "at these NICs shows"
+    )
+    return (note,)
 
 
 def _simulated(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
-from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario
+from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario, overtaken
 from emu.fitting.steps import FULL
 from emu.scenario.scenario_file import loads
 from tests.fitting.crossed import crossed
@@ -264,3 +264,27 @@ def test_a_note_is_a_step_of_its_own() -> None:
     assert sizes == {(0, 0): 48, (0, 1): 30 * FULL, (1, 0): 20 * FULL}
     answer = [step.source[0] for step in found.steps].index(1)
     assert {found.steps[k].number for k, end, _ in found.causes[answer] if end} == {0}
+
+
+def test_what_a_sender_did_not_wait_for_is_found() -> None:
+    """A kernel takes all of a message at some NICs, and a part of it at others."""
+    cases = (
+        (100 * FULL, 0.001, True),
+        (10 * FULL, 0.001, False),
+        (100 * FULL, 0.2, False),
+    )
+    for size, later, there in cases:
+        build = Build(7)
+        build.task("worker-m0.one", 0.03, 0.04)
+        build.task("worker-m0.two", later, 2 * later)
+        build.task("worker-m1.got", 0.001, 0.002)
+        build.flow("worker-m0.one", "worker-m1.got", size)
+        build.flow("worker-m0.one", "worker-m0.two")
+        build.flow("worker-m0.two", "worker-m2.got", 2 * FULL)
+        build.task("worker-m2.got", 0.001, 0.002)
+        for other in ("m1", "m2"):
+            build.flow(f"worker-{other}.got", "worker-m0.one", 48, lag=1)
+        found, _ = fitted(build.scenario(), ["worker-m0.one"])
+
+        large = [(step.source[0], step.destination[0]) for step in overtaken(found)]
+        assert large == [(0, 1)] * there
