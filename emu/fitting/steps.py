@@ -1,8 +1,9 @@
 """Cut what processes send each other into steps, the same in every iteration.
 
 The bytes that one process sends another in an iteration are cut where it fell silent,
-or was answered. What is cut at the same byte in many iterations ends a step, in the
-others too: packets wait here and there, programs where they always do.
+and behind packets that are not full. What is cut at the same byte in many iterations
+ends a step, in the others too: packets wait here and there, programs where they always
+do.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
 ALL: Process = (-1, -1)
 #: Bytes of a full packet; the last one of a message is shorter.
 FULL = 1448
-#: Short packets that may come before what they announce.
-_NOTES = 2
+#: Bytes that a full packet has at the least, by the smallest MTU of a lab.
+_SMALL = 524
 #: Packets of the slower NIC, and seconds, of silence that part two steps.
 _SILENT, _SILENCE = 24, 0.002
 #: Share of the iterations in which steps are parted at the same byte.
@@ -77,11 +78,10 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
     for way in ways.tolist():
         source, destination = divmod(way, count)
         ends = packets.processes[source], packets.processes[destination]
-        back = packets.time[pair == destination * count + source]
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
-        cut = _Way(some.time, some.bytes, _gaps(some, back, silence))
+        cut = _Way(some.time, some.bytes, _gaps(some, silence))
         total = float(packets.bytes.sum())
         clock, begins = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, begins, ends, traffic, total)):
@@ -126,25 +126,17 @@ class _Way:
     """Per packet: what came before it was over."""
 
 
-def _gaps(
-    some: Packets, back: NDArray[np.float64], silence: float
-) -> NDArray[np.bool_]:
-    """Return before which packets something ended."""
-    turns = np.diff(np.searchsorted(back, some.time)) > 0
-    short = _short(some.bytes[:-1])
-    ended = np.append(True, (np.diff(some.time) > silence) | (turns & short))
-    note = ended
-    for _ in range(_NOTES):  # before what is sent: others may wait for the note alone
-        note = np.append(False, note[:-1] & short)
-        ended = ended | note
-    return ended
+def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
+    """Return before which packets something ended: behind a silence or a short one."""
+    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which packets are not full, as the last of a message."""
     found, carried = np.unique(sizes, return_inverse=True)
     usual = int(found[np.bincount(carried, sizes).argmax()]) if len(sizes) else FULL
-    return np.asarray((sizes % FULL != 0) & (sizes % usual != 0))
+    other = usual if usual >= _SMALL else FULL  # of another MTU
+    return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
 
 
 def _parts(
