@@ -344,9 +344,8 @@ class Coordinator:
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest an order or a rate is decided without the last of
             # them.
-            driver.settle(
-                clock.to_emulated(now - _REPORTED), clock.to_emulated(now + _AHEAD)
-            )
+            ahead = min(clock.to_emulated(now + _AHEAD), due)
+            driver.settle(clock.to_emulated(now - _REPORTED), ahead)
             self._take_states(said)
             if now - looked > _LOOK:
                 looked = now
