@@ -68,8 +68,9 @@ class Killed:
     ----------
     detection, restart, again, recovery, expected
         Seconds lost in the run, and simulated to recovery and to work done again.
-    took
-        Wall seconds of this host from the death until it went on.
+    took, trust
+        Wall seconds of this host from the death until it went on, and the verdict on
+        what came then.
     same_cut
         True where it went on from the iteration that was simulated.
     """
@@ -85,6 +86,7 @@ class Killed:
     makespan: float
     predicted: float
     took: float
+    trust: str
     same_cut: bool
 
     @property
@@ -140,6 +142,7 @@ def one(case: str, name: str, seed: int, recovery: str, scale: float) -> list[Ki
             makespan=found["makespan"],
             predicted=found["predicted_makespan"],
             took=run.ended[0].took,
+            trust=run.verdict.to_json()["trust"],
             same_cut=run.ended[0].next_iteration == expected.next_iteration,
         )
     ]
@@ -149,6 +152,8 @@ def table(rows: list[Killed], _: Namespace) -> Iterator[str]:
     """Yield distributions of the distances, and of what was lost."""
     yield heading("|run over simulation - 1|, %", "runs")
     yield distribution("time lost", [row.error for row in rows])
+    kept = [row.error for row in rows if row.trust != "untrusted"]
+    yield distribution("time lost, not untrusted", kept)
     yield distribution("makespan", [abs(r.makespan / r.predicted - 1) for r in rows])
     for key in ("took", "detection", "again", "expected"):
         values = [getattr(row, key) for row in rows]
