@@ -54,8 +54,8 @@ def test_overrides_count() -> None:
 
 @pytest.mark.parametrize("at", [0.5, 10, 37, 90])
 def test_deaths_count_in_compare_as_in_simulate(at: float) -> None:
-    kill = ("--set", f"events=[{{at: {at} s, kill: w0}}]", "--set", "expect=null")
-    kill += ("--set", "on_failure=restart", "--set", "recovery=7 s")
+    kill = ["--set", f"events=[{{at: {at} s, kill: w0}}]", "--set", "expect=null"]
+    kill += ["--set", "on_failure=restart", "--set", "recovery=7 s"]
     simulated = json.loads(call("simulate", GOLDEN, *kill, "--json", "-").stdout)
     compared = call("compare", GOLDEN, *kill, "--policies", "oes", "--json", "-")
     explained = call("explain", GOLDEN, *kill, "--no-improvements").stdout
