@@ -252,6 +252,25 @@ class Coordinator:
             wall=wall,
         )
 
+    def _launch(self, hosts: Sequence[str]) -> None:
+        """Order every agent to start the processes of its machines."""
+        specs = process_specs(self._problem, self._settings, self._expected)
+        edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
+        names = [machine.name for machine in self._problem.cluster.machines]
+        for agent in self._membership.agents:
+            agent.host["machines"] = [
+                name
+                for name, host in zip(names, hosts, strict=True)
+                if host == agent.host_name
+            ]
+            mine = [
+                spec.to_map()
+                for spec in specs
+                if hosts[spec.machine] == agent.host_name
+            ]
+            order = Launch(edges, mine, self._settings.silence, clock)
+            self._membership.send_to_agent(agent, order)
+
     async def _assemble(self) -> None:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
@@ -265,22 +284,7 @@ class Coordinator:
         place = self._problem.placement.machine_of
         at = [hosts[place[edge.source]] for edge in self._problem.job.edges]
         self._sender_host = np.array(at, dtype=np.str_)
-        specs = process_specs(self._problem, self._settings, self._expected)
-        edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
-        names = [machine.name for machine in self._problem.cluster.machines]
-        for agent in membership.agents:
-            agent.host["machines"] = [
-                name
-                for name, host in zip(names, hosts, strict=True)
-                if host == agent.host_name
-            ]
-            mine = [
-                spec.to_map()
-                for spec in specs
-                if hosts[spec.machine] == agent.host_name
-            ]
-            order = Launch(edges, mine, self._settings.silence, clock)
-            membership.send_to_agent(agent, order)
+        self._launch(hosts)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
         gathering = membership.gathering

@@ -42,7 +42,8 @@ _CONTENT = "stream_key(self._seed, edge, iteration)"
 _WINDOW = "return pool[start : start + row[iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else times[n]"
-_SHARE = "set_rate(layout, state, group, rate, now);\n}\n\n/* Set the oes rate"
+_QUOTA = "state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];"
+_SHARE = "least_over(layout, state->scratch.share, group)"
 
 FAULTS: dict[str, RunFault] = {
     # What links carry.
@@ -62,11 +63,9 @@ FAULTS: dict[str, RunFault] = {
         scenario="events",
     ),
     "a flow that never shares": RunFault(
-        _SHARING, _SHARE, _SHARE.replace("rate,", "group == 0 ? 2 * rate : rate,")
+        _SHARING, _SHARE, f"(group == 0 ? 2 : 1) * {_SHARE}"
     ),
-    "shares cut in half": RunFault(
-        _SHARING, _SHARE, _SHARE.replace("rate,", "rate / 2,")
-    ),
+    "shares cut in half": RunFault(_SHARING, _SHARE, f"{_SHARE} / 2"),
     # What senders do.
     "senders at 1.5 times their rate": RunFault(_PACER, _RATE, f"1.5 * {_RATE}"),
     "senders one flow ahead": RunFault(
@@ -221,8 +220,9 @@ FAULTS: dict[str, RunFault] = {
     "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
     "one slot too many": RunFault(
         "emu/core/state.c",
-        "state->free[pool] = layout->pool_slots[pool];",
-        "state->free[pool] = layout->pool_slots[pool] + 1;",
+        _QUOTA,
+        f"{_QUOTA}\n    for (int64_t i = 0; i < layout->pools && !measures(room); i++)"
+        "\n        state->free[i]++;",
         scenario="incast",
     ),
     # What everything is read from.
