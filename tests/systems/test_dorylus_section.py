@@ -53,6 +53,17 @@ def _edge(experiment: Experiment, name: str) -> float:
     return float(experiment.realization.volumes[edge, 0])
 
 
+@pytest.mark.parametrize(
+    ("cpu", "threads"), [("4", 4), ("2.9", 2), ("0.5", 1), ("null", 1)]
+)
+def test_a_server_has_a_thread_per_core(cpu: str, threads: int) -> None:
+    of = f"cluster.machines.g0.cpu={cpu}"
+    (g0, *_) = loads(FILE, [of]).to_cluster().machines
+    assert g0.slots["threads"] == threads
+    (g0, g1, *_) = loads(FILE, [of, "job.threads=3"]).to_cluster().machines
+    assert g0.slots["threads"] == g1.slots["threads"] == 3
+
+
 def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
     scenario = loads(FILE, ["job.lambda_uplink=1 Gbit/s"])
     cluster = scenario.to_cluster()

@@ -162,8 +162,8 @@ class DorylusJobSection(WholeGraphSection):
     """Vertex intervals of each server."""
     interval_cut: Literal["contiguous", "balanced"] = "contiguous"
     """By vertex number, or by similar edges between intervals."""
-    threads: Few = 1
-    """Graph tasks of a server at once."""
+    threads: Few | None = None
+    """Graph tasks of a server at once; default is its whole ``cpu``, 1 without."""
     backend: Literal["lambda", "cpu", "gpu"] = "lambda"
     """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
     lambdas: Few | Literal["auto"] | None = None
@@ -209,11 +209,8 @@ class DorylusJobSection(WholeGraphSection):
         servers = self.ranks(names)
         if not {*servers} <= {*names} or len({*servers}) < len(servers):
             return cluster  # errors of their own
-        slots = {THREADS: self.threads, LAMBDAS: self.quota}
-        if self.backend == "gpu":
-            slots["gpu"] = 1
         machines = [
-            machine.model_copy(update={"slots": {**slots, **machine.slots}})
+            machine.model_copy(update={"slots": self._slots(machine)})
             if {*machine.names(first)} & {*servers}
             else machine
             for machine, first in zip(cluster.machines, cluster.firsts(), strict=True)
@@ -242,6 +239,14 @@ class DorylusJobSection(WholeGraphSection):
             )
         update = {"machines": tuple(machines), "racks": tuple(racks)}
         return cluster.model_copy(update=update)
+
+    def _slots(self, server: MachineSection) -> dict[str, int]:
+        """Return the slots of a server, those that it states among them."""
+        slots = {THREADS: self.threads or max(int(server.cpu or 1), 1)}
+        slots[LAMBDAS] = self.quota
+        if self.backend == "gpu":
+            slots["gpu"] = 1
+        return {**slots, **server.slots}
 
     @property
     def attends(self) -> bool:
