@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import RunSettings
     from emu.network import RateBoard
@@ -170,7 +168,9 @@ class Coordinator:
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
         self._tally = Tally.of(problem, settings.first)
         self._sender_wakeups = SenderWakeups(problem)
-        self._sender_host: NDArray[np.str_]  # by edge, once hosts are known
+        of = problem.machine_of_task
+        at = [of[problem.job.tasks[edge.source].name] for edge in problem.job.edges]
+        self._sender_machine = np.array(at, dtype=np.str_)
         self._cuts = CutKeeper(problem.job, settings.cuts)
         self._owner = {
             task: process
@@ -281,9 +281,6 @@ class Coordinator:
             {agent.host_name: agent.cores for agent in membership.agents},
             self._settings.host_of,
         )
-        place = self._problem.placement.machine_of
-        at = [hosts[place[edge.source]] for edge in self._problem.job.edges]
-        self._sender_host = np.array(at, dtype=np.str_)
         self._launch(hosts)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
@@ -426,7 +423,7 @@ class Coordinator:
         """Put lines on a host's board: of its senders alone where all are near."""
         columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
         if self._settings.kernel_nics is not None:
-            mine = self._sender_host[lines.edge] == host
+            mine = self._sender_machine[lines.edge] == host
             columns = tuple(column[mine] for column in columns)
         board.publish(*columns)
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.errors import DataError
+from emu.lab.kernel_network import burst_of
 from emu.machines import Sharing
 from emu.packets import Control, Shares, check_packets, simulate_packets
 from emu.runs.recorded_run import read_manifest
@@ -98,6 +99,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     run = simulate_packets(
         problem, realization, sharing=network.sharing, control=network.control, **scales
     )
+    seconds, nbytes = burst_of(scenario)
     seen = Witnesses(
         fluid,
         simulate(problem, realization, "maxmin"),
@@ -105,6 +107,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         run.dropped,
         outcome.run.schedule,
         outcome.policy,
+        (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )
     pairs = seen.pairs(
         outcome.prediction,

@@ -281,11 +281,12 @@ def _by_trials(chosen: dict[str, Any]) -> str:
 def _by_kernel(chosen: dict[str, Any]) -> str:
     """Return how what kernel NICs cost a run compares with what chose its scale."""
     actual, foreseen = chosen["actual"], chosen["predicted"]
-    parts = [
-        f"{what} {100 * actual[key]:.2g} % ({100 * foreseen[key]:.2g} foreseen)"
-        for key, what in (("delay", "delay before first bytes"), ("cpu_busy", "cores"))
-    ]
-    text = f"by what kernel NICs cost: {', '.join(parts)}"
+    first, wanted = (100 * each["delay"] for each in (actual, foreseen))
+    text = (
+        f"by what kernel NICs cost: delay before first bytes {first:.2g} % "
+        f"({wanted:.2g} foreseen), cores {actual['cpu_busy']:.0%} busy "
+        f"({foreseen['cpu_busy']:.0%} by this run)"
+    )
     over = actual["delay"] / foreseen["delay"] if foreseen["delay"] else 1.0
     if over > _SLOW:
         text += (

@@ -90,3 +90,20 @@ def test_a_rule_of_rates_is_blamed_for_its_own_part_alone() -> None:
         assert f"is {sign}" in first
     _, found = seen(0.8, 0.6, 0.8, maxmin=1.0)
     assert "rates by" not in " ".join(found["packets over fluid"].reasons)
+
+
+def test_what_kernel_nics_let_go_at_once_is_named_where_a_run_is_shorter() -> None:
+    all_of, _ = seen(1.0, 0.9, 1.0)
+    verdict: Any = _Verdict()
+    for gift, named in (((0.0, 0.0), False), ((0.0, 40.0), True), ((0.4, 0.0), True)):
+        given = replace(all_of, gift=gift)
+        pairs = given.pairs(
+            judged(given.measured, given.fluid), verdict, {}, time_scale=1.0
+        )
+        said = " ".join(pairs[-1].verdict.reasons)
+        assert ("first bytes go at once after a pause: up to 1.6 s" in said) == named
+    longer, _ = seen(1.0, 1.0, 0.9)
+    pairs = replace(longer, gift=(0.4, 0.0)).pairs(
+        judged(longer.measured, longer.fluid), verdict, {}, time_scale=1.0
+    )
+    assert "after a pause" not in " ".join(pairs[-1].verdict.reasons)
