@@ -15,7 +15,7 @@ import numpy as np
 
 from emu.fitting.causes import longest
 from emu.fitting.conversations import Unfittable
-from emu.fitting.steps import ALL, steps_between
+from emu.fitting.steps import ALL, MOST, steps_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ _TRIES, _LEAST = 48, 0.001
 _BYTES, _ALIKE = 64, 0.02
 #: Times of the usual period after which one is missing.
 _MISSING = 1.8
-#: Share of the bytes, and of the bursts, that iterations have to hold.
+#: Share of the bytes that iterations have to hold.
 _MOST = 0.6
 #: Bursts that make a period: fewer are none to be sure of.
 FEWEST = 5
@@ -66,36 +66,44 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
     """
     found = sorted(_candidates(packets), key=lambda one: (-len(one), _unsteady(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
-    tried: set[int] = set()
+    most, best, chosen = 0, 0, None
+    tried: set[tuple[int, str]] = set()
     for times in found:
-        if len(times) in tried:
+        every = f"{np.median(np.diff(times)):.2g}"
+        if (len(times), every) in tried or len(times) <= best:
             continue
-        tried.add(len(times))
-        why = _fault(packets, traffic, times)
-        if why is None:
-            return times
-        if len(tried) == 1:
-            every = float(np.median(np.diff(times)))
-            nearest = f"bursts come every {every:.4g} s, {len(times)} times, but {why}"
-    raise Unfittable(nearest)
+        tried.add((len(times), every))
+        try:
+            whole = _whole(packets, traffic, times)
+        except Unfittable as why:
+            within = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
+            if within > most:
+                nearest = f"bursts come every {every} s, {len(times)} times, but {why}"
+                most = int(within)
+            continue
+        if whole > best:
+            best, chosen = whole, times
+    if chosen is None:
+        raise Unfittable(nearest)
+    return chosen
 
 
-def _fault(
-    packets: Packets, traffic: Traffic, times: NDArray[np.float64]
-) -> str | None:
-    """Return why these are no iterations of the packets; None where they are."""
+def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> int:
+    """Return how many iterations in a row have all parts, if these begin some.
+
+    Raises
+    ------
+    Unfittable
+        When they are no iterations of the packets.
+    """
     when = (packets.time >= times[0]) & (packets.time < times[-1])
     share = float(packets.bytes[when].sum() / packets.bytes.sum())
     if share < _MOST:
-        return f"{1 - share:.0%} of all bytes crossed before and after"
-    try:
-        steps = steps_between(packets, traffic, {ALL: times})
-    except Unfittable as why:
-        return str(why)
-    whole = longest(steps, 0)
-    if len(times[whole]) < _MOST * (len(times) - 1):
-        return f"{len(times[whole])} in a row have all of their parts"
-    return None
+        raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
+    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}), 0)])
+    if whole < MOST * (len(times) - 1):
+        raise Unfittable(f"{whole} in a row have all of their parts")
+    return whole
 
 
 def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:

@@ -38,6 +38,8 @@ _SILENT, _SILENCE = 24, 0.002
 _OFTEN = 0.2
 #: Share of the bytes of an iteration, and bytes, by which places are the same.
 _NEAR, _BYTES = 0.005, 32
+#: Full packets of an iteration beyond which one more or less is the same.
+_MANY = 20
 #: Share of the iterations that must be of as many bytes, or of as many steps.
 MOST = 0.8
 #: Share of all bytes that may cross in less than half of the iterations.
@@ -213,7 +215,8 @@ def _bounds(
     None where neither bytes nor the number of cuts are usually the same.
     """
     nothing, usual = np.zeros(len(sent)), float(np.median(sent))
-    near = max(_BYTES, _NEAR * usual)
+    twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
+    near = max(_BYTES + twice, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:
         places = _places(np.concatenate(cuts), near, usual, len(sent))
         inner = [np.array([_nearest(each, place) for each in cuts]) for place in places]
@@ -236,21 +239,28 @@ def _places(
 
     At the end it must be most of them: the last packet may come twice now and then.
     """
-    ordered = np.sort(cuts)
+    values, counts = np.unique(cuts, return_counts=True)
+    same = values[counts >= _OFTEN * iterations]  # however close to one another
+    others = [cut for cut in cuts.tolist() if not np.any(np.abs(same - cut) <= _BYTES)]
+    ordered = np.sort(np.array(others, float))
     groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > _BYTES) + 1)
+    groups = [
+        *(np.repeat(values[values == v], counts[values == v]) for v in same),
+        *groups,
+    ]
     found: list[float] = []
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
         share = _OFTEN if place < usual - near else MOST
         if len(group) >= share * iterations:
             found.append(place)
-    return found
+    return sorted(found)
 
 
 def _nearest(cuts: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
-    close = cuts[np.abs(cuts - place) <= _BYTES]
-    return float(close[0]) if len(close) else place
+    off = np.abs(cuts - place)
+    return float(cuts[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
 
 
 def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
