@@ -105,7 +105,11 @@ class _Sums:
 
 
 def fit_traffic(
-    traffic: Traffic, *, skip: int = 0, marks: Marks | None = None
+    traffic: Traffic,
+    *,
+    skip: int = 0,
+    marks: Marks | None = None,
+    ring: bool = True,
 ) -> FittedIterations | FittedSteps:
     """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
@@ -115,6 +119,8 @@ def fit_traffic(
         Iterations at the beginning of the run that are left out.
     marks
         Seconds at which iterations began by process, where that is known.
+    ring
+        Whether all-reduces round a ring are looked for.
 
     Raises
     ------
@@ -122,17 +128,16 @@ def fit_traffic(
         When nothing was sent, no iterations are found, or fewer than four that are
         like one another.
     """
-    packets = by_process(traffic)
-    if marks is not None:
-        clocks = _clocks(marks)
-    else:
+    packets, why = by_process(traffic), ""
+    if marks is None and ring:
         try:
             return fit_iterations(traffic, skip=skip)
-        except Unfittable as why:
-            try:
-                clocks = _clocks(find_marks(packets, traffic))
-            except Unfittable as error:
-                raise Unfittable(f"{why}; {error}") from error
+        except Unfittable as error:
+            why = f"{error}; "
+    try:
+        clocks = _clocks(find_marks(packets, traffic) if marks is None else marks)
+    except Unfittable as error:
+        raise Unfittable(f"{why}{error}") from error
     return caused(steps_between(packets, traffic, clocks), clocks, skip)
 
 

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.analysis.traffic import PACKET
-from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario
+from emu.fitting import (
+    FittedIterations,
+    FittedSteps,
+    Unfittable,
+    fit_traffic,
+    fitted_scenario,
+)
 from emu.fitting.steps import FULL
 from tests.fitting.crossed import crossed
 from tests.fitting.test_steps import (
@@ -20,6 +26,7 @@ from tests.fitting.test_steps import (
     KINDS,
     OTHERS,
     PROGRAMS,
+    Build,
     Document,
     asking,
     averaging,
@@ -115,3 +122,23 @@ def test_a_part_of_a_run_is_not_taken_for_it() -> None:
 
     with pytest.raises(Unfittable, match=r"of all bytes crossed before and after"):
         fit_traffic(replace(traffic, packets=rows))
+
+
+def test_a_ring_that_sums_nothing_is_fitted_by_its_steps() -> None:
+    """What goes round it once is no all-reduce, though it crosses as one."""
+    build = Build(8)
+    for i in range(3):
+        before, after = f"worker-m{(i - 1) % 3}", f"worker-m{(i + 1) % 3}"
+        build.task(f"worker-m{i}.own", 0.02 + 0.04 * i, 0.021 + 0.04 * i)
+        build.task(f"worker-m{i}.passed", 0.001, 0.001)
+        build.flow(f"worker-m{i}.own", f"worker-m{i}.passed")
+        build.flow(f"{before}.own", f"worker-m{i}.passed", 20 * FULL + 100)
+        build.flow(f"worker-m{i}.passed", f"{after}.own", 20 * FULL + 100, lag=1)
+        build.flow(f"worker-m{i}.passed", f"worker-m{i}.own", lag=1)
+    traffic = traffic_of(build.scenario())
+
+    found = fit_traffic(traffic, ring=False)
+
+    assert isinstance(fit_traffic(traffic), FittedIterations)
+    again = simulated(fitted_scenario("fitted", found, traffic))
+    assert per_iteration(again) == pytest.approx(found.seconds, rel=0.02)
