@@ -129,14 +129,14 @@ def predictions(run: Path, mark: str) -> dict[str, float]:
 def compared(kind: str, out: Path) -> list[Predicted]:
     """Return the rows of one kind, whose predictions are written beforehand."""
     base = lab(kind, FITTED, out / kind / "fitted")
-    told = {mark: predictions(base, mark) for mark in ("iteration", "")}
-    (out / kind / "predictions.json").write_text(json.dumps(told))
+    expected = {mark: predictions(base, mark) for mark in ("iteration", "")}
+    (out / kind / "predictions.json").write_text(json.dumps(expected))
     rows = []
     for name, nics in SETTINGS.items():
         run = lab(kind, nics, out / kind / name)
         tcp = json.loads((run / "lab.json").read_text())["tcp"].values()
         counts = [sum(one[key] for one in tcp) for key in ("retransmitted", "timeouts")]
-        each = told["iteration"][name], told[""][name]
+        each = expected["iteration"][name], expected[""][name]
         rows.append(Predicted(kind, name, measured(run), *each, *counts))
         print(f"    {rows[-1]}", flush=True)
     return rows
@@ -153,8 +153,8 @@ def table(rows: list[Predicted], _: Namespace) -> Iterator[str]:
     yield "kind, setting: measured s, by marks, by period, sent again, timeouts"
     for row in rows:
         errors = [f"{t / row.measured - 1:+.2%}" for t in (row.marked, row.by_period)]
-        said = f"{row.case}, {row.setting}: {row.measured:.4f}, {', '.join(errors)}"
-        yield f"{said}, {row.retransmitted}, {row.timeouts}"
+        numbers = f"{row.case}, {row.setting}: {row.measured:.4f}, {', '.join(errors)}"
+        yield f"{numbers}, {row.retransmitted}, {row.timeouts}"
     yield heading("|predicted over measured - 1|, %", "settings")
     for kind in (*dict.fromkeys(row.case for row in rows), ""):
         some = [row for row in rows if row.case == kind or not kind]
