@@ -22,7 +22,7 @@ from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
 from emu.simulation.attempts import Attempts, Rules, attempts, later
-from emu.systems.registry import held_by
+from emu.systems.registry import held_by, updates_missed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +123,7 @@ class Experiment:
             scenario.recovery_time,
             scenario.checkpoint.every if scenario.checkpoint else 0,
             tuple(job.index(name) for name in held_by(job)),
+            updates_missed(job),
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:

@@ -29,6 +29,8 @@ class Rules:
     """Iterations between two cuts, 0 for none."""
     keepers: tuple[int, ...]
     """Tasks that a cut waits for: it is taken when the last begins its iteration."""
+    missed: int = 0
+    """Iterations after that until it counts: updates are on their way till then."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,11 @@ def _last_cut(
     """Return the cut that the next attempt begins with, and when it was taken."""
     if rules.every:
         last = first + schedule.task_start.shape[1]
-        newest = (last - 1) // rules.every * rules.every
+        starts = schedule.task_start[list(rules.keepers)].max(axis=0)
+        newest = (last - 1 - rules.missed) // rules.every * rules.every
         for cut in range(newest, first, -rules.every):
-            keepers = schedule.task_start[list(rules.keepers), cut - first]
-            if (taken := float(keepers.max())) <= ran:
-                return cut, taken
+            if starts[cut - first + rules.missed] <= ran:
+                return cut, float(starts[cut - first])
     return first, 0.0
 
 

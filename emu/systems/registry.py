@@ -72,6 +72,12 @@ def held_by(job: Job) -> Mapping[str, tuple[str, ...]]:
     return {} if system is None or system.cuts is None else system.cuts(job)
 
 
+def updates_missed(job: Job) -> int:
+    """Return how many updates weights lack; see `System.updates_missed`."""
+    system = system_of(job.settings)
+    return 0 if system is None else system.updates_missed(job.settings)
+
+
 def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
     job = next(iter(schedules.values())).problem.job

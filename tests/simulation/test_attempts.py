@@ -33,13 +33,16 @@ def part(first: int, began: float) -> Schedule:
     return WHOLE.beginning_at(first, began).simulate()
 
 
-def followed(times: list[float], every: int, recovery: float) -> tuple[float, int]:
+def followed(
+    times: list[float], every: int, recovery: float, missed: int
+) -> tuple[float, int]:
     """Return the length and the steps done, one step after the other."""
     now, done, kept, steps = 0.0, 0, 0, 0
     left = sorted(set(times))
     while done < STEPS:
-        if every and done and done % every == 0:
-            kept = done
+        whole = done - missed
+        if every and whole > kept and whole % every == 0:
+            kept = whole
         if left and max(left[0], now) < now + STEP:
             now = max(left.pop(0), now) + recovery
             done = kept
@@ -56,9 +59,10 @@ def test_one_task_goes_on_from_its_last_cut(seed: int) -> None:
     times += times[:1]  # two at once are one death
     kills = [Kill(time, "a", ("a",)) for time in sorted(times)]
 
-    found = attempts(part, kills, Rules(9, recovery, every, (0,)))
+    missed = int(rng.integers(0, 3))
+    found = attempts(part, kills, Rules(9, recovery, every, (0,), missed))
 
-    length, steps = followed(times, every, recovery)
+    length, steps = followed(times, every, recovery, missed)
     assert found.makespan == pytest.approx(length)
     parts = sum(one.ran + recovery for one in found.killed) + found.last.makespan
     assert found.makespan == pytest.approx(parts)
