@@ -73,9 +73,9 @@ class EventSection(Section):
     machine: Name | None = None
     """Whose NIC changes."""
     nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
-    """New rates, ``20 Mbit/s`` for both directions or ``{in: ..., out: ...}``."""
+    """New rates: ``20 Mbit/s`` or ``{in: ..., out: ...}``."""
     link: Name | None = None
-    """Which link changes, one of ``cluster.links`` or of a rack (``r0 up``)."""
+    """Link, of ``cluster.links`` or a rack (``r0 up``)."""
     bandwidth: Rate | None = None
     """New bandwidth."""
     cut: Name | None = None
@@ -85,9 +85,9 @@ class EventSection(Section):
     pause: Name | None = None
     """Machine whose tasks stand still."""
     kill: Name | None = None
-    """Task or machine whose processes die; see ``on_failure``."""
+    """Task or machine that dies; see ``on_failure``."""
     by: Factor | None = None
-    """Times slower. What overlaps multiplies; a cut wins."""
+    """Times slower; what overlaps multiplies."""
     direction: Literal["in", "out", "both"] | None = None
     """Direction of a NIC; default of ``cut`` is ``both``."""
     length: Length | None = Field(None, alias="for")

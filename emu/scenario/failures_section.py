@@ -24,7 +24,7 @@ class FailureSection(Section):
     """Faults of every machine, or of every link that is no NIC."""
 
     every: Length
-    """Mean time between two, drawn from an exponential distribution."""
+    """Mean time between two, exponentially distributed."""
     length: Length | None = Field(None, alias="for")
     """Length of each, but of ``kill``."""
     what: Literal["pause", "slow", "cut", "kill"] = "pause"
@@ -51,7 +51,7 @@ class FailuresSection(Section):
     machine: FailureSection | None = None
     """Every machine: ``{every: 2 h, for: 10 s, what: pause}``."""
     link: FailureSection | None = None
-    """Every link that is no NIC, ``cut`` or ``slow``."""
+    """Every link but NICs, ``cut`` or ``slow``."""
     seed: Seed | None = None
     """Default is the scenario's."""
 

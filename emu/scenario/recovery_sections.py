@@ -56,9 +56,9 @@ class CheckpointSection(Section):
     every: Iterations
     """Iterations between two checkpoints: ``20 iterations``."""
     takes: Duration | None = None
-    """Time for which tasks with state stand still, after a restart as well."""
+    """Time for which tasks with state stand still."""
     to: Literal["disk"] = "disk"
-    """``disk``: into the run directory, of which the last two are kept."""
+    """``disk``: the last two, in the run directory."""
 
 
 def _listed(names: list[str]) -> str:
