@@ -130,12 +130,13 @@ def _last_cut(
 ) -> tuple[int, float]:
     """Return the cut that the next attempt begins with, and when it was taken."""
     if rules.every:
-        last = first + schedule.task_start.shape[1]
-        starts = schedule.task_start[list(rules.keepers)].max(axis=0)
-        newest = (last - 1 - rules.missed) // rules.every * rules.every
+        begun = schedule.task_start[list(rules.keepers)].max(axis=0)
+        left = min(schedule.problem.job.rounds[task] for task in rules.keepers)
+        newest = (first + left - 1) // rules.every * rules.every
         for cut in range(newest, first, -rules.every):
-            if starts[cut - first + rules.missed] <= ran:
-                return cut, float(starts[cut - first])
+            whole = cut - first + rules.missed
+            if whole < left and begun[whole] <= ran:
+                return cut, float(begun[cut - first])
     return first, 0.0
 
 
