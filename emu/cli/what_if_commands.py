@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from emu.cli.options import (
     listed,
     seconds,
 )
-from emu.errors import ScenarioError
+from emu.errors import NodeLost, ScenarioError
 from emu.experiment.checkpoint_interval import intervals
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
@@ -43,7 +43,8 @@ from emu.report.many_runs import runs_json, runs_table
 from emu.scenario.document import value_at
 
 if TYPE_CHECKING:
-    from emu.scenario import Scenario
+    from emu.problem import Schedule
+    from emu.scenario import Experiment, Scenario
 
 
 @app.command()
@@ -82,26 +83,23 @@ def explain(
         placed = emu.place(known)
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
-        found = intervals(placed) if helpful else None
-        without = explanation.schedule.makespan
-        deaths = [*recovery_lines(placed.attempts(), without)][:1]
+        deaths = _without_deaths(placed, explanation.schedule, helpful=helpful)
     else:
-        found, deaths = None, []
+        deaths = {}
         window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
         explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
     for line in deaths:
-        console.print(f"\nexplained without deaths: {line}", highlight=False)
+        console.print(f"\n{line}", highlight=False)
     if placing:
         console.print()
         print_placing(placing, console)
     content, schedule = explanation.to_json(), explanation.schedule
     content["placing"] = placing
-    if found is not None:
-        console.print(f"\n{found.line()}", highlight=False)
-        content["checkpoints"] = found.to_json()
+    for more in deaths.values():
+        content |= more
     if helpful:
         gap = placement_gap(
             schedule.problem,
@@ -146,6 +144,23 @@ def crossover(
     )
     if emit(json_target, found.to_json()):
         terminal().print(crossover_table(found))
+
+
+def _without_deaths(
+    placed: Experiment, schedule: Schedule, *, helpful: bool
+) -> dict[str, dict[str, Any]]:
+    """Return lines on what an explanation leaves out, each with content for --json."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        told = [*recovery_lines(placed.attempts(schedule), schedule.makespan)][:1]
+    except NodeLost as error:
+        told = [str(error)]
+    for line in told:
+        found[f"explained without deaths: {line}"] = {}
+    best = intervals(placed) if helpful else None
+    if best is not None:
+        found[best.line()] = {"checkpoints": best.to_json()}
+    return found
 
 
 def _compare_as_systems(

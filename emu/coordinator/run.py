@@ -343,8 +343,7 @@ class Coordinator:
             ]
             driver.report(ends, clock.to_emulated(now))
             # Reports of one instant come one after the other: what is not safe waits
-            # for them a moment, lest an order or a rate is decided without the last of
-            # them.
+            # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), due)
             driver.settle(clock.to_emulated(now - _REPORTED), ahead)
             self._take_states(said)
