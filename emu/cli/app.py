@@ -24,7 +24,9 @@ from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from typer.models import CommandFunctionType
 
 
 #: Number of threads of numpy's library, read when it is loaded.
@@ -147,7 +149,6 @@ class Commands(TyperGroup):
             with _uncollected(), _one_thread_of_blas():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
             for info in app.registered_commands:
-                info.cls = Command
                 made = get_command_from_info(
                     info, pretty_exceptions_short=False, rich_markup_mode=None
                 )
@@ -202,7 +203,18 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
-app = typer.Typer(
+class _App(typer.Typer):
+    """An app of commands with plain help, whatever imports their modules first."""
+
+    @override
+    def command(
+        self, name: str | None = None, **more: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Register a command."""
+        return super().command(name, **{"cls": Command, **more})
+
+
+app = _App(
     name="emu",
     cls=Commands,
     help="Run distributed GNN training on an emulated cluster, beside its simulation.",

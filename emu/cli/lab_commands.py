@@ -132,7 +132,7 @@ def fit(
     mark: Annotated[
         str,
         typer.Option(
-            metavar="TEXT", help="Iterations begin where a program printed this."
+            metavar="LINE", help="Iterations begin where a program printed this."
         ),
     ] = "",
     template: Annotated[

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from emu.errors import DataError, ScenarioError
-from emu.experiment.witness import PacketNetwork, with_witness
 from emu.packets import Control, Shares, check_packets, missing_ns3, packets_of
 
 if TYPE_CHECKING:
@@ -87,6 +86,9 @@ def over_packets(
     said: Console,
 ) -> RunResult:
     """Return a run with its third witness; say how many packets that takes."""
+    # Through it come sockets and asyncio, which no simulation needs.
+    from emu.experiment.witness import PacketNetwork, with_witness  # noqa: PLC0415
+
     experiment = outcome.experiment
     scale = experiment.scenario.emulation.stated_byte_scale
     count = packets_of(experiment.problem, experiment.realization, scale)

@@ -51,7 +51,7 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
             if own := _of_each(packets, traffic, program):
                 return own
         raise Unfittable(
-            f"{why}; run more iterations, or state with --mark TEXT what a program "
+            f"{why}; run more iterations, or state with --mark LINE what a program "
             "prints when one begins"
         ) from why
 

@@ -112,7 +112,7 @@ def clock_of(
         )
         raise Unfittable(
             f"{named(ends, traffic)}: iterations of processes do not go together "
-            f"({periods}), and it is not clear of which these are part: --mark TEXT "
+            f"({periods}), and it is not clear of which these are part: --mark LINE "
             "that one program prints says it"
         )
     return own[0], marks[own[0]]
@@ -157,7 +157,7 @@ def _parts(
             raise Unfittable(
                 f"{named(ends, traffic)} sent {before[-1]:,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
-                "common; --mark TEXT states others, --skip leaves the first ones out"
+                "common; --mark LINE states others, --skip leaves the first ones out"
             )
         return
     cuts = [
@@ -170,7 +170,7 @@ def _parts(
             f"{named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
-            "iterations that repeat; --mark TEXT states others"
+            "iterations that repeat; --mark LINE states others"
         )
     for begin, end in pairwise(bounds):
         sizes = end - begin

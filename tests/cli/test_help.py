@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
 from typer.core import TyperOption
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.cli.app import Commands
+from emu.cli.app import Command, Commands
 from emu.cli.listing import COMMANDS, GROUPS
 
 RENDERED = {"COLUMNS": "80", "TERM": "dumb"}
@@ -27,6 +29,11 @@ def test_help_is_plain_text_of_80_columns(command: str) -> None:
 
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"`|<\w+>|-----|TEXT|INTEGER|PATH", text)
+
+
+def test_help_is_plain_whatever_imported_the_commands_first() -> None:
+    importlib.import_module("emu.cli.run_commands")  # a group that is made then has it
+    assert type(get_command(app).commands["profile"]) is Command  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

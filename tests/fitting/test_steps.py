@@ -213,7 +213,7 @@ def test_processes_of_different_periods_that_talk_are_refused() -> None:
     times = next(iter(marks_of(schedule, "worker-m0.root").values()))
     marks = {(0, 0): times, (1, 0): times[::2]}
 
-    with pytest.raises(Unfittable, match=r"do not go together .*--mark TEXT"):
+    with pytest.raises(Unfittable, match=r"do not go together .*--mark LINE"):
         fit_traffic(crossed(schedule, ("worker",), FULL), marks=marks)
 
 
