@@ -52,8 +52,8 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
     return [
         *setting(result),
         *_network(result),
-        *_lengths(result, digits),
         *_recovery(result.get("recovery"), digits),
+        *_lengths(result, digits),
         *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
         *(Fact(*row) for row in model_rows(result.get("models", []))),
         *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
@@ -121,6 +121,9 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
         ended = "a flow ends with its rates; bytes may be ahead of them (fluid)"
         if result.get("flow_ends", "fluid") == "arrival":
             ended = "a flow ends when its last byte is in the receiver's memory"
+        if attempts := (result.get("recovery") or {}).get("attempts"):
+            began = attempts[-1]["next_iteration"]
+            ended = f"of the last attempt, from iteration {began} on; {ended}"
         length = format_duration(result["makespan"], digits)
         yield Fact("emulated makespan", length, ended, "makespan")
     for key, beside, note in (

@@ -68,8 +68,10 @@ _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 def headline(result: dict[str, Any]) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
     facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
-    first = [fact for fact in facts if fact.label in FIRST]
-    more = figures(fact for fact in facts if fact.label not in FIRST)
+    restarted = any(fact.label == "with restarts" for fact in facts)
+    wanted = {*FIRST[:-1], "with restarts" if restarted else FIRST[-1]}
+    first = [fact for fact in facts if fact.label in wanted]
+    more = figures(fact for fact in facts if fact.label not in wanted)
     return (
         f"{figures(first)}<details class=more>"
         f"<summary>Further figures</summary>{more}</details>"
