@@ -83,23 +83,22 @@ def explain(
         placed = emu.place(known)
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
-        deaths = _without_deaths(placed, explanation.schedule, helpful=helpful)
+        made = explanation.schedule
+        lines, more = _without_deaths(placed, made, helpful=helpful)
     else:
-        deaths = {}
+        lines, more = [], {}
         window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
         explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
-    for line in deaths:
-        console.print(f"\n{line}", highlight=False)
+    for line in lines:
+        console.print(f"\n{line}", markup=False, highlight=False)
     if placing:
         console.print()
         print_placing(placing, console)
     content, schedule = explanation.to_json(), explanation.schedule
-    content["placing"] = placing
-    for more in deaths.values():
-        content |= more
+    content |= {"placing": placing, **more}
     if helpful:
         gap = placement_gap(
             schedule.problem,
@@ -148,19 +147,17 @@ def crossover(
 
 def _without_deaths(
     placed: Experiment, schedule: Schedule, *, helpful: bool
-) -> dict[str, dict[str, Any]]:
-    """Return lines on what an explanation leaves out, each with content for --json."""
-    found: dict[str, dict[str, Any]] = {}
+) -> tuple[list[str], dict[str, Any]]:
+    """Return lines on what an explanation leaves out, and their content for --json."""
     try:
-        told = [*recovery_lines(placed.attempts(schedule), schedule.makespan)][:1]
+        deaths = [*recovery_lines(placed.attempts(schedule), schedule.makespan)][:1]
     except NodeLost as error:
-        told = [str(error)]
-    for line in told:
-        found[f"explained without deaths: {line}"] = {}
+        deaths = [str(error)]
+    lines = [f"explained without deaths: {line}" for line in deaths]
     best = intervals(placed) if helpful else None
-    if best is not None:
-        found[best.line()] = {"checkpoints": best.to_json()}
-    return found
+    if best is None:
+        return lines, {}
+    return [*lines, best.line()], {"checkpoints": best.to_json()}
 
 
 def _compare_as_systems(

@@ -46,10 +46,11 @@ class Ended:
     again: float
     """Run seconds of them after the cut that the next attempt began with."""
     detection: float
-    """Wall seconds from the first sign until the attempt was given up, at most
-    ``recovery``."""
-    restart: float
-    """Seconds from there until the next attempt: what is left of ``recovery``."""
+    """Wall seconds of this host from the first sign until the attempt was given up: no
+    part of what is emulated."""
+    recovery: float
+    """Emulated seconds from the death until the next attempt: as the scenario states,
+    not as this host takes."""
     error: str
     """The error that the run would have ended with."""
     began: float = 0.0
@@ -58,22 +59,16 @@ class Ended:
     """True where the scenario's kill was due by then."""
     took: float = 0.0
     """Wall seconds of this host from the first sign until run time 0 of the next
-    attempt, or its end: no part of what is emulated."""
-
-    def restarted(self, took: float, recovery: float) -> Ended:
-        """Return it with what its restart took, and what it takes as stated."""
-        detection = min(self.detection, recovery)
-        restart = recovery - detection
-        return replace(self, detection=detection, restart=restart, took=took)
+    attempt, or its end: no part of what is emulated, either."""
 
 
 def lost_seconds(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to.
 
-    A death costs what the scenario states (``recovery``), of which detection is a part:
-    nothing runs meanwhile, and this host would take others with each load and scale.
+    Recovery is what the scenario states: nothing runs meanwhile, and this host would
+    take others with each load and scale.
     """
-    kinds = ("detection", "restart", "again")
+    kinds = ("recovery", "again")
     return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
 
 
@@ -94,7 +89,7 @@ def recovery_of(
     """
     if not ended:
         return {}
-    before = math.fsum(one.ran + one.detection + one.restart for one in ended)
+    before = math.fsum(one.ran + one.recovery for one in ended)
     content = {
         "makespan": before + makespan,
         "predicted_makespan": before + predicted,
@@ -134,6 +129,7 @@ class Progress(Observer):
         names = [task.name for task in job.tasks]
         self._of_cuts = {names.index(name) for name in held_by(job)}
         self._scale = experiment.scenario.emulation.stated_time_scale
+        self._recovery = experiment.scenario.recovery_time
         self._started: dict[int, float] = {}
         self.zero = math.nan
         """Run time 0 on this host's clock; NaN before."""
@@ -149,7 +145,7 @@ class Progress(Observer):
             self._started[message.iteration] = max(before, message.start)
 
     def ended(self, error: RunError, cut: Cut) -> Ended:
-        """Return the attempt that an error has ended; its restart is not known yet.
+        """Return the attempt that an error has ended; `Ended.took` is not known yet.
 
         Parameters
         ----------
@@ -168,7 +164,7 @@ class Progress(Observer):
             ran,
             max(ran - kept, 0.0),
             error.noticed - error.seen,
-            0.0,
+            self._recovery,
             str(error),
             self._began,
             not math.isnan(self.zero) and ran >= self._kill,
@@ -189,9 +185,8 @@ def due_in(experiment: Experiment) -> tuple[float, tuple[str, ...]]:
 
 def after(experiment: Experiment, ended: Ended) -> Experiment:
     """Return what is left to do after an attempt."""
-    recovery = experiment.scenario.recovery_time
     left = experiment.beginning_at(
-        ended.next_iteration, ended.began + ended.ran + recovery
+        ended.next_iteration, ended.began + ended.ran + ended.recovery
     )
     if not ended.killed:
         return left
@@ -220,7 +215,7 @@ def attempted(
         When the scenario restarts nothing, or as often as it allows.
     """
     ended: list[Ended] = []
-    limit, recovery = experiment.scenario.restarts, experiment.scenario.recovery_time
+    limit = experiment.scenario.restarts
     died = math.nan  # when the attempt before did, on this host's clock
     while True:
         progress = Progress(experiment)
@@ -231,7 +226,7 @@ def attempted(
             if ended:
                 begun = progress.zero
                 begun = error.noticed if math.isnan(begun) else begun
-                ended[-1] = ended[-1].restarted(begun - died, recovery)
+                ended[-1] = replace(ended[-1], took=begun - died)
             if len(ended) == limit:
                 raise _exhausted(error, limit) from error
             start = kept_cut(experiment, run, observer.notified)
@@ -241,7 +236,7 @@ def attempted(
             observer.restarting(str(error), start.iteration)
         else:
             if ended:
-                ended[-1] = ended[-1].restarted(progress.zero - died, recovery)
+                ended[-1] = replace(ended[-1], took=progress.zero - died)
             return experiment, done, ended
 
 

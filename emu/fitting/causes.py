@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.fitting.conversations import Unfittable
+from emu.fitting.conversations import Measured, Unfittable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ STEADIER = 5e-5
 
 
 @dataclass(frozen=True, eq=False)
-class FittedSteps:
+class FittedSteps(Measured):
     """Steps of every iteration with their causes, and the gaps behind them."""
 
     steps: tuple[Step, ...]
@@ -49,16 +49,6 @@ class FittedSteps:
     """Seconds of the run, shape (iterations,): of the last where each has its own."""
     first: int
     """Number of the first of the iterations in the run."""
-
-    @property
-    def count(self) -> int:
-        """Number of iterations."""
-        return len(self.starts)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds per iteration, measured."""
-        return float(self.ends[-1] - self.starts[0]) / self.count
 
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""

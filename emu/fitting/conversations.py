@@ -28,6 +28,24 @@ MOST_UNKNOWN = 0.01
 MOST_BESIDE = 0.1
 
 
+class Measured:
+    """Iterations of a run, by when they began and ended."""
+
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,)."""
+
+    @property
+    def count(self) -> int:
+        """Number of iterations."""
+        return len(self.starts)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per iteration, measured."""
+        return float(self.ends[-1] - self.starts[0]) / self.count
+
+
 class Unfittable(ValueError):
     """Traffic of a kind that no fit understands; the message names the part."""
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from emu.fitting.causes import ALWAYS, caused
-from emu.fitting.conversations import Unfittable, by_process, conversations
+from emu.fitting.conversations import (
+    Measured,
+    Unfittable,
+    by_process,
+    conversations,
+)
 from emu.fitting.periods import find_marks
 from emu.fitting.steps import ALL, steps_between
 
@@ -45,7 +50,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True)
-class FittedIterations:
+class FittedIterations(Measured):
     """Computing, requests, answers and all-reduces of every process, by iteration."""
 
     ring: tuple[Process, ...]
@@ -67,16 +72,6 @@ class FittedIterations:
     """Seconds of the run, shape (iterations,): means over the ring's processes."""
     first: int
     """Number of the first of the iterations among all all-reduces of the run."""
-
-    @property
-    def count(self) -> int:
-        """Number of iterations."""
-        return len(self.starts)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds per iteration, measured."""
-        return float(self.ends[-1] - self.starts[0]) / self.count
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""

@@ -162,10 +162,11 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     yield Fact(
         "with restarts",
         format_duration(recovery["makespan"], digits),
-        f"lost in {len(recovery['attempts'])}: {lost}; simulated {simulated} {how}",
+        f"lost in {len(recovery['attempts'])}: {lost}; simulated {simulated} {how}; "
+        "recovery is as stated",
     )
     took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
-    yield Fact("", "", f"this computer took {took} of wall time to go on")
+    yield Fact("", "", f"this computer took {took} of wall time to go on, not counted")
     for one in recovery["attempts"]:
         yield Fact(
             "", "", f"goes on at iteration {one['next_iteration']}: {one['error']}"

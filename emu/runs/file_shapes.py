@@ -193,7 +193,7 @@ class _Attempt(TypedDict):
     ran: _Amount
     again: _Amount
     detection: _Amount
-    restart: _Amount
+    recovery: _Amount
     error: str
     killed: NotRequired[bool]
     took: NotRequired[_Amount]

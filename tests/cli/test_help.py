@@ -6,7 +6,7 @@ import importlib
 import re
 
 import pytest
-from typer.core import TyperOption
+from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -33,7 +33,10 @@ def test_help_is_plain_text_of_80_columns(command: str) -> None:
 
 def test_help_is_plain_whatever_imported_the_commands_first() -> None:
     importlib.import_module("emu.cli.run_commands")  # a group that is made then has it
-    assert type(get_command(app).commands["profile"]) is Command  # type: ignore[attr-defined]
+    group = get_command(app)
+
+    assert isinstance(group, TyperGroup)
+    assert type(group.commands["profile"]) is Command
 
 
 @pytest.mark.parametrize("command", COMMANDS)

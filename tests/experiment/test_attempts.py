@@ -111,12 +111,12 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
     # 3 wall seconds are 6 run seconds, of which 4 came after the cut's last start.
     said = [f"w0 died in attempt {n}" for n in range(3)]
     assert ended == [
-        Ended(0, 2, 6.0, 4.0, 0.25, 1.75, said[0], 0.0, False, 105.5 - 103.0),
-        Ended(2, 2, 0.0, 0.0, 0.5, 1.5, said[1], 8.0, False, 110.0 - 105.0),
+        Ended(0, 2, 6.0, 4.0, 0.25, 2.0, said[0], 0.0, False, 105.5 - 103.0),
+        Ended(2, 2, 0.0, 0.0, 0.5, 2.0, said[1], 8.0, False, 110.0 - 105.0),
         Ended(2, 2, 2.0, 2.0, 0.0, 2.0, said[2], 10.0, False, 114.0 - 111.0),
     ]
     recovery = recovery_of(ended, 10.0, 9.0)["recovery"]
-    assert recovery["lost"] == {"detection": 0.75, "restart": 5.25, "again": 6.0}
+    assert recovery["lost"] == {"recovery": 6.0, "again": 6.0}
     assert recovery["makespan"] == 10.0 + 8.0 + 3 * 2.0
     assert recovery["predicted_makespan"] == recovery["makespan"] - 1.0
     assert recovery_of([], 10.0, 9.0) == {}

@@ -153,7 +153,7 @@ def fitted(document: Document, marks: list[str]) -> tuple[FittedSteps, Document]
 def test_a_fit_at_some_nics_answers_for_others(
     kind: Callable[[int], Document],
 ) -> None:
-    """Of 100 drawn jobs none was over 4 % off, but 6 of workers in their own time."""
+    """Drawn jobs are within 4 %, but 6 of 100 of workers in their own time."""
     off = []
     for seed in range(24):
         document = kind(seed)

@@ -181,10 +181,11 @@ def test_iterations_are_what_a_program_prints_or_what_repeats(tmp_path: Path) ->
     (run,) = runs.iterdir()
 
     for name, mark in (("mark.json", ("--mark", "turn ")), ("period.json", ())):
-        told = tmp_path / f"told_{name}"
-        code, output = invoke("fit", run, "-o", tmp_path / name, *mark, "--json", told)
+        result = tmp_path / f"{name}.json"
+        words = *mark, "--json", result
+        code, output = invoke("fit", run, "-o", tmp_path / name, *words)
         assert code == 0, output
-        found = json.loads(told.read_text())
+        found = json.loads(result.read_text())
         assert ITERATIONS - 2 <= found["iterations"] <= ITERATIONS
         assert found["simulated"] == pytest.approx(found["measured"], rel=0.2)
 

@@ -33,7 +33,7 @@ def ran(folder: Path, changes: list[str], *options: str) -> Any:
     return CliRunner().invoke(app, ["run", "golden", *sets, *where, *options])
 
 
-def told(run: Path) -> tuple[list[str], tuple[str, ...]]:
+def audited(run: Path) -> tuple[list[str], tuple[str, ...]]:
     """Return what an audit of a run finds, and what it cannot compare."""
     subject = read_to_audit(run)
     report, silent = audit_whole(subject, subject.tolerance, 1e-6)
@@ -59,16 +59,16 @@ def test_a_run_over_sockets_and_an_audit_of_its_witness(
     assert lengths["measured"] == result["makespan"]
     assert lengths["packets"] == pytest.approx(27.0, rel=0.02)
     assert "over packets" in (run / "report.html").read_text()
-    assert told(run)[0] == []
+    assert audited(run)[0] == []
 
     seen["makespans"]["packets"] = lengths["fluid"]
     (run / "result.json").write_text(json.dumps(result))
-    assert "witness.makespans.packets" in " ".join(told(run)[0])
+    assert "witness.makespans.packets" in " ".join(audited(run)[0])
     del result["witness"]
     (run / "result.json").write_text(json.dumps(result))
-    assert "witness is missing" in " ".join(told(run)[0])
+    assert "witness is missing" in " ".join(audited(run)[0])
     monkeypatch.setattr(room, "_libraries", lambda: iter(()))
-    assert "no packets are sent again: ns3: ns-3 is not" in " ".join(told(run)[1])
+    assert "no packets are sent again: ns3: ns-3 is not" in " ".join(audited(run)[1])
 
 
 @needs_ns3
@@ -87,7 +87,7 @@ def test_packets_that_fail_leave_the_run_as_it_was(
     assert "did not end the job" in done.output
     (run,) = (tmp_path / "runs").iterdir()
     assert "witness" not in json.loads((run / "result.json").read_text())
-    assert told(run)[0] == []
+    assert audited(run)[0] == []
 
 
 @needs_ns3

@@ -8,7 +8,7 @@ from emu.report.html.page import headline
 
 
 def test_restarts_are_told_with_their_costs_and_culprits() -> None:
-    ended = [Ended(0, 20, 6.0, 4.0, 0.25, 2.0, "process w0 was killed by SIGKILL")]
+    ended = [Ended(0, 20, 6.0, 4.0, 0.25, 2.25, "process w0 was killed by SIGKILL")]
     content = {"makespan": 10.0, **recovery_of(ended, 10.0, 9.5)}
     told = [(fact.label, fact.value, fact.note) for fact in run_facts(content)]
     lines = [" ".join(row) for row in told]
@@ -21,6 +21,7 @@ def test_restarts_are_told_with_their_costs_and_culprits() -> None:
     assert "18.25 s" in page[0]
     assert "18.25 s" not in page[2]
     assert "simulated 17.75 s of the last attempt alone" in whole
-    assert "lost in 1: 250 ms detection, 2 s restart, 4 s again" in whole
+    assert "lost in 1: 2.25 s recovery, 4 s again" in whole
+    assert "recovery is as stated" in whole
     assert any("20: process w0 was killed by SIGKILL" in line for line in lines)
     assert not any("restart" in " ".join(map(str, f)) for f in run_facts({}))

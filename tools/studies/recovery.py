@@ -66,11 +66,12 @@ class Killed:
 
     Parameters
     ----------
-    detection, restart, again, recovery, expected
-        Seconds lost in the run, and simulated to recovery and to work done again.
-    took, trust
-        Wall seconds of this host from the death until it went on, and the verdict on
-        what came then.
+    recovery, again, expected
+        Seconds lost to recovery, as stated in both, and to work done again in the run
+        and simulated.
+    detection, took, trust
+        Wall seconds of this host from the first sign of the death until it was given
+        up, and until it went on, and the verdict on what came then.
     same_cut
         True where it went on from the iteration that was simulated.
     """
@@ -78,11 +79,10 @@ class Killed:
     case: str
     victim: str
     at: float
-    detection: float
-    restart: float
-    again: float
     recovery: float
+    again: float
     expected: float
+    detection: float
     makespan: float
     predicted: float
     took: float
@@ -91,9 +91,11 @@ class Killed:
 
     @property
     def error(self) -> float:
-        """Distance of the seconds lost from those simulated, as a share of these."""
-        lost = self.detection + self.restart + self.again
-        return abs(lost / (self.recovery + self.expected) - 1)
+        """Distance of the seconds lost from those simulated, as a share of these.
+
+        Both have the recovery that is stated: a run measures the work done again alone.
+        """
+        return abs(self.again - self.expected) / (self.recovery + self.expected)
 
 
 def options(parser: ArgumentParser) -> None:
@@ -137,7 +139,7 @@ def one(case: str, name: str, seed: int, recovery: str, scale: float) -> list[Ki
             victim,
             at,
             **found["lost"],
-            recovery=found["predicted_lost"]["recovery"],
+            detection=run.ended[0].detection,
             expected=found["predicted_lost"]["again"],
             makespan=found["makespan"],
             predicted=found["predicted_makespan"],
