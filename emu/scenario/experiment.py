@@ -140,7 +140,13 @@ class Experiment:
             makespan = self.attempts(schedule).makespan
         except NodeLost as error:
             return [str(error)]
-        return self.scenario.idle_events(self.began + makespan)
+        there = {kill.name for kill in self.scenario.kills(self.problem)}
+        idle = [
+            f"events[{position}]: no process stands on {event.kill}: it changes nothing"
+            for position, event in enumerate(self.scenario.events)
+            if event.kill and event.kill not in there
+        ]
+        return idle + self.scenario.idle_events(self.began + makespan)
 
     def time_of_cut(self, iteration: int) -> float:
         """Return when a cut is taken, simulated: seconds since the whole job began."""

@@ -228,6 +228,11 @@ def test_a_kill_after_the_end_changes_nothing() -> None:
     assert experiment.remarks()[0].startswith("events[0]: at 7 s the job has ended")
 
 
+def test_a_kill_of_an_empty_machine_is_named_as_one_that_changes_nothing() -> None:
+    (line,) = prepare(loads(TEXT + "  - {at: 1 s, kill: m1}\n")).remarks()
+    assert line == "events[0]: no process stands on m1: it changes nothing"
+
+
 def test_a_kill_that_ends_the_run_is_told_beforehand() -> None:
     experiment = prepare(loads(TEXT + KILL.replace("1 s", "0.5 s")))
     with pytest.raises(NodeLost, match=r"a is killed at 0.5 s \(task a, iteration 0\)"):
