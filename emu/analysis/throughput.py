@@ -50,14 +50,20 @@ def pace(schedule: Schedule) -> Pace:
     return Pace(iteration, samples, _busy(schedule), _split(schedule))
 
 
+def pipeline_depth(job: Job) -> int:
+    """Return the iterations of a job that begin no mini-batch; 0 without a pipeline.
+
+    A pipeline's first cycles end no mini-batch, as many of its last ones begin none:
+    over 8 mini-batches P3 would seem 10 % faster with the latter.
+    """
+    return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
+
+
 def _speed(
     job: Job, task_end: NDArray[np.float64], seconds: float
 ) -> tuple[float, float | None]:
     """Return seconds per iteration, and seeds per second where there are any."""
-    # A pipeline's first cycles end no mini-batch, and its last ones begin none: over
-    # 8 mini-batches P3 would seem 10 % faster with the latter.
-    several = "jobs" in job.settings
-    depth = 0 if several else max(task.behind for task in job.tasks)
+    depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
     full = ends[depth : len(ends) - depth]
     if len(full) > 1:

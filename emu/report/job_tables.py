@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import plain_table, terminal
 from emu.units import format_duration, format_money, format_rate, format_size
@@ -66,6 +67,8 @@ def job_line(
 ) -> str:
     """Return iterations, credit window, and the number of pinned tasks.
 
+    A pipeline has more iterations than mini-batches, the number that a scenario states.
+
     Parameters
     ----------
     policy
@@ -77,7 +80,10 @@ def job_line(
         pins by itself, as stores to their partitions, are not among them.
     """
     window = window or window_of(job) or "without effect"
-    parts = [f"{job.iterations} iterations", f"credit window {window}"]
+    length = f"{job.iterations} iterations"
+    if depth := pipeline_depth(job):
+        length = f"{job.iterations - depth} mini-batches in {length}"
+    parts = [length, f"credit window {window}"]
     fixed = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
     if fixed:
         parts.append(f"{fixed} of {len(job.tasks)} tasks pinned")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
+from emu.report.job_tables import job_line
 from emu.simulation import simulate
 from emu.systems.data_parallel.job import (
     DataParallelConfig,
@@ -213,6 +214,20 @@ def test_updates_missed() -> None:
 
     assert missed == {"none": 0, "A": 2, "B": 3}
     assert Pipeline(("Mb", "Mf", "Df", "Db"), (0, 0, 0, 1)).missed == 0
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "line"),
+    [
+        ("none", "4 iterations"),
+        ("A", "4 mini-batches in 6 iterations"),
+        ("B", "4 mini-batches in 7 iterations"),
+    ],
+)
+def test_the_line_of_a_job_counts_mini_batches(pipeline: str, line: str) -> None:
+    job = p3_job(P3Config(("m0", "m1"), batches=4, pipeline=PIPELINES[pipeline]))
+
+    assert job_line(job).startswith(f"{line}, credit window")
 
 
 def test_impossible_shapes() -> None:

@@ -72,7 +72,7 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
     if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
         settings, read_topology(settings["topology"])
     ):
-        yield "no link is shared or slow: peer-to-peer is as good"
+        yield "SPST finds no plan of a lower t(S) than peer-to-peer's"
 
 
 def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:

@@ -190,7 +190,7 @@ def test_what_is_said_before_a_run() -> None:
 
     assert said("") == said("plan: swap") == []
     assert said("machines: [d0, d3]") == [
-        "no link is shared or slow: peer-to-peer is as good"
+        "SPST finds no plan of a lower t(S) than peer-to-peer's"
     ]
     (line,) = said("plan: replication")
     assert line.endswith("times the vertices (replication factor)")
@@ -270,7 +270,7 @@ def test_a_line_where_planning_cannot_pay() -> None:
         {"simulated": prepare(scenario_of("machines: [d0, d3]")).simulate()}
     )
 
-    assert lines[0] == "no link is shared or slow: peer-to-peer is as good"
+    assert lines[0] == "SPST finds no plan of a lower t(S) than peer-to-peer's"
     told = [re.findall(r"(?:: t\(S\)|simulated|below) ([^,;]+)", s) for s in lines[1:]]
     assert [len(some) for some in told] == [3, 2]
     assert all(len({*some}) == 1 for some in told)  # the bound, too
