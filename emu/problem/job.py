@@ -154,10 +154,12 @@ class Job:
                     raise ValueError(
                         f"an edge names task number {end}, which is not there"
                     )
-        for name, edge in zip(self.edge_names, self.edges, strict=True):
+        for position, edge in enumerate(self.edges):
             if edge.lag < 0:
+                name = self.edge_names[position]
                 raise ValueError(f"edge {name}: lag {edge.lag} is negative")
             if edge.credit and edge.latest:
+                name = self.edge_names[position]
                 raise ValueError(f"edge {name} is a credit: there is nothing to read")
 
     def _check_processes(self) -> None:

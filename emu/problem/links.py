@@ -20,7 +20,7 @@ import numpy as np
 from emu.problem.capacity_changes import CapacitySteps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -133,8 +133,9 @@ class Links:
         zones = int(self.zone.max()) + 1
         self.route_of: NDArray[np.int64] = np.zeros((zones, zones), dtype=np.int64)
         patterns: list[tuple[int, ...]] = [(OUT, IN)]
+        ports = ports | _ENDS
         for position, route in enumerate(routes):
-            patterns.append(self._pattern(position, route))
+            patterns.append(self._pattern(position, route, ports))
             self._state(position, route)
         self.route_start: NDArray[np.int64] = np.cumsum(
             [0, *map(len, patterns)], dtype=np.int64
@@ -223,8 +224,9 @@ class Links:
             [known.setdefault(tuple(what), len(known)) for what in said], np.int64
         )
 
-    def _pattern(self, position: int, route: Route) -> tuple[int, ...]:
-        ports = {link.name: p for p, link in enumerate(self._all)} | _ENDS
+    def _pattern(
+        self, position: int, route: Route, ports: Mapping[str, int]
+    ) -> tuple[int, ...]:
         if not route.through:
             raise ImpossibleRoute("a route needs at least one link", position)
         for name, count in Counter(route.through).items():
