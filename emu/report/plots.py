@@ -13,9 +13,9 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import DataError
 from emu.problem import disturbances
 from emu.report import plot_curves, plot_style
-from emu.report.lane_packing import pack_lanes
 from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
+from emu.report.trace import pack_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
 from emu.report.html import report_page, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
-from emu.report.lane_packing import pack_lanes, packed
+from emu.report.trace import pack_lanes, packed
 from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser

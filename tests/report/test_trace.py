@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.report.lane_packing import pack_lanes
-from emu.report.trace import write_trace
+from emu.report.trace import pack_lanes, write_trace
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader

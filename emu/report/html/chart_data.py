@@ -14,7 +14,7 @@ from emu.analysis.link_load import assigned_rates, fluid_bytes, mean_rates, piec
 from emu.errors import DataError
 from emu.input_file import read_text
 from emu.problem import disturbances
-from emu.report.lane_packing import crossings, packed
+from emu.report.trace import crossings, packed
 from emu.runs.recorded_run import with_rates
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from emu.errors import DataError
 from emu.report.facts import lab_facts
 from emu.report.html.markup import chart, figures, section, table
 from emu.report.lab_tables import how_ended, matrix_table, nic_table, program_table
-from emu.report.lane_packing import pack_lanes_per_group, packed
 from emu.report.terminal import plain_table
+from emu.report.trace import pack_lanes_per_group, packed
 from emu.runs.array_files import FILE, read_samples, read_traffic
 from emu.runs.lab_file import emulated_seconds, log_name, read_lab
 from emu.units import format_duration, format_size

@@ -1,17 +1,33 @@
-"""Small pieces of HTML, every text escaped."""
+"""Small pieces of HTML, every text escaped, and the drawing of a cluster's links.
+
+Machines stand on a ring. Links are known by the routes that cross them: where a route
+leaves one link and enters the next both touch the same junction, a switch or the root
+of a socket's PCIe. So the graph follows from the routes alone.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from html import escape
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import numpy as np
 
+from emu.runs.result import port_rows
+from emu.units import format_duration, format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
     from rich.table import Table
 
+    from emu.problem import Cluster, Schedule
     from emu.report.terminal import Fact
 
+    Node = tuple[int, int]
 
 #: Columns that fit the screen of a telephone.
 _NARROW = 4
@@ -83,3 +99,183 @@ def chart(identifier: str, title: str, note: str) -> str:
     """Return a titled place that the page's script draws a chart in."""
     place = f"<div class=chart data-chart={escape(identifier)}></div>"
     return section(identifier, title, place, note=note)
+
+
+#: Machines that a drawing has room for.
+MOST_DRAWN = 64
+_WIDTH, _HEIGHT = 960, 640
+_NAMED = 6
+#: Colour of a link by its use over that of the busiest: none, a half, as much.
+_RAMP = np.array([[154, 164, 175], [0, 114, 178], [213, 94, 0]])
+
+
+def link_ends(
+    cluster: Cluster,
+) -> tuple[list[tuple[Node, Node]], set[tuple[Node, Node]]]:
+    """Return both ends of every link, and which machines touch junctions directly.
+
+    An end that one machine alone begins or ends routes with is that machine.
+    """
+    links, count = cluster.links, len(cluster.machines)
+    root = [*range(2 * len(links))]  # ends of link i: 2 i and 2 i + 1
+
+    def found(end: int) -> int:
+        while root[end] != end:
+            end = root[end]
+        return end
+
+    touched: dict[int, set[int]] = {}
+    for source in range(count):
+        for to in range(count):
+            if route := links.route(source, to):
+                for one, other in itertools.pairwise(route):
+                    root[found(2 * one + 1)] = found(2 * other)
+                touched.setdefault(2 * route[0], set()).add(source)
+                touched.setdefault(2 * route[-1] + 1, set()).add(to)
+    roots = [found(end) for end in range(len(root))]
+    size = np.bincount(roots, minlength=len(root))
+    number = {one: place for place, one in enumerate(dict.fromkeys(roots))}
+    nodes: list[Node] = []
+    spokes: set[tuple[Node, Node]] = set()
+    for end, of in enumerate(roots):
+        machines = touched.get(end, set())
+        alone = size[of] == 1 and len(machines) == 1
+        node = (min(machines), 0) if alone else (number[of], 1)
+        nodes.append(node)
+        spokes |= set() if alone else {((m, 0), node) for m in machines}
+    return [*zip(nodes[::2], nodes[1::2], strict=True)], spokes
+
+
+def _places(
+    machines: int, joined: list[tuple[Node, Node]]
+) -> dict[Node, NDArray[np.float64]]:
+    """Return where nodes are drawn: junctions in the middle of what they join."""
+    angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
+    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    at = {(m, 0): ring[m] for m in range(machines)}
+    free = [*dict.fromkeys(node for pair in joined for node in pair if node[1])]
+    row = {node: place for place, node in enumerate(free)}
+    matrix, fixed = 1e-3 * np.eye(len(free)), np.zeros((len(free), 2))
+    for one, other in joined:
+        for node, end in ((one, other), (other, one)):
+            if node[1] and node != end:
+                matrix[row[node], row[node]] += 1
+                if end[1]:
+                    matrix[row[node], row[end]] -= 1
+                else:
+                    fixed[row[node]] += at[end]
+    for place, node in enumerate(free):
+        middle = np.linalg.solve(matrix, fixed)[place]
+        near = sum(bool(np.abs(middle - other).max() < 0.05) for other in at.values())
+        at[node] = middle + 0.12 * near * np.array([1.0, 0.6])
+    scale = np.array([_WIDTH / 2 - 60, _HEIGHT / 2 - 50])
+    centre = np.array([_WIDTH / 2, _HEIGHT / 2])
+    return {node: centre + scale * place for node, place in at.items()}
+
+
+def link_graph(cluster: Cluster, schedule: Schedule) -> str:
+    """Return the drawing as SVG; empty where NICs are all links, or too many to draw.
+
+    Parameters
+    ----------
+    schedule
+        Its flows load the links.
+    """
+    if not cluster.links.shared or len(cluster.machines) > MOST_DRAWN:
+        return ""
+    ends, spokes = link_ends(cluster)
+    at = _places(len(cluster.machines), [*ends, *spokes])
+    rows = port_rows(schedule)
+    most = max((row["used"] for row in rows), default=0.0) or 1.0
+    by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
+    named = {*by_use[-_NAMED:]}
+    shown = [
+        f'<path class="spoke" d="{_path(at[one], at[other])}"/>'
+        for one, other in sorted(spokes)
+    ]
+    for port in by_use:  # the busiest on top
+        tail, head = (at[node] for node in ends[port])
+        shown.append(_link(tail, head, rows[port], most, schedule.makespan))
+    for port in by_use:
+        if port in named and rows[port]["bytes"]:
+            tail, head = (at[node] for node in ends[port])
+            shown.append(_label(_bend(tail, head)[1], rows[port]["port"], "name"))
+    shown += [_node(node, place, cluster) for node, place in at.items()]
+    return (
+        f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'role="img" aria-label="links and their load">{"".join(shown)}</svg></div>'
+    )
+
+
+def _bend(
+    tail: NDArray[np.float64], head: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the control point of a curve that keeps to the right, and its middle."""
+    along = head - tail
+    across = np.array([-along[1], along[0]])
+    length = max(math.hypot(*along), 1.0)
+    control = (tail + head) / 2 + across / length * min(0.12 * length + 8, 34)
+    return control, (tail + 2 * control + head) / 4
+
+
+def _link(
+    tail: NDArray[np.float64],
+    head: NDArray[np.float64],
+    row: Mapping[str, Any],
+    most: float,
+    makespan: float,
+) -> str:
+    """Return a link as a curve with an arrow, and its figures for the pointer."""
+    used = row["used"] / most
+    part = [np.interp(used, [0, 0.5, 1], _RAMP[:, i]) for i in range(3)]
+    colour = f"rgb({','.join(f'{value:.0f}' for value in part)})"
+    control, middle = _bend(tail, head)
+    if (tail == head).all():  # both ends are at one junction
+        place = f'cx="{tail[0] + 22:.0f}" cy="{tail[1]:.0f}" r="22"'
+        drawn = f'<circle fill="none" {place}/>'
+    else:
+        drawn = f'<path fill="none" d="{_path(tail, control, head)}"/>'
+        drawn += _arrow(middle, head - tail, colour)
+    said = (
+        f"{row['port']}: {format_size(row['bytes'])} at "
+        f"{format_rate(row['bytes_per_second'])}, busy "
+        f"{format_duration(row['used'] * makespan, 3)} ({row['used']:.0%})"
+    )
+    unused = "" if row["bytes"] else ' class="unused"'
+    return (
+        f'<g stroke="{colour}" stroke-width="{1 + 5 * used:.1f}"{unused}>'
+        f"<title>{escape(said)}</title>{drawn}</g>"
+    )
+
+
+def _path(*points: NDArray[np.float64]) -> str:
+    """Return the data of a line through two points, or of a curve of three."""
+    begin, *others = (f"{x:.0f} {y:.0f}" for x, y in points)
+    return f"M{begin}{'Q' if len(others) > 1 else 'L'}{' '.join(others)}"
+
+
+def _arrow(at: NDArray[np.float64], along: NDArray[np.float64], colour: str) -> str:
+    unit = along / max(math.hypot(*along), 1.0)
+    across = np.array([-unit[1], unit[0]])
+    corners = (at + 6 * unit, at - 4 * unit + 4 * across, at - 4 * unit - 4 * across)
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
+
+
+def _node(node: Node, at: NDArray[np.float64], cluster: Cluster) -> str:
+    """Return a machine as a named disc, a junction as a small square."""
+    x, y = at
+    if node[1]:
+        place = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'
+        return f'<rect class="junction" {place} width="10" height="10"/>'
+    name = cluster.machines[node[0]].name
+    disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
+    return disc + _label(at, name[:6], "inside", name)
+
+
+def _label(at: NDArray[np.float64], text: str, kind: str, title: str = "") -> str:
+    said = f"<title>{escape(title)}</title>" if title else ""
+    place = f'x="{at[0]:.0f}" y="{at[1] + 4:.0f}"'
+    return (
+        f'<text class="{kind}" text-anchor="middle" {place}>{said}{escape(text)}</text>'
+    )

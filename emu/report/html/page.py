@@ -27,8 +27,7 @@ from emu.report.explanation_tables import (
 from emu.report.facts import run_facts, setting
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
-from emu.report.html.link_graph import link_graph
-from emu.report.html.markup import chart, figures, meter, section, table
+from emu.report.html.markup import chart, figures, link_graph, meter, section, table
 from emu.report.job_tables import load_words
 from emu.report.many_runs import schedules_of
 from emu.report.run_tables import (
