@@ -40,7 +40,7 @@ from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads
 from emu.report import flow_table, placement_table, port_table, terminal
-from emu.report.job_tables import (
+from emu.report.explanation_tables import (
     cost_row,
     job_line,
     job_table,

@@ -32,8 +32,9 @@ from emu.report.comparison import (
     ranking,
     systems_table,
 )
-from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.job_tables import (
+from emu.report.explanation_tables import (
+    SHOWN,
+    explanation_tables,
     job_line,
     print_placing,
     recovery_lines,

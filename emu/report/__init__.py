@@ -10,7 +10,7 @@ from emu.report.comparison import (
     SystemResult,
     comparison_table,
 )
-from emu.report.job_tables import audit_table, placement_table
+from emu.report.explanation_tables import audit_table, placement_table
 from emu.report.run_tables import flow_table, port_table
 from emu.report.terminal import WIDTH, terminal
 

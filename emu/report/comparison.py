@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
+from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
-from emu.report.job_tables import placing_line
 from emu.report.many_runs import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_money, format_ratio

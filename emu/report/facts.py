@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.bounds import optimality_line
-from emu.report.job_tables import (
+from emu.report.explanation_tables import (
     cost_row,
     lost_line,
     model_rows,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emu.report.job_tables import placing_line, print_placing, unclaimed_line
+from emu.report.explanation_tables import placing_line, print_placing, unclaimed_line
 from emu.report.terminal import terminal
 
 PLACING: dict[str, Any] = {

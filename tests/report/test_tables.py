@@ -27,7 +27,7 @@ from emu.report import (
     terminal,
 )
 from emu.report.comparison import sweep_table
-from emu.report.job_tables import ranges
+from emu.report.explanation_tables import ranges
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
 

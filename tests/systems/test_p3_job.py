@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
-from emu.report.job_tables import job_line
+from emu.report.explanation_tables import job_line
 from emu.simulation import simulate
 from emu.systems.data_parallel.job import (
     DataParallelConfig,

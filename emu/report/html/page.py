@@ -20,6 +20,7 @@ from emu.report.explanation_tables import (
     QUESTION,
     apart,
     improvements,
+    load_words,
     moves_line,
     moves_table,
     placement_text,
@@ -28,7 +29,6 @@ from emu.report.facts import run_facts, setting
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
 from emu.report.html.markup import chart, figures, link_graph, meter, section, table
-from emu.report.job_tables import load_words
 from emu.report.many_runs import schedules_of
 from emu.report.run_tables import (
     budget_table,
