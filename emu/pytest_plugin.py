@@ -348,7 +348,7 @@ def _counted(reporter: Any) -> tuple[int, int]:
 
 
 def _told(run: RecordedRun) -> str:
-    from emu.report.run_tables import budget_table, headline
+    from emu.report.facts import budget_table, headline
     from emu.report.terminal import terminal
 
     text = io.StringIO()

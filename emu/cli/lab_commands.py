@@ -20,7 +20,7 @@ from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
 from emu.machines import missing_needs
 from emu.names import for_terminal
-from emu.report.lab_tables import lab_tables
+from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.lab_file import log_name
 from emu.runs.run_directory import RunDirectory

@@ -53,7 +53,7 @@ from emu.launch.host_report import loopback_rate, usable_cores
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table
-from emu.report.run_tables import choice_line, dry_run_table, run_tables, trial_line
+from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 from emu.systems.registry import outlook_on, remarks_on

@@ -11,7 +11,7 @@ from emu.report.comparison import (
     comparison_table,
 )
 from emu.report.explanation_tables import audit_table, placement_table
-from emu.report.run_tables import flow_table, port_table
+from emu.report.facts import flow_table, port_table
 from emu.report.terminal import WIDTH, terminal
 
 __all__ = [

@@ -20,7 +20,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report.run_tables import dry_run_table
+from emu.report.facts import dry_run_table
 from emu.scenario import load, prepare
 from emu.simulation import simulate
 

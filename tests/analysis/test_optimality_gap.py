@@ -11,7 +11,7 @@ from hypothesis import given
 
 from emu.analysis.bounds import optimality, optimality_line
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization, Task
-from emu.report.run_tables import headline
+from emu.report.facts import headline
 from emu.report.terminal import terminal
 from emu.simulation import simulate
 from emu.testing import two_machine_example

@@ -22,8 +22,8 @@ from emu.errors import DataError, ScenarioError
 from emu.names import SHOWN, checked_name, file_part, for_terminal, printable
 from emu.problem import Cluster, Problem
 from emu.report import terminal
+from emu.report.facts import run_tables
 from emu.report.html import write_report
-from emu.report.run_tables import run_tables
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RunDirectory

@@ -31,8 +31,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report.facts import run_facts
-from emu.report.run_tables import choice_line
+from emu.report.facts import choice_line, run_facts
 from emu.scenario import load
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem

@@ -15,8 +15,8 @@ import pytest
 
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
+from emu.report.facts import run_tables
 from emu.report.html import write_report
-from emu.report.run_tables import run_tables
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts, named

@@ -25,18 +25,19 @@ from emu.report.explanation_tables import (
     moves_table,
     placement_text,
 )
-from emu.report.facts import run_facts, setting
-from emu.report.html.chart_data import chart_data, training_data
-from emu.report.html.lab_page import lab_parts
-from emu.report.html.markup import chart, figures, link_graph, meter, section, table
-from emu.report.many_runs import schedules_of
-from emu.report.run_tables import (
+from emu.report.facts import (
     budget_table,
     flow_table,
     kinds_table,
     payload_line,
     port_table,
+    run_facts,
+    setting,
 )
+from emu.report.html.chart_data import chart_data, training_data
+from emu.report.html.lab_page import lab_parts
+from emu.report.html.markup import chart, figures, link_graph, meter, section, table
+from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import load_run
 from emu.runs.result import port_rows
