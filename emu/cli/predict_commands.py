@@ -52,7 +52,7 @@ from emu.report.explanation_tables import (
 )
 from emu.runs.result import flow_rows, port_rows, result_of
 from emu.scenario import load, prepare
-from emu.scenario.cost import cost_of
+from emu.scenario.experiment import cost_of
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
 from emu.simulation import sensitivity

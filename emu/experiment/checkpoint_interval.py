@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from emu.problem import Schedule
     from emu.scenario import Experiment
-    from emu.scenario.recovery_sections import CheckpointSection
+    from emu.scenario.events_section import CheckpointSection
 
 #: Jobs whose deaths are drawn, the same for every interval.
 _DRAWS = 64

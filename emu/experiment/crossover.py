@@ -25,11 +25,9 @@ from emu.problem import Problem, Profile
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
-from emu.scenario.apply_placement import with_placed_rings
-from emu.scenario.cost import cost_of
-from emu.scenario.experiment import check_rule
+from emu.scenario.experiment import check_rule, cost_of, with_placed_rings
 from emu.scenario.own_rules import is_program
-from emu.scenario.pins import process_of
+from emu.scenario.run_sections import process_of
 from emu.simulation import sensitivity, simulate
 from emu.units import DURATION, RATE, SIZE
 

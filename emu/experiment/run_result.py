@@ -22,7 +22,7 @@ from emu.runs.result import (
     relative_error,
     task_rows,
 )
-from emu.scenario.cost import cost_of
+from emu.scenario.experiment import cost_of
 from emu.systems.registry import figures_on
 from emu.trust.lateness import flow_completion
 

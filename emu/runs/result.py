@@ -13,7 +13,7 @@ from emu.errors import DataError
 from emu.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
-from emu.scenario.apply_placement import with_placed_rings
+from emu.scenario.experiment import with_placed_rings
 from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
 

@@ -3,8 +3,7 @@
 Must not know: sockets, node processes, how a schedule is made.
 """
 
-from emu.scenario.apply_placement import place
-from emu.scenario.experiment import Experiment, prepare
+from emu.scenario.experiment import Experiment, place, prepare
 from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario, json_schema
 from emu.scenario.scenario_file import find_errors, load

@@ -12,12 +12,19 @@ from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
-from emu.scenario.events_section import event_errors, kill_errors
-from emu.scenario.failures_section import failure_errors
+from emu.scenario.events_section import (
+    checkpoint_errors,
+    event_errors,
+    failure_errors,
+    kill_errors,
+)
 from emu.scenario.own_rules import is_program
-from emu.scenario.pins import pin_errors, pinned, pins_too_large
-from emu.scenario.recovery_sections import checkpoint_errors
-from emu.scenario.run_sections import PlacementSection
+from emu.scenario.run_sections import (
+    PlacementSection,
+    pin_errors,
+    pinned,
+    pins_too_large,
+)
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
 from emu.systems.model_section import program_text

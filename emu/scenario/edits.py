@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
-from emu.scenario.apply_placement import place, with_placed_rings
-from emu.scenario.experiment import prepare
+from emu.scenario.experiment import place, prepare, with_placed_rings
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.registry import content_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
-from emu.scenario.pins import pinned
+from emu.scenario.run_sections import pinned
 from emu.scenario.workload_file import read_profile
 from emu.systems.model_section import FiguresSection, ModelProgramSection
 from emu.systems.registry import held_by, system_of

@@ -13,13 +13,14 @@ from emu.fields.quantities import Count, Duration, FileName, FilePath, Seed, tex
 from emu.fields.section import Section
 from emu.problem import Kill, with_faults
 from emu.scenario.document import Document, Origin
-from emu.scenario.events_section import EventSection, idle_events
-from emu.scenario.failures_section import FailuresSection, idle_faults
-from emu.scenario.pins import pinned
-from emu.scenario.recovery_sections import (
+from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
     DEFAULT_RESTARTS,
     CheckpointSection,
+    EventSection,
+    FailuresSection,
+    idle_events,
+    idle_faults,
 )
 from emu.scenario.run_sections import (
     SEVERAL,
@@ -32,6 +33,7 @@ from emu.scenario.run_sections import (
     ScheduleSection,
     SeveralJobsSection,
     UntilSection,
+    pinned,
 )
 from emu.systems.device_times import with_slowness
 from emu.systems.job_section import BuildContext

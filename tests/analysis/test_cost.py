@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emu.analysis.cost import Cost, Prices, machine_cost
 from emu.errors import ScenarioError
 from emu.scenario import load, prepare
-from emu.scenario.cost import cost_of
+from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
 from emu.units import MONEY, PRICE, Quantity
 

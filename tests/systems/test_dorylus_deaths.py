@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emu.analysis.cost import Prices
 from emu.errors import ScenarioError
 from emu.scenario import prepare
-from emu.scenario.cost import cost_of
+from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.systems.dorylus.deaths import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from emu.report.plot_style import new_figure, palette, save, style
 from emu.scenario import load, prepare
-from emu.scenario.cost import cost_of
+from emu.scenario.experiment import cost_of
 from emu.scenario.virtual_training import progress_along, step_ends
 from emu.systems.dorylus import DORYLUS
 from emu.systems.dorylus.remarks import ages_of_reads
