@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from emu.analysis.cost import schedule_cost
+from emu.analysis.throughput import schedule_cost
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.gc_tuning import collected_seldom
 from emu.html_table import html_table
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from emu.analysis.cost import Cost
+    from emu.analysis.throughput import Cost
     from emu.problem import Cluster, Job, Kill, Schedule
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from emu import placement
-from emu.analysis.cost import Prices
+from emu.analysis.throughput import Prices
 from emu.fields.cluster_section import ClusterSection
 from emu.fields.quantities import (
     Count,

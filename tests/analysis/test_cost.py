@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.cost import Cost, Prices, machine_cost
+from emu.analysis.throughput import Cost, Prices, machine_cost
 from emu.errors import ScenarioError
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.cost import Prices
+from emu.analysis.throughput import Prices
 from emu.errors import ScenarioError
 from emu.scenario import prepare
 from emu.scenario.experiment import cost_of
