@@ -24,7 +24,7 @@ from emu.analysis.bounds import (
     placement_gap,
     placement_line,
 )
-from emu.analysis.full_queues import full_queues
+from emu.analysis.link_load import full_queues
 from emu.analysis.throughput import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import (

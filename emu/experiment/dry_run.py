@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from emu.analysis.full_queues import FullQueues, full_queues
-from emu.analysis.link_load import peak_rate
+from emu.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.sources import find_source
 from emu.optional_library import INSTALL_TORCH, is_installed

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.full_queues import TIMEOUT, FullQueues, _backlog, full_queues
+from emu.analysis.link_load import TIMEOUT, FullQueues, _backlog, full_queues
 from emu.experiment.dry_run import dry_run
 from emu.packets import Control, Shares, missing_ns3, simulate_packets
 from emu.problem import (

@@ -5,7 +5,7 @@
 N drawn scenarios, those of `tools/study kernel`, and N drawn incasts go over packets at
 the scale at which kernel NICs would carry them, ``fair`` and ``tcp``, by cubic and
 reno. Each makespan is held against that of max-min rates. Under ``tcp`` those of which
-`emu.analysis.full_queues` says beforehand that rates hold stand apart: the exit status
+`emu.analysis.link_load` says beforehand that rates hold stand apart: the exit status
 is 1 where one of these is more than 5 % off.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.full_queues import full_queues
+from emu.analysis.link_load import full_queues
 from emu.errors import EmulatorError
 from emu.packets import Control, Shares, missing_ns3, simulate_packets
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Realization
