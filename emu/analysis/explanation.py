@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.error_budget import ELSEWHERE, divergences
+from emu.analysis.critical_path import ELSEWHERE, Cause, critical_path, divergences
 from emu.analysis.task_moves import NO_MOVES, task_moves
 from emu.analysis.what_if import Change, changes_of, edge_kind, rank
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
-    from emu.analysis.critical_path import ChainLink, CriticalPath
-    from emu.analysis.error_budget import Drift
+    from emu.analysis.critical_path import ChainLink, CriticalPath, Drift
     from emu.analysis.task_moves import TaskMoves
     from emu.analysis.what_if import Improvement, Stated
     from emu.problem import Problem, Realization, Schedule

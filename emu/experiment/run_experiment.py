@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.critical_path import critical_path
-from emu.analysis.error_budget import before_first_bytes, error_budget, send_rows
+from emu.analysis.critical_path import (
+    before_first_bytes,
+    critical_path,
+    error_budget,
+    send_rows,
+)
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
 from emu.experiment.attempts import attempted, cut_plan, due_in, foreseen

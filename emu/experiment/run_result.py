@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.bounds import optimality
-from emu.analysis.error_budget import before_first_bytes
+from emu.analysis.critical_path import before_first_bytes
 from emu.analysis.link_load import fluid_ends
 from emu.analysis.throughput import pace
 from emu.analysis.traffic import kinds_between_machines

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from emu.analysis.error_budget import Drift
+    from emu.analysis.critical_path import Drift
     from emu.analysis.explanation import Explanation
     from emu.analysis.task_moves import TaskMoves
     from emu.analysis.throughput import JobTime

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.error_budget import divergences
+from emu.analysis.critical_path import divergences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,7 +97,7 @@ def judge_prediction(
     timed
         Whether times were predicted; else ``replayed`` alone counts.
     budget
-        Of `emu.analysis.error_budget`.
+        Of `emu.analysis.critical_path`.
     chain
         Critical path of ``emulated``, where it is known already.
     """

@@ -75,7 +75,7 @@ class Witnesses:
         verdict
             On the measurement.
         budget
-            Of `emu.analysis.error_budget`.
+            Of `emu.analysis.critical_path`.
         time_scale
             Wall seconds per emulated second, of the packets.
         """

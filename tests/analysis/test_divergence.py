@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.analysis.critical_path import Cause
-from emu.analysis.error_budget import ELSEWHERE, divergences
+from emu.analysis.critical_path import ELSEWHERE, Cause, divergences
 from emu.problem import Realization
 from emu.simulation import simulate
 from emu.testing import two_machine_example

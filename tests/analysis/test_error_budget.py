@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.error_budget import DelayCause, divide, error_budget, send_rows
+from emu.analysis.critical_path import DelayCause, divide, error_budget, send_rows
 from emu.problem import Realization
 from emu.simulation import simulate
 from emu.testing import two_machine_example

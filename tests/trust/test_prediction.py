@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.analysis.error_budget import error_budget
+from emu.analysis.critical_path import error_budget
 from emu.problem import (
     Cluster,
     Edge,

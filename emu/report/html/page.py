@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.bounds import placement_gap, placement_line
-from emu.analysis.critical_path import MOVING, Cause, critical_path
-from emu.analysis.error_budget import divergences
+from emu.analysis.critical_path import MOVING, Cause, critical_path, divergences
 from emu.analysis.task_moves import NO_MOVES
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
