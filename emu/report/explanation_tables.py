@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from emu.analysis.explanation import apart_rows, cause_rows, port_rows
-from emu.analysis.task_moves import NO_MOVES, pasted
+from emu.analysis.explanation import NO_MOVES, apart_rows, cause_rows, pasted, port_rows
 from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import WIDTH, plain_table, terminal
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.analysis.critical_path import Drift
-    from emu.analysis.explanation import Explanation
-    from emu.analysis.task_moves import TaskMoves
+    from emu.analysis.explanation import Explanation, TaskMoves
     from emu.analysis.throughput import JobTime
     from emu.analysis.what_if import Improvement
     from emu.placement import ResourceLoad

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import emu
-from emu.analysis.task_moves import pasted, task_moves
+from emu.analysis.explanation import pasted, task_moves
 from emu.analysis.what_if import Change
 from emu.problem import (
     CapacityChange,

@@ -116,7 +116,7 @@ def test_the_faster_device_gets_the_task_that_gains() -> None:
 
 def test_moves_take_the_times_of_where_they_lead() -> None:
     """Up from the worse placement, and nowhere from the better one."""
-    from emu.analysis.task_moves import task_moves
+    from emu.analysis.explanation import task_moves
     from emu.analysis.what_if import Change
 
     for tasks, after in (("{a: old, b: new}", [0.080]), ("{a: new, b: old}", [])):
