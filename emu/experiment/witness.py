@@ -11,7 +11,7 @@ from emu.machines import Sharing
 from emu.packets import Control, Shares, check_packets, simulate_packets
 from emu.runs.recorded_run import read_manifest
 from emu.simulation import simulate
-from emu.trust.witness import Witnesses
+from emu.trust.prediction import Witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

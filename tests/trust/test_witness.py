@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.simulation import simulate
+from emu.trust.prediction import Witnesses
 from emu.trust.verdict import Trust
-from emu.trust.witness import Witnesses
 from tests.trust.test_prediction import expected, judged, problem_of
 
 if TYPE_CHECKING:
