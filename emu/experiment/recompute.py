@@ -41,8 +41,8 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.scenario_text import apart, read_scenario
 from emu.scenario import Scenario, prepare
-from emu.trust.agreement import agreement, disagreement
 from emu.trust.headline import headline_faults
+from emu.trust.violation import agreement, disagreement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

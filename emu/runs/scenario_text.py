@@ -15,7 +15,7 @@ from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import load_again
-from emu.trust.agreement import differences
+from emu.trust.violation import differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

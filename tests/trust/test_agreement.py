@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emu.trust.agreement import agreement, differences
+from emu.trust.violation import agreement, differences
 
 STATED: dict[str, Any] = {"a": [1, 2.0, {"b": None}], "c": "x", "d": True, "e": 0.0}
 
