@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.link_load import excess_loads, fluid_bytes, pieces, worst_interval
-from emu.trust import audit_stated
-from emu.trust.resource_audit import channel_faults, newest_reads, slot_faults
+from emu.trust import audit_checks
 from emu.trust.violation import (
     AuditReport,
     Findings,
@@ -95,34 +94,36 @@ def audit(
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates, job = schedule.rates, schedule.problem.job
-    schedule = audit_stated.sound(schedule)  # what is no rate is named, and left out
+    schedule = audit_checks.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
     checks = {
         "(5),(6)": (
             *auditor.every_iteration_once(),
-            *audit_stated.first_stores(schedule, tolerance),
-            *audit_stated.task_times(
+            *audit_checks.first_stores(schedule, tolerance),
+            *audit_checks.task_times(
                 schedule, tolerance, exact=times, least=least_times
             ),
         ),
         "(7)": (
             *auditor.flows_after_their_source(),
-            *audit_stated.readiness(schedule, tolerance),
+            *audit_checks.readiness(schedule, tolerance),
         ),
         "(8),(9)": tuple(auditor.tasks_after_their_inputs()),
         "(10)": tuple(auditor.one_iteration_at_a_time()),
         "(11)": tuple(auditor.one_flow_at_a_time()),
         "(12)": (
-            *audit_stated.impossible_values(schedule),
-            *audit_stated.rate_rows(schedule, rates, tolerance),
+            *audit_checks.impossible_values(schedule),
+            *audit_checks.rate_rows(schedule, rates, tolerance),
             *auditor.all_bytes(volumes),
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
-        "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
-        "slots": (slot_faults(schedule, tolerance),),
-        "channels": ((len(job.channels), [*channel_faults(schedule, tolerance)]),),
-        "reads": (newest_reads(schedule, tolerance),),
+        "(15)": tuple(audit_checks.makespan_of(schedule, makespan, tolerance)),
+        "slots": (audit_checks.slot_faults(schedule, tolerance),),
+        "channels": (
+            (len(job.channels), [*audit_checks.channel_faults(schedule, tolerance)]),
+        ),
+        "reads": (audit_checks.newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
     checked: dict[str, int] = {}

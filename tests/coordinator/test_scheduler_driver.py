@@ -28,7 +28,7 @@ from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
 from emu.trust.audit import audit
-from emu.trust.resource_audit import newest_reads
+from emu.trust.audit_checks import newest_reads
 from emu.wire.messages import FlowEnded, TaskEnded
 from tests.coordinator.virtual import (
     LateProcesses,

@@ -23,7 +23,7 @@ from emu.problem import (
     with_faults,
 )
 from emu.simulation import simulate
-from emu.trust.audit_stated import stated_work
+from emu.trust.audit_checks import stated_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

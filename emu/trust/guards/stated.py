@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.trust.audit_stated import stated_work
+from emu.trust.audit_checks import stated_work
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
