@@ -19,8 +19,7 @@ from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.scratch import scratch_folder
-from emu.trust.lateness import flow_completion
-from emu.trust.perturbed_replay import host_effect, sensitivity
+from emu.trust.lateness import flow_completion, host_effect, sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from emu.graph_data.sources import find_source
 from emu.optional_library import INSTALL_TORCH, is_installed
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
-from emu.trust.perturbed_replay import sensitivity
+from emu.trust.lateness import sensitivity
 from emu.units import format_rate, format_size
 
 if TYPE_CHECKING:

@@ -40,8 +40,12 @@ from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.systems.registry import system_guards
 from emu.trust.guards import examine
-from emu.trust.lateness import chain_lateness, clock_uncertainty
-from emu.trust.perturbed_replay import host_effect, sensitivity
+from emu.trust.lateness import (
+    chain_lateness,
+    clock_uncertainty,
+    host_effect,
+    sensitivity,
+)
 from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import decide, host_figures
 

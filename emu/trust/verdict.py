@@ -1,7 +1,7 @@
 """Compute a run's verdict: its error by the host's lateness, reasons and remedies.
 
 The decision rests on evidence, not on symptoms: by how much what came late moved the
-end of the run (`emu.trust.perturbed_replay`). A host can be busy and keep up, or idle
+end of the run (`emu.trust.lateness`). A host can be busy and keep up, or idle
 and stall for one second. The critical path shows where the time was lost
 (`emu.trust.lateness`); the host's own figures show *why*, and what to do. They decide
 alone only where time was lost that no schedule shows, and on kernel NICs.
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu.trust.guards import Finding
-    from emu.trust.lateness import Lateness
-    from emu.trust.perturbed_replay import HostEffect
+    from emu.trust.lateness import HostEffect, Lateness
 
     Statistics = Mapping[str, Mapping[str, Any]]
 

@@ -13,7 +13,7 @@ from emu.analysis.link_load import fluid_ends
 from emu.problem import Problem, Profile, Realization
 from emu.simulation import makespan
 from emu.testing.strategies import problems
-from emu.trust.perturbed_replay import HostEffect, host_effect
+from emu.trust.lateness import HostEffect, host_effect
 from tests.coordinator.virtual import (
     LateProcesses,
     PromptProcesses,

@@ -24,7 +24,7 @@ from emu.problem import (
 from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
-from emu.trust.perturbed_replay import delayed, sensitivity
+from emu.trust.lateness import delayed, sensitivity
 from tests.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
 

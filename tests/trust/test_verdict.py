@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from emu.testing import two_machine_example
 from emu.trust.guards import Finding
-from emu.trust.lateness import Lateness
-from emu.trust.perturbed_replay import HostEffect
+from emu.trust.lateness import HostEffect, Lateness
 from emu.trust.verdict import (
     HostFigures,
     Trust,
