@@ -5,8 +5,47 @@ code with the scheduler: nothing here imports `emu.scheduling` or `emu.simulatio
 import-linter sees to it. A guard that fires makes the run untrusted.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.trust.guards.bursts import bursts
 from emu.trust.guards.evidence import Evidence
-from emu.trust.guards.examine import examine
+from emu.trust.guards.link_bytes import link_bytes
+from emu.trust.guards.minimum_traffic import clocks, enough_carried
+from emu.trust.guards.schedule import cause, constraints, lower_bounds, order
+from emu.trust.guards.stated import task_times, window
 from emu.trust.violation import Finding
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Guard = Callable[[Evidence], Iterable[Finding]]
+
 __all__ = ["Evidence", "Finding", "examine"]
+
+
+GUARDS = (
+    enough_carried,
+    link_bytes,
+    bursts,
+    order,
+    cause,
+    clocks,
+    constraints,
+    lower_bounds,
+    task_times,
+    window,
+)
+
+
+def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
+    """Return the findings of the guards in a run; none when all of it is possible.
+
+    Parameters
+    ----------
+    more
+        Guards beside those of every run: those of its systems.
+    """
+    guards = (*GUARDS, *more)
+    return tuple(finding for guard in guards for finding in guard(evidence))
