@@ -23,7 +23,7 @@ from emu.analysis.critical_path import critical_path
 from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
-from emu.trust.guards.minimum_traffic import clocks
+from emu.trust.guards.traffic import clocks
 from emu.trust.lateness import clock_uncertainty
 from tests.coordinator.emulated import Acts, golden
 from tests.coordinator.hosts import ip, namespaces

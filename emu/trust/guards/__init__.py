@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.trust.guards.bursts import bursts
 from emu.trust.guards.evidence import Evidence
-from emu.trust.guards.link_bytes import link_bytes
-from emu.trust.guards.minimum_traffic import clocks, enough_carried
 from emu.trust.guards.schedule import cause, constraints, lower_bounds, order
 from emu.trust.guards.stated import task_times, window
+from emu.trust.guards.traffic import bursts, clocks, enough_carried, link_bytes
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:

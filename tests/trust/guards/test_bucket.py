@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.trust.guards.link_bytes import of_flows
+from emu.trust.guards.traffic import of_flows
 
 #: Start, length and bytes, on a grid: many share an instant.
 FLOWS = st.lists(

@@ -1,7 +1,12 @@
-"""Leaky buckets, which say when a link carries more than its capacity allows."""
+"""Guards of traffic: leaky buckets, bursts, and what must have crossed to judge at all.
+
+A link that carries more than its capacity allows is found by a leaky bucket; a burst
+over an edge by the depth of a token bucket.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,7 +83,7 @@ def _begin(start: Floats, sent: Floats, capacity: float) -> float:
     return float(start[latest_first[int(np.argmax(excess))]])
 
 
-NAME = "link bytes"
+LINK_BYTES = "link bytes"
 
 
 def link_bytes(evidence: Evidence) -> Iterator[Finding]:
@@ -107,7 +112,7 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
             end = dict(zip(ended.tolist(), there[over].tolist(), strict=True))
             fit = found.until - found.since
             yield Finding(
-                NAME,
+                LINK_BYTES,
                 end[found.at],
                 f"link {link} of {capacity:g} B/s carried {found.most + fit:.4g} bytes "
                 f"from {start[found.since]:.6g} to {end[found.until]:.6g} s, "
@@ -125,3 +130,111 @@ def _flows(evidence: Evidence) -> tuple[NDArray[np.int64], Floats, Floats, Float
     ready = schedule.task_end[source[edge], iteration]
     seen = np.isfinite(ready) & np.isfinite(there) & (sent > 0)
     return edge[seen], ready[seen], there[seen], sent[seen] / evidence.byte_scale
+
+
+BURSTS = "bursts"
+#: Real bytes that a sender may be ahead of its rates at any time.
+_CHUNK = 16384
+#: Wall seconds that a receiver may stand still between two samples of its loop's lag.
+_UNSEEN = 0.1
+
+
+def bursts(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every edge of which more came at once than it may catch up.
+
+    In every interval no more may come than the narrowest link on the way carries in
+    it, and what the sender may catch up once. By the notes of the receiver's kernel,
+    which joins what waits while a receiver stands still.
+    """
+    if evidence.catch_up is None:
+        return
+    most, crossed = (
+        most_stated(evidence.schedule.problem),
+        stated_hops(evidence.schedule.problem),
+    )
+    names = evidence.schedule.problem.job.edge_names
+    for counted in evidence.statistics.values():
+        stood = float(counted.get("host_metrics", {}).get("loop_lag_max", 0.0))
+        ahead = (
+            evidence.catch_up
+            + (evidence.lead + stood + _UNSEEN + CLOCKS) / evidence.time_scale
+        )
+        for row in counted.get("received", {}).get("bursts", ()):
+            edge, came = int(row["edge"]), row["bytes"] / evidence.byte_scale
+            rate = min(most[link] for link in crossed[edge])
+            fits = rate * ahead + _CHUNK / evidence.byte_scale
+            if came > fits:
+                yield Finding(
+                    BURSTS,
+                    evidence.schedule.makespan,
+                    f"{came:.4g} bytes more than {rate:g} B/s carries came at once of "
+                    f"{names[edge]}, {fits:.4g} may",
+                )
+
+
+ENOUGH = "enough carried"
+#: Payload of a packet on Ethernet: 1500 bytes less the headers of IP and TCP.
+PACKET = 1448
+#: A flow of fewer packets is over before its rate can show.
+FEW = 4
+
+
+def enough_carried(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding when the flows between machines were a few packets each.
+
+    Counted is what came, in the mean over the flows that stand for any bytes. A job
+    without such flows is no evidence about a network and is not examined.
+    """
+    schedule = evidence.schedule
+    edge, iteration = schedule.flows().T
+    stand_for = schedule.flow_bytes[edge, iteration] > 0
+    if not stand_for.any():
+        return
+    came = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
+    packets = float(came[stand_for].mean()) / PACKET
+    if packets < FEW:
+        yield Finding(
+            ENOUGH,
+            math.nan,
+            "nothing was carried: this run tests control, not the network "
+            f"({packets:.2g} packets per flow, {came.sum():,.0f} real bytes in all)",
+            _remedy(evidence.byte_scale, packets),
+        )
+
+
+def _remedy(byte_scale: float, packets: float) -> str:
+    if not packets:
+        return ""
+    enough = 10.0 ** math.ceil(math.log10(byte_scale * FEW / packets))
+    return f"raise byte_scale to {enough:g}"
+
+
+CLOCKS_NAME = "clocks"
+
+
+def clocks(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every process whose clock has drifted in the run.
+
+    At the end the coordinator asks, and each process answers: with the run time when it
+    was asked and when it answered. By the coordinator's wall clock alone, the first
+    reading comes after the question left, the second before the answer came; messages
+    that take long hide a drift and never make one.
+    """
+    scale = evidence.time_scale
+    for process, counted in evidence.statistics.items():
+        if "clock" not in counted or "answered" not in counted:
+            continue  # a run of an earlier emu
+        (asked, answered), (least, most) = counted["clock"], counted["answered"]
+        for reading, off in (
+            (asked, least - scale * asked),
+            (answered, scale * answered - most),
+        ):
+            if off > CLOCKS:
+                yield Finding(
+                    CLOCKS_NAME,
+                    reading,
+                    f"process {process} read {scale * reading:.6g} s of wall time "
+                    f"between {least:.6g} and {most:.6g} s of the coordinator's: its "
+                    f"clock is off by {off:.3g} s",
+                )
+                break
