@@ -132,7 +132,7 @@ def earliest_ends(
 
 # Check that every frame came once, whole, in order, and not before it was sent.
 
-NAME = "order"
+ORDER = "order"
 CAUSE = "cause"
 
 
@@ -163,7 +163,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
         (off, "came with other bytes than its task announced"),
         (backwards, "came before the one before it"),
     ):
-        yield from _first(evidence, NAME, broken, end, words)
+        yield from _first(evidence, ORDER, broken, end, words)
 
 
 def cause(evidence: Evidence) -> Iterator[Finding]:
