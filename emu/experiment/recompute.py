@@ -41,7 +41,7 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.scenario_text import apart, read_scenario
 from emu.scenario import Scenario, prepare
-from emu.trust.headline import headline_faults
+from emu.trust.guards.schedule import headline_faults
 from emu.trust.violation import agreement, disagreement
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
-from emu.trust.headline import least_makespan
+from emu.trust.guards.schedule import least_makespan
 from emu.trust.rate_audit import rule_audit
 from tests.integration.scenarios import Carried, attempts, carried_out, command
 

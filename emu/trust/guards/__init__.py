@@ -10,8 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.trust.guards.evidence import Evidence
-from emu.trust.guards.schedule import cause, constraints, lower_bounds, order
-from emu.trust.guards.stated import task_times, window
+from emu.trust.guards.schedule import (
+    cause,
+    constraints,
+    lower_bounds,
+    order,
+    task_times,
+    window,
+)
 from emu.trust.guards.traffic import bursts, clocks, enough_carried, link_bytes
 from emu.trust.violation import Finding
 

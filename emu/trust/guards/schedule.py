@@ -1,21 +1,28 @@
-"""Check that a reported schedule keeps the constraints and the lower bounds."""
+"""Check that a reported schedule keeps constraints and bounds, and what it states.
+
+Stated are times of tasks, the credit window, and the headline: makespans, their errors,
+bound and gap. Nothing here is shared with what writes result.json: makespans come from
+schedules, errors from these, the bound from a longest path and what ports must carry.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.trust.audit import PUNCTUALITY, audit
-from emu.trust.guards.evidence import CLOCKS, most_stated, stated_hops
-from emu.trust.violation import Finding
+from emu.trust.audit_checks import stated_work
+from emu.trust.guards.evidence import CLOCKS, fitting, most_stated, stated_hops
+from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
+    from emu.problem import Job, Problem, Realization, Schedule
     from emu.trust.guards.evidence import Evidence
 
     Floats = NDArray[np.float64]
@@ -236,3 +243,189 @@ def _first(
     others = f" (and {len(where) - 1} others)" if len(where) > 1 else ""
     name = job.edge_names[e]
     yield Finding(guard, float(times[first]), f"frame {name}[{n}] {words}{others}")
+
+
+TIMES, WINDOW = "task times", "window"
+#: Share of its time by which a task may seem to be shorter, and of the run's end:
+#: rounding, as nominal times are kept exactly.
+_ROUNDING = 1e-6
+
+
+def task_times(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the first task that took less than its stated time, relative to the task.
+
+    However many tasks are on the way, and however short each is.
+    """
+    if evidence.times is None:
+        return
+    schedule = evidence.schedule
+    took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
+    slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
+    where = np.argwhere(evidence.times - took > slack)
+    if not where.size:
+        return
+    ends = schedule.task_end[tuple(where.T)]
+    task, n = where[int(np.argmin(ends))]
+    name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]
+    yield Finding(
+        TIMES,
+        float(ends.min()),
+        f"{name}[{n}] took {took[task, n]:.6g} s of the {least:.6g} s that are stated "
+        f"(and {len(where) - 1} others)",
+    )
+
+
+def window(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the first start that the credit window of a scenario does not allow.
+
+    With window K, iteration n of what begins a mini-batch starts only after iteration
+    n - K of every worker that it reaches. Which edges a job has for that does not
+    enter: they may be the mistake.
+    """
+    schedule, job = evidence.schedule, evidence.schedule.problem.job
+    for prefix, most in evidence.windows:
+        for first, last in _begins_and_ends(job, prefix):
+            rounds = min(job.rounds[first], job.iterations)
+            for n in range(most, rounds):
+                if n - most >= job.rounds[last]:
+                    break
+                start, end = schedule.task_start[first, n], schedule.task_end[last]
+                before = end[n - most]
+                if start < before - _ROUNDING * before:
+                    names = job.tasks[first].name, job.tasks[last].name
+                    yield Finding(
+                        WINDOW,
+                        float(start),
+                        f"{names[0]}[{n}] started at {start:.6g} s, before "
+                        f"{names[1]}[{n - most}] ended at {before:.6g} s: the credit "
+                        f"window is {most}",
+                    )
+                    return
+
+
+def _begins_and_ends(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
+    """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
+    own = {
+        t
+        for t, task in enumerate(job.tasks)
+        if task.name.startswith(prefix) and task.name != f"{prefix}release"
+    }
+    feeds: dict[int, set[int]] = {t: set() for t in own}
+    fed: set[int] = set()
+    for edge in job.edges:
+        if edge.lag == 0 and edge.source in own and edge.destination in own:
+            feeds[edge.source].add(edge.destination)
+            fed.add(edge.destination)
+    begins = [t for t in sorted(own) if t not in fed]
+    stores = [t for t in begins if job.tasks[t].kind == "graph_store"]
+    workers = {t for t in own if job.tasks[t].kind == "worker"}
+    ends = workers or {t for t in own if not feeds[t]}
+    for first in stores or begins:
+        seen, left = {first}, [first]
+        while left:
+            further = feeds[left.pop()] - seen
+            seen |= further
+            left += further
+        for last in sorted((seen & ends) - {first}):
+            yield first, last
+
+
+#: Share by which a number may be off: sums in another order.
+_EXACT = 1e-9
+#: Seconds in which a link that is not cut for good carries anything.
+_NEVER = 1e18
+
+
+def headline_faults(
+    result: Mapping[str, Any],
+    emulated: Schedule,
+    predicted: Schedule,
+    replayed: Schedule,
+    measured: Realization,
+) -> Findings:
+    """Return how many numbers of a headline were compared, and the wrong ones.
+
+    Parameters
+    ----------
+    result
+        Content of result.json.
+    emulated, predicted, replayed
+        The run, and the simulations of what was expected and of what was measured.
+    measured
+        Times and volumes of the run, which ``bound`` is of.
+    """
+    length, before, again = (
+        float(np.nanmax(schedule.task_end))
+        for schedule in (emulated, predicted, replayed)
+    )
+    least = least_makespan(emulated.problem, measured)
+    wanted: dict[str, float | None] = {
+        "makespan": length,
+        "predicted_makespan": before,
+        "makespan_error": _over(length, before),
+        "replayed_makespan": again,
+        "replay_error": _over(length, again),
+    }
+    bound = result.get("bound")
+    if isinstance(bound, bool) or not isinstance(bound, int | float):
+        bound = math.nan
+    else:
+        wanted["gap"] = _over(length, bound) if bound else None
+    found = []
+    for key, number in wanted.items():
+        said = result.get(key)
+        if not _alike(said, number):
+            sentence = f"{key} is {said!r}, {number!r} by itself"
+            found.append(Violation("headline", key, 1, "values", sentence))
+    if not bound >= least * (1 - _EXACT):  # NaN is wrong too
+        sentence = f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
+        found.append(Violation("headline", "bound", 1, "values", sentence))
+    return len(wanted) + 1, found
+
+
+def least_makespan(problem: Problem, measured: Realization) -> float:
+    """Return a length that no run of these times and volumes is below, seconds.
+
+    The longest path, of flows that have every link for themselves, or the time that the
+    busiest link takes for all its bytes.
+    """
+    ends = earliest_ends(problem, measured.times, measured.volumes)
+    rounds = np.array(problem.job.rounds)
+    ran = np.arange(problem.job.iterations) < rounds[:, None]
+    longest = float(ends[ran].max(initial=0.0))
+    counts = np.array(problem.job.flow_counts, dtype=np.int64)
+    sent = np.arange(problem.job.iterations) < counts[:, None]
+    totals = np.where(sent, measured.volumes, 0.0).sum(axis=1)
+    carried: dict[str, float] = {}
+    for hops, volume in zip(stated_hops(problem), totals.tolist(), strict=True):
+        for link in hops:
+            carried[link] = carried.get(link, 0.0) + volume
+    return max([longest, *(_time(problem, *one) for one in carried.items())])
+
+
+def _time(problem: Problem, link: str, volume: float) -> float:
+    """Return when a link has carried so many bytes at the earliest, seconds."""
+    low, high = 0.0, 1.0
+    while float(fitting(problem, link, np.array([high]))[0]) < volume:
+        if high > _NEVER:
+            return math.inf  # cut for good
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        enough = float(fitting(problem, link, np.array([middle]))[0]) >= volume
+        low, high = (low, middle) if enough else (middle, high)
+    return high if volume > 0 else 0.0
+
+
+def _over(found: float, expected: float) -> float:
+    return found / expected - 1 if expected else float(found > 0)
+
+
+def _alike(said: Any, number: float | None) -> bool:
+    if number is None or said is None:
+        return said is number
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return False
+    return math.isclose(said, number, rel_tol=_EXACT, abs_tol=_EXACT)

@@ -11,7 +11,7 @@ from emu.runs.audit_inputs import unchecked_windows
 from emu.scenario import Experiment, load, prepare
 from emu.simulation import simulate
 from emu.trust.guards.evidence import Evidence
-from emu.trust.guards.stated import task_times, window
+from emu.trust.guards.schedule import task_times, window
 from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN
 
