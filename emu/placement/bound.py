@@ -9,7 +9,7 @@ import numpy as np
 
 from emu.placement.candidates import Candidates, lower_bound
 from emu.placement.candidates import candidates as prepare
-from emu.placement.integer_program import Row, minimise
+from emu.placement.packing import Row, minimise
 from emu.placement.space import Space
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 
 from emu.errors import PlacementError
 from emu.placement.ifs import fill
-from emu.placement.integer_program import Row, minimise
-from emu.placement.packing import Packing, infeasibility
+from emu.placement.packing import Packing, Row, infeasibility, minimise
 from emu.placement.space import Space
 
 if TYPE_CHECKING:

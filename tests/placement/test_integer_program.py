@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.placement.integer_program import Row, minimise
+from emu.placement.packing import Row, minimise
 
 POINTS = np.array([*np.ndindex(*[2] * 14)], dtype=float)
 
