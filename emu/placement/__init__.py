@@ -6,11 +6,10 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
 from emu.placement.bound import placement_bound
-from emu.placement.common_random_numbers import common_draws
+from emu.placement.candidates import JobsCost, common_draws
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
-from emu.placement.job_costs import JobsCost
 from emu.placement.packing import ResourceLoad, resource_loads
 from emu.placement.place import PLACEMENT_POLICIES, affordable, best_placement, place
 from emu.placement.ring_order import with_placed_ring

@@ -1,17 +1,19 @@
 """Costs of candidate placements, computed in C: bounds, penalty, makespan.
 
-`Candidates` is made once per search; everything else is a function of it and of one
-placement, so that a search keeps no state that could drift. Must not know: moves.
+Of several jobs the longest of their times counts, or their sum. Two placements of one
+search are judged by common random draws. `Candidates` is made once per search;
+everything else is a function of it and of one placement, so that a search keeps no
+state that could drift. Must not know: moves.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from emu.core import lib, new_room, pointer, room_in, structure
-from emu.placement.job_costs import JobCosts, JobsCost, job_costs
 from emu.placement.packing import sent_bytes
 from emu.scheduling.compiled_problem import (
     Layout,
@@ -22,11 +24,70 @@ from emu.scheduling.compiled_problem import (
 )
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import earliest, longest_paths
+from emu.workloads import RELEASE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.placement.space import Space
-    from emu.problem import Realization
+    from emu.problem import Job, Profile, Realization
     from emu.scheduling.compiled_problem import BoundJob, Floats, Ints, JobArrays
+
+
+def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
+    """Return the run that every placement of a search with this seed is judged by.
+
+    Common random numbers (A20): two placements differ by where tasks stand, not by
+    luck, also when different algorithms found them.
+    """
+    return profile.draw(np.random.default_rng(_sequence(seed, 0)), iterations)
+
+
+def walk_generator(seed: int, chain: int = 0) -> np.random.Generator:
+    """Return the generator of one chain, independent of the draws and other chains."""
+    return np.random.default_rng(_sequence(seed, 1 + chain))
+
+
+def _sequence(seed: int, stream: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(stream,))
+
+
+@dataclass(frozen=True)
+class JobsCost:
+    """Cost that a search minimises in place of the makespan."""
+
+    total: bool = False
+    """True where it is the sum of the times of the jobs, each from its release to its
+    end; else the longest of them."""
+    weights: Mapping[str, float] | None = None
+    """Factor on the time of a job, positive; 1 of those not named."""
+
+
+class JobCosts(NamedTuple):
+    """The same as flat arrays, without any job where the makespan is what counts."""
+
+    job: Ints
+    """Job of every task."""
+    weight: Floats
+    release: Floats
+    """Release of every job, seconds."""
+    total: bool
+    """As in `JobsCost`."""
+
+
+def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
+    """Return the arrays; ``times`` hold the releases of jobs."""
+    if cost is None:
+        return JobCosts(np.empty(0, np.int64), np.ones(1), np.zeros(1), False)
+    names = {name: i for i, name in enumerate(job.job_names)}
+    weight = np.array([(cost.weights or {}).get(name, 1.0) for name in names])
+    release = np.zeros(len(names))
+    for t, task in enumerate(job.tasks):
+        if task.kind == RELEASE:
+            release[names[task.job_name]] = times[t, 0]
+    of_task = np.array([names[task.job_name] for task in job.tasks], dtype=np.int64)
+    return JobCosts(of_task, weight, release, cost.total)
+
 
 NORM = 16  # of `estimate`
 

@@ -9,8 +9,14 @@ import numpy as np
 
 from emu.core import lib, pointer, structure
 from emu.errors import InfeasiblePlacement
-from emu.placement.candidates import Candidates, candidates, expand, placement_cost
-from emu.placement.common_random_numbers import common_draws, walk_generator
+from emu.placement.candidates import (
+    Candidates,
+    candidates,
+    common_draws,
+    expand,
+    placement_cost,
+    walk_generator,
+)
 from emu.placement.ifs import fill
 from emu.placement.packing import infeasibility
 from emu.placement.space import PlacementResult, Space
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.placement.job_costs import JobsCost
+    from emu.placement.candidates import JobsCost
     from emu.problem import Cluster, Job, Profile
     from emu.scheduling.compiled_problem import Floats, Ints
 

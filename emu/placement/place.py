@@ -11,8 +11,12 @@ import numpy as np
 
 from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
-from emu.placement.candidates import candidates, placement_cost
-from emu.placement.common_random_numbers import common_draws, walk_generator
+from emu.placement.candidates import (
+    candidates,
+    common_draws,
+    placement_cost,
+    walk_generator,
+)
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import fill, place_ifs
@@ -28,7 +32,7 @@ from emu.workloads import repeated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from emu.placement.job_costs import JobsCost
+    from emu.placement.candidates import JobsCost
     from emu.problem import Cluster, Job, Placement
 
 # The best placement that is found of a run: one search, one budget, for everyone.

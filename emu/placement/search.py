@@ -10,8 +10,14 @@ import numpy as np
 from emu.core import lib, pointer
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement.baselines import deal_out, draw_machines
-from emu.placement.candidates import Candidates, candidates, expand, placement_cost
-from emu.placement.common_random_numbers import common_draws, walk_generator
+from emu.placement.candidates import (
+    Candidates,
+    candidates,
+    common_draws,
+    expand,
+    placement_cost,
+    walk_generator,
+)
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import (
     ACCEPTED,
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.placement.job_costs import JobsCost
+    from emu.placement.candidates import JobsCost
     from emu.problem import Cluster, Job, Placement, Profile, Realization
     from emu.scheduling.compiled_problem import Floats, Ints
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.placement import PLACEMENT_POLICIES, place, place_ifs
-from emu.placement.common_random_numbers import common_draws, walk_generator
+from emu.placement.candidates import common_draws, walk_generator
 from emu.problem import Cluster, Job, Problem, Profile, Realization
 from emu.simulation import makespan
 from tests.placement.placement_cases import paper_testbed, realization
