@@ -4,12 +4,16 @@ Every algorithm takes a job and a cluster and returns a `Placement`; the searche
 say what its makespan is. Must not know: scenarios, sockets, clocks.
 """
 
-from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.baselines import (
+    place_explicit,
+    place_ifs,
+    place_random,
+    place_round_robin,
+)
 from emu.placement.bound import placement_bound
 from emu.placement.candidates import JobsCost, common_draws
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
-from emu.placement.ifs import place_ifs
 from emu.placement.packing import ResourceLoad, resource_loads
 from emu.placement.place import PLACEMENT_POLICIES, affordable, best_placement, place
 from emu.placement.ring_order import with_placed_ring

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.placement.ifs import fill
+from emu.placement.baselines import fill
 from emu.placement.packing import Packing, Row, infeasibility, minimise
 from emu.placement.space import Space
 

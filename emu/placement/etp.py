@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.core import lib, pointer, structure
 from emu.errors import InfeasiblePlacement
+from emu.placement.baselines import fill
 from emu.placement.candidates import (
     Candidates,
     candidates,
@@ -17,7 +18,6 @@ from emu.placement.candidates import (
     placement_cost,
     walk_generator,
 )
-from emu.placement.ifs import fill
 from emu.placement.packing import infeasibility
 from emu.placement.space import PlacementResult, Space
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
-from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.baselines import (
+    fill,
+    place_explicit,
+    place_ifs,
+    place_random,
+    place_round_robin,
+)
 from emu.placement.candidates import (
     candidates,
     common_draws,
@@ -19,7 +25,6 @@ from emu.placement.candidates import (
 )
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
-from emu.placement.ifs import fill, place_ifs
 from emu.placement.packing import infeasibility
 from emu.placement.search import SearchOptions, endless, search_run
 from emu.placement.space import PlacementResult, Space

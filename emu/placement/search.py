@@ -9,7 +9,7 @@ import numpy as np
 
 from emu.core import lib, pointer
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.placement.baselines import deal_out, draw_machines
+from emu.placement.baselines import deal_out, draw_machines, fill
 from emu.placement.candidates import (
     Candidates,
     candidates,
@@ -28,7 +28,6 @@ from emu.placement.etp import (
     Chain,
     new_chain,
 )
-from emu.placement.ifs import fill
 from emu.placement.moves import Symmetry, TeamArrays, find_symmetry, team_arrays
 from emu.placement.packing import infeasibility
 from emu.placement.space import PlacementResult, Space
