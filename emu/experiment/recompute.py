@@ -38,8 +38,7 @@ from emu.runs.array_files import (
 )
 from emu.runs.audit_inputs import unchecked_windows
 from emu.runs.problem_json import problem_to_json
-from emu.runs.run_directory import RunDirectory
-from emu.runs.scenario_text import apart, read_scenario
+from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.violation import agreement, disagreement

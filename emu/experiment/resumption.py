@@ -10,8 +10,7 @@ from emu.experiment.attempts import kept_cut
 from emu.experiment.scale_search import ScaleChoice
 from emu.input_file import one_error
 from emu.runs.recorded_run import read_manifest
-from emu.runs.run_directory import RunDirectory
-from emu.runs.scenario_text import apart, read_scenario
+from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
 from emu.simulation.attempts import later
 

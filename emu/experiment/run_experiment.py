@@ -35,7 +35,7 @@ from emu.runs.array_files import (
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
-from emu.runs.scenario_text import write_scenario
+from emu.runs.run_directory import write_scenario
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.systems.registry import system_guards
