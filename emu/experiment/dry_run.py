@@ -13,8 +13,8 @@ import psutil
 
 from emu.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.errors import DataError, ScenarioError
+from emu.foreign_code import INSTALL_TORCH, is_installed
 from emu.graph_data.sources import find_source
-from emu.optional_library import INSTALL_TORCH, is_installed
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
 from emu.trust.lateness import sensitivity

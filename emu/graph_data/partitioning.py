@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.optional_library import import_library
+from emu.foreign_code import import_library
 from emu.scratch import scratch_folder
 from emu.stream_key import stream_key
 

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from emu.errors import NodeMisbehaved
+from emu.foreign_code import INSTALL_TORCH
 from emu.names import printable
 from emu.network import derive_key
-from emu.optional_library import INSTALL_TORCH
 from emu.systems.registry import systems
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from emu.foreign_code import INSTALL_FIGURES, import_library
 from emu.html_table import html_table
-from emu.optional_library import INSTALL_FIGURES, import_library
 from emu.units import format_duration
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError, EmulatorError
 from emu.fields.suggestion import nearest
+from emu.foreign_code import called, imported, line_of
 from emu.interruption import Overdue, deadline
 from emu.names import printable
-from emu.own_code import called, imported, line_of
 from emu.scheduling.own_rates import checked_rates
 from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, register
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import DataError
+from emu.foreign_code import imported, line_of
 from emu.names import printable
-from emu.own_code import imported, line_of
 from emu.stream_key import stream_key
 from emu.training.layers import as_tensor
 from emu.training.mini_batch import add_gradients

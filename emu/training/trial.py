@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
+from emu.foreign_code import INSTALL_TORCH, import_library
 from emu.graph_data import BatchPlan, open_for, sample_batch
-from emu.optional_library import INSTALL_TORCH, import_library
 from emu.training.mini_batch import MiniBatch
 from emu.training.own_model import OwnModel
 

@@ -12,7 +12,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.experiment.dry_run import check_ready
-from emu.optional_library import import_library, is_installed
+from emu.foreign_code import import_library, is_installed
 from emu.scenario import load
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from emu.errors import DataError
+from emu.foreign_code import INSTALL_TORCH, import_library
 from emu.graph_data.readers.named_arrays import NAMES, found_graph
 from emu.input_file import one_error, open_input
 from emu.names import printable
-from emu.optional_library import INSTALL_TORCH, import_library
 
 if TYPE_CHECKING:
     from pathlib import Path

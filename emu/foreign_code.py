@@ -1,11 +1,17 @@
-"""Code that a user brings along: text of a file, run and named in its errors."""
+"""Code that is not emu's: optional libraries, and what users bring along.
+
+Torch is needed to train, dgl to read what is its own. A user's code is the text of a
+file, run and named in its errors.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import inspect
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +19,50 @@ from emu.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+#: Said where pandas or matplotlib is missing.
+INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
+#: Said where torch is missing.
+INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
+
+
+def is_installed(name: str) -> bool:
+    """Return True where a library of compiled code is there, without importing it.
+
+    A module of that name without any is none of it: importing torch takes seconds.
+    """
+    try:
+        found = importlib.util.find_spec(name)
+    except ImportError:
+        return False
+    folders = (found and found.submodule_search_locations) or ()
+    return any(any(Path(folder).glob("_C*")) for folder in folders)
+
+
+def import_library(name: str, purpose: str, remedy: str) -> Any:
+    """Return the module of a library.
+
+    Parameters
+    ----------
+    purpose
+        What needs it: a file, a key with its value.
+    remedy
+        What installs it, or does without it.
+
+    Raises
+    ------
+    DataError
+        When it is not installed, or is but does not import.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        problem = f"needs {name}, which is not installed here: {remedy}"
+        raise DataError(problem, path=purpose) from error
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        problem = f"needs {name}, which is installed but does not import: {cause}"
+        raise DataError(problem, path=purpose) from error
 
 
 def imported(program: str, source: str) -> Callable[..., Any]:
