@@ -11,7 +11,7 @@ from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.errors import DataError
 from emu.input_file import one_error, read_arrays
 from emu.problem import RateHistory, Realization
-from emu.runs.file_shapes import MOST
+from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 from emu.wire.frame_layout import FRAME_ROWS
 

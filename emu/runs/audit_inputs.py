@@ -13,7 +13,7 @@ from emu.input_file import check_shape, one_error, read_json
 from emu.network import pace_at
 from emu.problem import Problem
 from emu.runs.array_files import REPORTS, read_frames, read_reports
-from emu.runs.file_shapes import ProcessesShape
+from emu.runs.problem_json import ProcessesShape
 from emu.runs.recorded_run import load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit

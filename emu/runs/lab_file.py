@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.input_file import check_shape, open_input, read_json
-from emu.runs.file_shapes import MOST
+from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -19,8 +19,12 @@ from emu.html_table import html_table
 from emu.input_file import check_shape, one_error, read_json
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
-from emu.runs.file_shapes import ManifestShape, ResultShape
-from emu.runs.problem_json import problem_from_json, schedule_from_json
+from emu.runs.problem_json import (
+    ManifestShape,
+    ResultShape,
+    problem_from_json,
+    schedule_from_json,
+)
 from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
