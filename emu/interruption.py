@@ -17,7 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from emu.atomic_file import discard_begun_files
+from emu.files import discard_begun_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.scratch import left_behind, remove, scratch_folder
+from emu.files import left_behind, remove, scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MAKES = """
 import os, signal, sys
 from pathlib import Path
-from emu.atomic_file import whole_file
-from emu.scratch import scratch_folder
+from emu.files import whole_file
+from emu.files import scratch_folder
 with scratch_folder("trial") as folder, whole_file(Path(sys.argv[1])) as partial:
     (folder / "agent.log").write_text("x")
     partial.write_text("x")

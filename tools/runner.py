@@ -17,8 +17,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
-from emu.atomic_file import whole_file, write_atomic
 from emu.errors import DataError, EmulatorError
+from emu.files import whole_file, write_atomic
 
 
 class Case(Protocol):

@@ -9,8 +9,8 @@ import typer
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
+from emu.files import left_behind, remove
 from emu.names import for_terminal
-from emu.scratch import left_behind, remove
 
 
 @app.command()

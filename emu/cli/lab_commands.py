@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError
+from emu.files import write_atomic
 from emu.fitting import Template  # noqa: TC001 - typer reads annotations
 from emu.lab.fit_run import Fit, fit_run
 from emu.lab.prediction import missed_by_lab

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from emu.atomic_file import write_atomic
 from emu.errors import ExpectationMissed, ScenarioError
+from emu.files import write_atomic
 from emu.units import DURATION
 
 if TYPE_CHECKING:

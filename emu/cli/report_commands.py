@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import listed, seconds
 from emu.errors import ScenarioError
+from emu.files import write_atomic
 from emu.report.html import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markdown import Markdown
 
-from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import DataError, ScenarioError
 from emu.fields.suggestion import nearest
+from emu.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
 from emu.report.terminal import plain_table, terminal

@@ -13,12 +13,12 @@ from emu.coordinator.run import emulate
 from emu.experiment.kernel_scale import KernelCosts, kernel_time_scale
 from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
+from emu.files import scratch_folder
 from emu.launch.host_report import usable_cores
 from emu.machines import Sharing
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
-from emu.scratch import scratch_folder
 from emu.trust.lateness import flow_completion, host_effect, sensitivity
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from ruamel.yaml import YAML
 
-from emu.atomic_file import write_atomic
 from emu.errors import DataError, ScenarioError
+from emu.files import write_atomic
 from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.scenario import build_job, load, read_profile
 from emu.systems.registry import systems

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
+from emu.files import cache_home
 from emu.graph_data.imported import (
     MANIFEST,
     imports_home,
@@ -16,7 +17,6 @@ from emu.graph_data.imported import (
 )
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.sources import data_folders
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.files import cache_home
 from emu.graph_data.partitioning import AS_IMPORTED, partition
 from emu.graph_data.prepared import (
     PreparedArrays,
@@ -22,7 +23,6 @@ from emu.graph_data.prepared import (
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
 from emu.names import file_part
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
+from emu.files import cache_home
 from emu.graph_data.prepared import (
     PreparedArrays,
     prepare_arrays,
@@ -28,7 +29,6 @@ from emu.graph_data.readers.text_table import read_edges, read_numbers, read_wor
 from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
 from emu.input_file import map_array, one_error
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

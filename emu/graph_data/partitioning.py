@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.files import scratch_folder
 from emu.foreign_code import import_library
-from emu.scratch import scratch_folder
 from emu.stream_key import stream_key
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.errors import DataError, ScenarioError, SchedulingError
+from emu.files import cache_home
 from emu.problem import Schedule
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

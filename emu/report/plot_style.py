@@ -15,8 +15,8 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from emu.atomic_file import whole_file
 from emu.errors import DataError
+from emu.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
-from emu.atomic_file import whole_file
 from emu.errors import DataError
+from emu.files import whole_file
 from emu.input_file import check_shape, one_error, open_input, read_arrays, read_json
 from emu.names import file_part
 from emu.runs.run_directory import npz_content

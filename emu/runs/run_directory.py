@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.atomic_file import whole_file
 from emu.errors import DataError, ScenarioError
+from emu.files import whole_file
 from emu.input_file import one_error, open_input, read_text
 from emu.names import file_part
 from emu.runs.problem_json import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.atomic_file import write_atomic
 from emu.errors import DataError, ScenarioError
+from emu.files import write_atomic
 from emu.input_file import one_error, read_json
 from emu.problem import Profile
 from emu.scenario.document import Document

@@ -131,7 +131,7 @@ def test_file_that_is_being_written_is_not_left_half(
 ) -> None:
     body = """
     from pathlib import Path
-    from emu.atomic_file import whole_file
+    from emu.files import whole_file
     with whole_file(Path("report.html")) as partial:
         partial.write_text("half")
         time.sleep(60)
@@ -157,7 +157,7 @@ def test_library_that_makes_another_error_of_it(tmp_path: Path) -> None:
 def test_library_that_swallows_it_is_ended_with_its_files(tmp_path: Path) -> None:
     body = """
     from pathlib import Path
-    from emu.atomic_file import whole_file
+    from emu.files import whole_file
     with whole_file(Path("report.html")) as partial:
         partial.write_text("half")
         while True:

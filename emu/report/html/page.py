@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from emu.analysis.bounds import placement_gap, placement_line
 from emu.analysis.critical_path import MOVING, Cause, critical_path, divergences
 from emu.analysis.explanation import NO_MOVES
-from emu.atomic_file import write_atomic
 from emu.errors import DataError
+from emu.files import write_atomic
 from emu.input_file import read_json
 from emu.placement import resource_loads
 from emu.report.explanation_tables import (
