@@ -1,12 +1,17 @@
 """Names and texts from outside, made fit for the place where they go.
 
 Whoever writes a scenario, sends a message or edits a run directory chooses its texts.
-This is the one place that knows what each place cannot take.
+This is the one place that knows what each place cannot take: a line, the name of a
+file, a terminal, a script, a label, a table of HTML.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 #: Characters of a text from outside that a line of ours shows.
 SHOWN = 300
@@ -61,3 +66,17 @@ def for_script(text: str) -> str:
 def for_label(text: str) -> str:
     """Return the text as the value of a Prometheus label, between its quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def html_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
+) -> str:
+    """Return a title and a table below it."""
+
+    def line(tag: str, cells: Sequence[object]) -> str:
+        inside = "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells)
+        return f"<tr>{inside}</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    head = f"<thead>{line('th', columns)}</thead>" if columns else ""
+    return f"<p>{escape(title)}</p><table>{head}<tbody>{body}</tbody></table>"

@@ -246,7 +246,7 @@ class _Cells(HTMLParser):
 
 def test_what_is_returned_shows_itself_as_a_table() -> None:
     """Every cell is compared with what the object says; texts are escaped."""
-    from emu.html_table import html_table
+    from emu.names import html_table
     from emu.scenario import prepare
 
     scenario = emu.load("golden")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.html_table import html_table
+from emu.names import html_table
 from emu.problem import Placement
 from emu.problem.slots import slot_teams
 

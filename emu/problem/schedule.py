@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.foreign_code import INSTALL_FIGURES, import_library
-from emu.html_table import html_table
+from emu.names import html_table
 from emu.units import format_duration
 
 if TYPE_CHECKING:

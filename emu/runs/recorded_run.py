@@ -15,8 +15,8 @@ from typing_extensions import override
 from emu.analysis.explanation import explain
 from emu.errors import DataError
 from emu.foreign_code import INSTALL_FIGURES, import_library
-from emu.html_table import html_table
 from emu.input_file import check_shape, one_error, read_json
+from emu.names import html_table
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (

@@ -17,7 +17,7 @@ from typing_extensions import override
 from emu.analysis.throughput import schedule_cost
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.gc_tuning import collected_seldom
-from emu.html_table import html_table
+from emu.names import html_table
 from emu.placement import (
     JobsCost,
     PlacementResult,
