@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.analysis.critical_path import critical_path, divergences
+from emu.analysis.fair_shares import shares_of_max_min
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
     from emu.problem import Schedule
     from emu.trust.verdict import Verdict
 
+    Shares = Mapping[tuple[int, int], tuple[float, float]]
+
 #: Share of what moved the end that a link or a reason has at least, to be named.
 SHARE = 0.2
 #: Wall seconds below which a flow at its links' rate is over before TCP has grown to
 #: that rate: five rounds through a queue of 20 ms.
 _SMALL = 0.1
-#: Share of its rate that a flow alone on all its links has at least, on a sound NIC.
+#: Share of its rate that a flow alone on all its links has at least, on a sound NIC,
+#: and of max-min rates that flows beside others carry together, on a full link.
 _SOUND = 0.97
+#: Late flows whose shares are computed, those that lost the most.
+_MOST = 8
 #: Reasons where there are none.
 NO_REASON = ("no likely reason was found",)
 
@@ -123,6 +129,7 @@ def judge_prediction(
     links = blamed(emulated, moved, SHARE * abs(apart))
     reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
     if by_network:
+        late.sort(key=lambda drift: -abs(drift.seconds))
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
         reasons += of_network(emulated, links, flows, time_scale)
         reasons += _of_causes(budget, emulated.makespan - other.makespan)
@@ -203,11 +210,14 @@ def of_network(
     Parameters
     ----------
     late
-        (Edge, iteration) of the flows that moved the end.
+        (Edge, iteration) of the flows that moved the end, those that did most first.
     """
     problem = emulated.problem
     named = {link.name: port for port, link in enumerate(problem.links)}
     slow = lone_rates(emulated)
+    # Rates that were assigned are others than max-min's.
+    known = emulated.rates is None and bool(late)
+    shares = shares_of_max_min(emulated, {*late[:_MOST]}) if known else {}
     for name in links:
         port, of = named[name], problem.links[named[name]]
         if lone := slow.get(port):
@@ -219,8 +229,10 @@ def of_network(
                 )
                 continue
         senders = most_senders(emulated, port)
-        if of.direction == "in" and senders > 1:
+        full = _together(emulated, shares, port) >= _SOUND
+        if of.direction == "in" and senders > 1 and not full:
             yield f"incast on {name}: up to {senders} machines sent to it at once"
+    yield from _of_shares(emulated, links, late[:_MOST], shares)
     if late:
         at = tuple(np.array(late).T)
         rates = np.array([_narrowest(emulated, e, n) for e, n in late])
@@ -232,6 +244,49 @@ def of_network(
                 f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
                 f"critical path have {size:.3g} B or less"
             )
+
+
+def _together(emulated: Schedule, shares: Shares, port: int) -> float:
+    """Return what flows over a link carried of their max-min bytes, 0 if unknown."""
+    there = [
+        each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
+    ]
+    return sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
+
+
+def _of_shares(
+    emulated: Schedule,
+    links: list[str],
+    late: list[tuple[int, int]],
+    shares: Shares,
+) -> Iterator[str]:
+    """Yield the late flow that lost most to one beside it on one of the links."""
+    problem, names = emulated.problem, emulated.problem.job.edge_names
+    named = {link.name: port for port, link in enumerate(problem.links)}
+    pairs = []
+    for flow in late:
+        for other, (got, fair) in shares.items():
+            lost = shares[flow][1] - shares[flow][0] if flow in shares else 0.0
+            at = [x for x in links if named[x] in problem.hops[flow[0]]]
+            at = [x for x in at if named[x] in problem.hops[other[0]]]
+            if at and _overlap(emulated, flow, other):
+                pairs.append((min(lost, got - fair), flow, other, at[0]))
+    if not pairs:
+        return
+    _, flow, other, link = max(pairs)
+    one, two = (shares[each][0] / shares[each][1] for each in (flow, other))
+    if one < _SOUND and two > 1 / _SOUND:
+        yield (
+            f"unequal shares of {link}: {names[flow[0]]} had {100 * one:.3g} % of its "
+            f"max-min share in iteration {flow[1]}, {names[other[0]]} beside it "
+            f"{100 * two:.3g} %"
+        )
+
+
+def _overlap(emulated: Schedule, one: tuple[int, int], two: tuple[int, int]) -> bool:
+    """Return True where two flows moved at the same time."""
+    start, end = emulated.flow_start, emulated.flow_end
+    return bool(start[one] < end[two] and start[two] < end[one])
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:

@@ -20,8 +20,9 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.scenario import load, prepare
 from emu.simulation import simulate
-from emu.trust.prediction import Outcome, judge_prediction
+from emu.trust.prediction import Outcome, judge_prediction, of_network
 
 if TYPE_CHECKING:
     from emu.problem import Schedule
@@ -120,3 +121,27 @@ def test_two_errors_that_cancel_do_not_agree() -> None:
     found = judged(slower, predicted, again)
     assert found.outcome is Outcome.DIFFERS
     assert "sink in" in found.links
+
+
+def test_connections_that_share_a_nic_unequally_are_named() -> None:
+    """Older flows first: a flow of 10 B waits for one of 60 B, and NICs are full."""
+    stated = prepare(load("golden", ["schedule.policy=maxmin", "expect=null"]))
+    ran = simulate(stated.problem, stated.realization, "fifo")
+    found = judged(ran, stated.simulate())
+    assert found.links == ("m1 out", "m0 in")
+    said = (
+        "unequal shares of m1 out: ps0->w0 had 22.2 % of its max-min share in "
+        "iteration 0, s1->w0 beside it 200 %"
+    )
+    assert found.reasons == (said,)
+
+
+@pytest.mark.parametrize(("slow", "incast"), [(1.0, False), (0.9, True)])
+def test_machines_that_fill_a_nic_together_are_no_incast(
+    slow: float, *, incast: bool
+) -> None:
+    stated = problem_of(2)
+    ran = simulate(problem_of(2, slow), expected(stated), "maxmin")
+    free = replace(ran, rates=None, problem=stated)
+    found = [*of_network(free, ["sink in"], [(0, 0)], 1.0)]
+    assert any(reason.startswith("incast") for reason in found) == incast

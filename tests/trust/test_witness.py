@@ -23,7 +23,8 @@ class _Verdict:
 def schedule(slow: float) -> Schedule:
     """Return the job with its last NIC at a share of the stated rate."""
     stated = problem_of(2)
-    return simulate(problem_of(2, slow), expected(stated), "maxmin")
+    made = simulate(problem_of(2, slow), expected(stated), "maxmin")
+    return replace(made, problem=stated, rates=None)
 
 
 def seen(
@@ -31,7 +32,7 @@ def seen(
 ) -> tuple[Witnesses, dict[str, Any]]:
     """Return witnesses with NICs at these shares, and the verdicts by pair."""
     found = [schedule(slow) for slow in (fluid, maxmin, packets)]
-    run = replace(schedule(measured), rates=None)
+    run = schedule(measured)
     all_of = Witnesses(found[0], found[1], found[2], dropped, run, "oes")
     verdict: Any = _Verdict()
     pairs = all_of.pairs(judged(run, found[0]), verdict, {}, time_scale=1.0)
