@@ -107,7 +107,12 @@ def dry_run(experiment: Experiment) -> DryRun:
         wall_seconds=schedule.makespan * scale if stated else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if stated else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
-        tcp=full_queues(schedule, time_scale=scale, byte_scale=byte_scale)
+        tcp=full_queues(
+            schedule,
+            time_scale=scale,
+            byte_scale=byte_scale,
+            older_first=simulate(problem, realization, "fifo").makespan,
+        )
         if stated and shared
         else None,
     )

@@ -437,6 +437,8 @@ def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
         table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
     if tcp := known["tcp"]:
         table.add_row("flows that begin where TCP fills a queue", f"{tcp['at_risk']:,}")
+        longer = format_ratio(tcp["older_first"])
+        table.add_row("makespan moved by older connections first", longer)
     return table
 
 

@@ -160,3 +160,17 @@ def test_a_run_that_tcp_shares_knows_before_it_starts(
         shown = dry_run_table(found.to_json(), "golden")
         labels = list(shown.columns[0].cells)
         assert "flows that begin where TCP fills a queue" in labels
+
+
+def test_what_older_connections_add_is_foreseen() -> None:
+    """The golden job fills no queue; with the older first it takes 43 s for 38."""
+    kernel = ["emulation.network=kernel", "emulation.sharing=tcp"]
+    found = dry_run(prepare(load("golden", [*kernel, "schedule.policy=maxmin"]))).tcp
+
+    assert found is not None
+    assert (found.at_risk, found.older_first) == (0, pytest.approx(43 / 38 - 1))
+    assert not found.holds
+    assert found.sentence() == (
+        "TCP may differ: connections that share a NIC may have unequal shares: "
+        "with the older served first it would be +13 %"
+    )
