@@ -33,7 +33,7 @@ from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
-    from emu.problem.capacity_changes import CapacitySteps
+    from emu.problem.changes import CapacitySteps
     from emu.scheduling.compiled_problem import Floats, Ints
 
 #: `Bounds.binding` where no port is.

@@ -2,7 +2,7 @@
  *
  * A machine has a share of its speed from each of its steps on. A task that needs `work`
  * seconds at full speed ends when the shares since its start sum up to that. Written out in
- * Python: `emu.problem.machine_speeds.end_of_work`, to the last bit. */
+ * Python: `emu.problem.changes.end_of_work`, to the last bit. */
 
 /* The last step of `machine` that begins by `now`; the first one begins at 0. */
 static inline int64_t step_at(const Speeds *speeds, int64_t machine, double now)

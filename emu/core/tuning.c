@@ -1,4 +1,4 @@
-/* Quotas that follow the queue of another pool, see emu/problem/tuner.py. */
+/* Quotas that follow the queue of another pool, see emu/problem/cluster.py. */
 
 static inline double tuning_time(const Layout *layout, const State *state, int64_t tuner)
 {

@@ -37,7 +37,7 @@ def placement_bound(
     Parameters
     ----------
     realization
-        With reference times, see `emu.problem.slowness`.
+        With reference times, see `emu.problem.placement`.
     nodes, seconds
         Limits on branching, each 0 for no limit of this kind; without either it
         is the linear program alone.

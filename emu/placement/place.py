@@ -29,7 +29,7 @@ from emu.placement.packing import infeasibility
 from emu.placement.search import SearchOptions, endless, search_run
 from emu.placement.space import PlacementResult, Space
 from emu.problem import Problem, Profile, Realization
-from emu.problem.slots import slot_teams
+from emu.problem.placement import slot_teams
 from emu.scheduling import policy_named
 from emu.simulation import makespan
 from emu.workloads import repeated

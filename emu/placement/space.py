@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.names import html_table
 from emu.problem import Placement
-from emu.problem.slots import slot_teams
+from emu.problem.placement import slot_teams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from emu.problem.capacity_changes import CapacityChange
-from emu.problem.machine_speeds import SpeedChange
+from emu.problem.changes import CapacityChange, SpeedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,7 @@ from emu.fields.cluster_section import MachineSection
 from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
-from emu.problem.links import ImpossibleRoute, MissingRoute
+from emu.problem.cluster import ImpossibleRoute, MissingRoute
 from emu.scenario.events_section import (
     checkpoint_errors,
     event_errors,

@@ -28,7 +28,7 @@ from emu.placement import place as place_by
 from emu.placement.packing import unclaimed
 from emu.placement.place import SEARCHES
 from emu.problem import Placement, Problem, Profile, Realization
-from emu.problem.slots import slot_teams
+from emu.problem.placement import slot_teams
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load
 from emu.scenario.virtual_training import steps_until

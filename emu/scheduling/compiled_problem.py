@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.core import ffi, lib, new_room, pointer, room_in, structure, view
-from emu.problem.links import IN
-from emu.problem.slots import slot_names, slots_on
-from emu.problem.slowness import slowness
+from emu.problem.cluster import IN
+from emu.problem.placement import slot_names, slots_on, slowness
 from emu.scheduling.own_rates import OwnRates
 from emu.scheduling.policies import OWN
 

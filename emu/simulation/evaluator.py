@@ -56,7 +56,7 @@ class MakespanEvaluator:
         Parameters
         ----------
         realization
-            With reference times, see `emu.problem.slowness`.
+            With reference times, see `emu.problem.placement`.
 
         Raises
         ------

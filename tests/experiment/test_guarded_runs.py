@@ -11,7 +11,7 @@ import pytest
 from emu.coordinator import run as coordinator_run
 from emu.experiment import run_experiment
 from emu.problem import Cluster, Machine, Problem
-from emu.problem.links import Links
+from emu.problem.cluster import Links
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scheduling import Scheduler

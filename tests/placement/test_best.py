@@ -23,7 +23,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.problem.slots import slot_teams
+from emu.problem.placement import slot_teams
 from emu.simulation import makespan
 from tests.placement.placement_cases import (
     feasible_placements,

@@ -22,7 +22,7 @@ from emu.problem import (
     Task,
     Tuner,
 )
-from emu.problem.slots import pools_of
+from emu.problem.placement import pools_of
 from emu.runs.problem_json import (
     problem_from_json,
     problem_to_json,

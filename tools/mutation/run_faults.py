@@ -23,7 +23,7 @@ class RunFault(Fault):
     unseen: str = ""
 
 
-_LINKS = "emu/problem/links.py"
+_LINKS = "emu/problem/cluster.py"
 _PACER = "emu/network/pacer.py"
 _PACING = "emu/shaping/pacing.py"
 _SERVER = "emu/network/data_server.py"

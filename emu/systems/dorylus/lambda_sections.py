@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from emu.fields.quantities import Duration, Few, Positive, Ratio
 from emu.fields.section import Section
-from emu.problem.tuner import LEAST_PERIOD
+from emu.problem.cluster import LEAST_PERIOD
 from emu.units import DURATION
 
 

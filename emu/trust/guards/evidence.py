@@ -83,7 +83,7 @@ class Evidence:
         return values
 
 
-# Links as the scenario states them, read beside `emu.problem.links`.
+# Links as the scenario states them, read beside `emu.problem.cluster`.
 #
 # The scheduler and the simulator ask that module. A mistake in it would be theirs and
 # the guards' alike.
