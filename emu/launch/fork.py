@@ -67,8 +67,8 @@ class ForkServer:
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "emu.launch.fork_server",
+                "-c",  # with -m its module was there twice, and runpy warned of it
+                "from emu.launch.fork_server import main; main()",
                 stdin=theirs.fileno(),
                 env={"DGLBACKEND": "pytorch", **os.environ, **_ENVIRONMENT},
             )

@@ -1,4 +1,4 @@
-"""``python -m emu.launch.fork_server``: forks node processes for its agent.
+"""The fork server: forks node processes for its agent.
 
 A process of its own, so that what all of them need is imported once (torch and dgl take
 seconds) and copied by the kernel when they are forked. Its standard input is one end of
@@ -166,7 +166,3 @@ def main() -> None:
     os.close(nothing)
     _ForkServer(agent).serve()
     _leave(0)
-
-
-if __name__ == "__main__":
-    main()

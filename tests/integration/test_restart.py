@@ -147,8 +147,9 @@ def test_an_agent_that_dies_takes_all_with_it_and_all_come_back(
     tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
 ) -> None:
     kills = Kills(leftovers, ("agent", 1))
-    carried(tmp_path, kills)
+    result: RunResult = carried(tmp_path, kills)
     assert kills.restarts == [0]
+    assert "RuntimeWarning" not in result.ended[0].error
     same(tmp_path / "run", weights)
 
 
