@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from emu.network import format_address
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -136,20 +137,15 @@ class ChildAgents:
         OSError
             When the log cannot be written or the process cannot be started.
         """
-        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        with log.open("ab") as output:
-            child = await asyncio.create_subprocess_exec(
+        with log.open("ab") as output, _said(said) as there:
+            self._children[name] = await asyncio.create_subprocess_exec(
                 *command,
-                stdin=pipe if said else nothing,
+                stdin=there,
                 stdout=output,
                 stderr=output,
                 env=environment,
                 start_new_session=True,
             )
-        self._children[name] = child
-        if child.stdin is not None:
-            child.stdin.write(said)
-            child.stdin.close()
 
     async def ended(self) -> str:
         """Wait until one has ended and return which and how, in words."""
@@ -178,6 +174,28 @@ class ChildAgents:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
         await asyncio.gather(*waits)
+
+
+# Written before the child is there: a pipe of the loop is closed where the child has
+# ended at once, and its writes raise what only uvloop knows.
+@contextlib.contextmanager
+def _said(text: bytes) -> Iterator[int]:
+    """Yield a descriptor that a text is read from, and its end.
+
+    Raises
+    ------
+    OSError
+        When a pipe does not hold it.
+    """
+    there, writes = os.pipe()
+    try:
+        with os.fdopen(writes, "wb", buffering=0) as pipe:
+            os.set_blocking(writes, False)
+            if (pipe.write(text) or 0) < len(text):
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        yield there
+    finally:
+        os.close(there)
 
 
 # The launcher of one host, this one: nothing has to be set up for it.

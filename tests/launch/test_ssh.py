@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from emu.errors import RunError, ScenarioError
 from emu.launch import SshLauncher, address_towards, read_hosts_file
@@ -17,6 +18,7 @@ from emu.wire.messages import Stop, pack
 from tests.network.strangers import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TOKEN = "of 'this' $run"  # noqa: S105
@@ -121,3 +123,25 @@ def test_agent_joins_under_its_host_and_the_token_is_in_no_argument(
     assert sys.executable in said
     assert TOKEN not in said
     assert "not this one" not in said
+
+
+@pytest.mark.parametrize(
+    "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_ssh_that_ends_at_once_is_told_of_as_any_other(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """It reads no token: written once it had ended, that raised an error of uvloop."""
+
+    async def start(token: str) -> str:
+        launcher = SshLauncher(["127.0.0.1"], ssh="false")
+        try:
+            await launcher.start(("127.0.0.1", 1), token, tmp_path / "log", ())
+            return await launcher.ended()
+        finally:
+            await launcher.aclose(0.0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(start(TOKEN)) == "ssh to 127.0.0.1 ended with status 1"
+        with pytest.raises(OSError, match="too long"):
+            runner.run(start(2**17 * "t"))
