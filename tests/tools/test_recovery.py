@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tools.attacks.recovery import complaint, drawn, named, table
+from emu.scenario.scenario_file import loads
+from tools.attacks.recovery import (
+    HOST,
+    LENGTHS,
+    NETWORKS,
+    PHASES,
+    complaint,
+    draws,
+    named,
+    stated,
+    table,
+)
 
 ROW: dict[str, Any] = {
     "kind": "restart",
@@ -23,25 +33,51 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_victims_are_those_of_the_seed_and_reach_everybody() -> None:
-    there = ["agent", "fork server", "ps0", "w0"]
-    victims = [drawn(there, np.random.default_rng([3, n])) for n in range(100)]
+VICTIMS = {"dgtp": ["g", "w"], "dgcl": ["d"]}
+CELLS = (2 + 1 + 2 * len(HOST)) * len(NETWORKS) * len(PHASES)
 
-    assert {*victims} == {*there}
-    assert victims == [drawn(there, np.random.default_rng([3, n])) for n in range(100)]
-    assert drawn([], np.random.default_rng(0)) == ""
+
+def test_trials_are_those_of_the_seed_and_reach_every_process_and_phase() -> None:
+    found = draws(3, CELLS, 24, VICTIMS)
+    restarts = [each for each in found if each.kind == "restart"]
+
+    assert found == draws(3, CELLS, 24, VICTIMS) != draws(4, CELLS, 24, VICTIMS)
+    where = {(d.system, d.network, d.victim, d.phase) for d in restarts}
+    assert len(where) == len(restarts) == CELLS
+    assert {d.victim for d in restarts if d.system == "dgcl"} == {"d", *HOST}
+
+
+def test_half_of_the_trials_is_half_of_each_kind() -> None:
+    found = draws(3, 300, 100, VICTIMS)
+    half = [each.kind for each in found[:200]]
+
+    assert half.count("resume") == 50
+    assert {d.network for d in found[:40] if d.kind == "resume"} == {*NETWORKS}
+
+
+@pytest.mark.parametrize("system", LENGTHS)
+def test_every_system_takes_several_cuts(system: str) -> None:
+    iterations, every = LENGTHS[system]
+    scenario = loads(stated(system))
+
+    assert scenario.job.system in {system, "dgtp"}
+    assert scenario.checkpoint is not None
+    assert iterations // every >= 7
 
 
 @pytest.mark.parametrize(
-    ("victim", "message", "expected"),
+    ("word", "message", "expected"),
     [
         ("w0", "process w0 was killed by SIGKILL: ", True),
         ("w0", "process w01 was killed by SIGKILL: ", False),
-        ("fork server", "the agent on here ended: ", True),
+        ("localhost", "the agent of this host was killed: ", True),
+        ("m0", "agent m0 at 10.0.0.1: the fork server was killed", True),
+        ("10.0.0.1", "ssh to 10.0.0.12 ended", False),
+        ("", "anything", False),
     ],
 )
-def test_a_culprit_is_named(victim: str, message: str, *, expected: bool) -> None:
-    assert named(victim, message) == expected
+def test_a_culprit_is_named(word: str, message: str, *, expected: bool) -> None:
+    assert named(word, message) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,6 +95,10 @@ def test_row_that_is_not_as_it_should_be(change: dict[str, Any], expected: str) 
 
 
 def test_table_counts() -> None:
+    words = {"network": "plain", "system": "dgtp", "phase": "run", "complaint": ""}
     rows = [ROW, ROW | {"first": 0, "noticed": 1.5}, ROW | {"first": None}]
-    line = table([row | {"complaint": ""} for row in rows]).splitlines()[1]
-    assert " ".join(line.split()) == "restart 3 2 3 1 0.50 1.50 0 0"
+    found = [" ".join(line.split()) for line in table([row | words for row in rows])]
+
+    assert found[1] == "restart 3 2 3 1 0.50 1.40 1.50 0 0"
+    assert found[2].startswith("restart dgtp 3 2 3 1")
+    assert len(found) == 6

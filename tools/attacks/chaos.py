@@ -57,21 +57,28 @@ def family(mark: str) -> list[psutil.Process]:
     return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
 
+def role_of(process: psutil.Process) -> str:
+    """Return what a process of a run is: a task's, or agent, fork server, command.
+
+    Raises
+    ------
+    psutil.Error
+        When it has ended.
+    """
+    name, command = process.name(), process.cmdline()
+    if name.startswith("emu:"):
+        return name.removeprefix("emu:")
+    if "emu.launch.fork_server" in " ".join(command):
+        return "fork server"
+    return "agent" if command[1:3] == ["-m", "emu.launch"] else "command"
+
+
 def roles(mark: str) -> dict[str, psutil.Process]:
-    """Return the processes of a run: command, agent, fork server, and every task."""
+    """Return the processes of a run by what they are, of several the oldest."""
     found: dict[str, psutil.Process] = {}
     for process in family(mark):
-        try:
-            name, command = process.name(), " ".join(process.cmdline())
-        except psutil.Error:
-            continue
-        if name.startswith("emu:"):
-            role = name.removeprefix("emu:")
-        elif "emu.launch.fork_server" in command:
-            role = "fork server"
-        else:
-            role = "agent" if "-m emu.launch" in command else "command"
-        found.setdefault(role, process)
+        with contextlib.suppress(psutil.Error):
+            found.setdefault(role_of(process), process)
     return found
 
 
@@ -170,10 +177,11 @@ class Trial:
         self, folder: Path, mark: str, patience: float, words: Sequence[str]
     ) -> None:
         self._folder, self.mark, self.patience = folder, mark, patience
+        self.runs = folder / "runs"
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "tmp").mkdir(parents=True)
         self._shared = shared_memory()
-        self.start([*words, "--runs", str(folder / "runs")])
+        self.start([*words, "--runs", str(self.runs)])
 
     def start(self, words: Sequence[str]) -> None:
         """Start ``emu run`` with these words."""
