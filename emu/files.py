@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -84,6 +83,8 @@ def cache_home() -> Path:
 @contextlib.contextmanager
 def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
     """Give a folder that is removed afterwards."""
+    import tempfile  # noqa: PLC0415 - emu --help does without
+
     prefix = f"emu-{purpose}-{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         yield Path(folder)
@@ -97,6 +98,8 @@ def left_behind(runs: Path) -> list[Path]:
     runs
         Directory of run directories; in it, files that were being written.
     """
+    import tempfile  # noqa: PLC0415 - emu --help does without
+
     folders = [
         path
         for path in Path(tempfile.gettempdir()).glob("emu-*")
