@@ -1,7 +1,8 @@
-"""``emu lab`` and ``emu fit``: own programs on emulated machines."""
+"""``emu lab``, ``exec`` and ``fit``: own programs on emulated machines."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
-from emu.errors import ExpectationMissed, RunError
+from emu.errors import ExpectationMissed, RunError, ScenarioError
 from emu.files import write_atomic
 from emu.fitting import Template  # noqa: TC001 - typer reads annotations
 from emu.lab.fit_run import Fit, fit_run
@@ -22,7 +23,7 @@ from emu.machines import missing_needs
 from emu.names import for_terminal
 from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
-from emu.runs.lab_file import log_name
+from emu.runs.lab_file import holder_of, log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.machines import Lab
-
 
 #: Bytes at the end of a program's output of which the last line is shown.
 _SHOWN = 300
@@ -181,3 +181,30 @@ def _table(found: Fit) -> object:
         cells = [format_duration(seconds, 4) for seconds in (measured, simulated)]
         table.add_row(title, *cells, f"{error:+.2%}")
     return table
+
+
+@app.command("exec")
+def run_beside(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
+    ],
+    machine: Annotated[
+        str, typer.Argument(metavar="MACHINE", help="Where the command runs.")
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="With its arguments."),
+    ] = None,
+) -> None:
+    """Run a command beside a lab that is running.
+
+    It runs in a machine's namespaces, with this terminal and in this directory, and
+    its exit code is the one of this command. It ends when the lab does. What it sends
+    crosses the machine's NIC.
+    """
+    holder = holder_of(run, machine)
+    if not command:
+        raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
+    os.environ["EMU_MACHINE"] = machine
+    beside = [sys.executable, "-m", "emu.machines.exec", str(holder), *command]
+    os.execv(sys.executable, beside)  # noqa: S606 - the command is the user's own

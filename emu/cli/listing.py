@@ -28,8 +28,8 @@ Write a scenario
     scenario docs       Show a document of emu, or list them.
     scenario import     Bring a graph of your own in, for job.dataset: NAME.
     scenario data       List graphs, or clear what was imported and prepared.
-    rule     policies   Explain every rate policy in two lines.
-    rule     placements Explain every placement policy in two lines.
+    predict  policies   Explain every rate policy in two lines.
+    predict  placements Explain every placement policy in two lines.
 Predict it, in virtual time
     predict  simulate   Simulate a scenario.
     predict  place      Place the tasks; print where they are, and the loads.
@@ -44,7 +44,7 @@ Run it, over sockets
     run      agent      Join a run on another host as one of its hosts.
 Run your own programs
     lab      lab        Run your own programs on emulated machines with kernel NICs.
-    exec     exec       Run a command beside a lab that is running.
+    lab      exec       Run a command beside a lab that is running.
     lab      fit        Make a scenario of what crossed in a lab.
 Look at a run
     report   report     Write a run as a page, a trace, a figure or tables.

@@ -1,4 +1,4 @@
-"""``emu simulate`` and ``emu place``: a scenario in virtual time."""
+"""``emu simulate`` and ``emu place``: a scenario in virtual time, and by what rules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,6 +40,7 @@ from emu.cli.packet_options import Queues, Tcp  # noqa: TC001 - read by typer
 from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads
+from emu.placement.place import PLACEMENT_POLICIES
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
@@ -53,8 +55,10 @@ from emu.report.explanation_tables import (
 from emu.runs.result import flow_rows, port_rows, result_of
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
+from emu.scenario.own_rules import known_policies
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
+from emu.scheduling import policy_named
 from emu.simulation import sensitivity
 from emu.simulation import simulate as simulate_rates
 from emu.systems.registry import figures_on, remarks_on
@@ -62,7 +66,7 @@ from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
@@ -71,6 +75,56 @@ if TYPE_CHECKING:
     from emu.problem import Schedule
     from emu.scenario import Experiment
     from emu.simulation.attempts import Attempts
+
+
+@app.command()
+def policies(json_target: JsonTarget = None) -> None:
+    """Explain every rate policy in two lines.
+
+    A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
+    of the DGTP paper bounds the makespan of those that keep it.
+    """
+    rules = {
+        name: {
+            "summary": policy.summary,
+            "source": policy.source,
+            "knows": policy.knows,
+            "theorem1": policy.keeps_theorem,
+        }
+        for name, policy in ((name, policy_named(name)) for name in known_policies())
+    }
+    if emit(json_target, rules):
+        _explain(rules)
+
+
+@app.command()
+def placements(json_target: JsonTarget = None) -> None:
+    """Explain every placement policy in two lines.
+
+    A scenario chooses one with placement.policy.
+    """
+    rules = {name: policy._asdict() for name, policy in PLACEMENT_POLICIES.items()}
+    if emit(json_target, rules):
+        _explain(rules)
+
+
+def _explain(rules: Mapping[str, Mapping[str, object]]) -> None:
+    indent = " " * (2 + max(map(len, rules)))
+    for name, rule in rules.items():
+        source = str(rule["source"])
+        if rule["knows"] != "nothing":
+            source += f"; needs {rule['knows']}"
+        if rule.get("theorem1"):
+            source += "; keeps Theorem 1"
+        typer.echo(
+            fill(
+                str(rule["summary"]),
+                80,
+                initial_indent=name.ljust(len(indent)),
+                subsequent_indent=indent,
+            )
+        )
+        typer.echo(fill(source, 80, initial_indent=indent, subsequent_indent=indent))
 
 
 class Network(StrEnum):
