@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.cli.listing import COMMANDS
+from emu.cli.app import COMMANDS
 from tools import document_keys
 
 ROOT = Path(__file__).resolve().parent.parent

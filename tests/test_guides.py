@@ -21,7 +21,7 @@ import pytest
 import typer
 
 from emu.cli import app
-from emu.cli.listing import COMMANDS
+from emu.cli.app import COMMANDS
 from emu.machines import missing_needs
 
 if TYPE_CHECKING:

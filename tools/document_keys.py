@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from emu.cli import app
-from emu.cli.listing import GROUPS
+from emu.cli.app import GROUPS
 from emu.scenario import json_schema
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -1,6 +1,6 @@
 """The command line: each command parses, calls one function below, prints.
 
-One file per command group; `listing` names them all. Every `EmulatorError` ends a
+One file per command group; `app` names them all. Every `EmulatorError` ends a
 command with one line on standard error and its own exit code.
 """
 

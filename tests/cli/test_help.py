@@ -11,8 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.cli.app import Command, Commands
-from emu.cli.listing import COMMANDS, GROUPS
+from emu.cli.app import COMMANDS, GROUPS, Command, Commands
 
 RENDERED = {"COLUMNS": "80", "TERM": "dumb"}
 
