@@ -28,7 +28,7 @@ from emu.placement import placement_bound
 from emu.scheduling import policy_named
 from emu.scheduling.compiled_problem import job_arrays, lay_out, own
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rates import earliest, longest_paths
+from emu.scheduling.state import earliest, longest_paths
 from emu.units import format_duration
 
 if TYPE_CHECKING:

@@ -1,2 +1,2 @@
-/* What Python defines for C to call: an `Ask` (emu/scheduling/own_rates.py). */
+/* What Python defines for C to call: an `Ask` (emu/scheduling/policies.py). */
 extern "Python" void ask_rule(void *own, const Question *question);

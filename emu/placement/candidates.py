@@ -23,7 +23,7 @@ from emu.scheduling.compiled_problem import (
     plain,
 )
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rates import earliest, longest_paths
+from emu.scheduling.state import earliest, longest_paths
 from emu.workloads import RELEASE
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from emu.fields.suggestion import nearest
 from emu.foreign_code import called, imported, line_of
 from emu.interruption import Overdue, deadline
 from emu.names import printable
-from emu.scheduling.own_rates import checked_rates
-from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, register
+from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, checked_rates, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from emu.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.problem.cluster import IN
 from emu.problem.placement import slot_names, slots_on, slowness
-from emu.scheduling.own_rates import OwnRates
-from emu.scheduling.policies import OWN
+from emu.scheduling.policies import OWN, OwnRates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,19 @@ from emu.core import lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
-from emu.scheduling.event_batch import FULL, IMPOSSIBLE, ROOM, Ends, gates_of, room_for
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rates import check_rows, expectation
-from emu.scheduling.state import State, new_rate_changes
+from emu.scheduling.state import (
+    FULL,
+    IMPOSSIBLE,
+    ROOM,
+    Ends,
+    State,
+    check_rows,
+    expectation,
+    gates_of,
+    new_rate_changes,
+    room_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

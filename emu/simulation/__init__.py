@@ -3,7 +3,12 @@
 Must not know: sockets, wall clocks, files.
 """
 
-from emu.simulation.evaluator import MakespanEvaluator
-from emu.simulation.simulate import best_policy, makespan, sensitivity, simulate
+from emu.simulation.simulate import (
+    MakespanEvaluator,
+    best_policy,
+    makespan,
+    sensitivity,
+    simulate,
+)
 
 __all__ = ["MakespanEvaluator", "best_policy", "makespan", "sensitivity", "simulate"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emu.core import ffi, lib, pointer, structure
 from emu.scheduling import policies, rate_policy
 from emu.scheduling.compiled_problem import BoundJob, JobArrays, job_arrays, lay_out
-from emu.scheduling.rates import longest_paths
+from emu.scheduling.state import longest_paths
 from emu.testing import two_machine_example
 
 

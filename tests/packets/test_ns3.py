@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import emu.packets.ns3 as room
+import emu.packets as room
 from emu.cli import app
 from emu.errors import DataError, ScenarioError
 from emu.packets import Control, Shares, missing_ns3, simulate_packets

@@ -24,8 +24,7 @@ from emu.problem import (
     Task,
 )
 from emu.scenario.own_rules import registered
-from emu.scheduling.own_rates import checked_rates
-from emu.scheduling.policies import rate_policy
+from emu.scheduling.policies import checked_rates, rate_policy
 from emu.simulation import MakespanEvaluator, makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems

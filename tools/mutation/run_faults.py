@@ -25,7 +25,7 @@ class RunFault(Fault):
 
 _LINKS = "emu/problem/cluster.py"
 _PACER = "emu/network/pacer.py"
-_PACING = "emu/shaping/pacing.py"
+_PACING = "emu/shaping.py"
 _SERVER = "emu/network/data_server.py"
 _SHARING = "emu/core/sharing.c"
 _RECORDER = "emu/coordinator/outcome.py"

@@ -1,4 +1,7 @@
-"""Rates, sizes, times and ratios as text: ``50 Gbit/s``, ``48 GB``, ``15 ms``, ``2 %``.
+"""The one place for units: text with a unit becomes a float, and back.
+
+Inside the code there are seconds, bytes, bytes per second, plain ratios, dollars and
+dollars per hour, nothing else. Must not know: what a quantity is for.
 
 A unit is a fraction (numerator, denominator) of the inside unit, so that ``35 ms`` is
 the float nearest to 0.035 (35 * 0.001 is not).
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
