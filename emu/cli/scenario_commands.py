@@ -33,7 +33,7 @@ from emu.scenario.scenario_file import (
 )
 
 if TYPE_CHECKING:
-    from emu.graph_data.data_inventory import KeptData
+    from emu.graph_data.sources import KeptData
 
 
 @app.command()
@@ -251,14 +251,17 @@ def data_command(
     DataError
         When nothing is kept under a name.
     """
-    from emu.graph_data import data_inventory  # noqa: PLC0415 - numpy
+    from emu.graph_data.sources import (  # noqa: PLC0415 - numpy
+        clear_data,
+        kept_data,
+    )
 
     if action is Action.CLEAR:
-        freed = data_inventory.clear_data(names or [])
+        freed = clear_data(names or [])
         if emit(json_target, {"freed": freed}):
             typer.echo(f"{_megabytes(freed)} freed")
         return
-    rows = data_inventory.kept_data()
+    rows = kept_data()
     if emit(json_target, [asdict(row) for row in rows]):
         _print(rows)
 

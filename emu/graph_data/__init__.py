@@ -4,12 +4,19 @@ Must not know: sockets, schedules, training. torch and dgl only to read their fi
 dgl for its own partitions.
 """
 
-from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts
-from emu.graph_data.dataset import Dataset, open_dataset, open_for
-from emu.graph_data.feature_columns import open_columns
-from emu.graph_data.partitioning import partition
-from emu.graph_data.realized_volumes import sampled_counts
-from emu.graph_data.replicas import open_layers, replicated_parts
+from emu.graph_data.batches import (
+    ALL_NEIGHBOURS,
+    BatchPlan,
+    batch_counts,
+    sampled_counts,
+)
+from emu.graph_data.dataset import (
+    Dataset,
+    open_columns,
+    open_dataset,
+    open_for,
+    partition,
+)
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
@@ -23,8 +30,10 @@ from emu.graph_data.whole_graph import (
     Aggregation,
     Part,
     WholeGraph,
+    open_layers,
     open_parts,
     open_whole_graph,
+    replicated_parts,
     split_graph,
 )
 

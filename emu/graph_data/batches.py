@@ -6,7 +6,10 @@ message to the stores states what the samplers drew.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from emu.graph_data.dataset import Dataset
+
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 
@@ -181,4 +187,32 @@ def batch_counts(
         first_edges=len(batch.edges[0][0]),
         frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
         answered=tuple(per_store(reached) for _, reached in batch.edges[::-1]),
+    )
+
+
+@lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
+def sampled_counts(
+    dataset: Dataset, plan: BatchPlan, batches: int
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return the sample counts of every sampler, batch by batch.
+
+    Raises
+    ------
+    ValueError
+        When a sampler would have no training vertex.
+    """
+    structure, train = dataset.structure, dataset.train
+
+    def count(sampler: int, iteration: int) -> SampleCounts:
+        batch = plan.batch(structure, train, sampler, iteration)
+        return batch_counts(batch, dataset.owner, dataset.parts)
+
+    drawn = [(s, n) for s in range(plan.samplers) for n in range(batches)]
+    with ThreadPoolExecutor(
+        os.cpu_count()
+    ) as pool:  # compiled sampling lets others run
+        counts = [*pool.map(count, *zip(*drawn, strict=True))]
+    return tuple(
+        tuple(counts[first : first + batches])
+        for first in range(0, len(counts), batches)
     )

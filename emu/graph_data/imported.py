@@ -21,12 +21,11 @@ from emu.graph_data.prepared import (
     write_header,
 )
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
+from emu.graph_data.readers.array_files import read_npz, read_torch
 from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
 from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
-from emu.graph_data.readers.npz_file import read_npz
 from emu.graph_data.readers.ogb_folder import ogb_notes, ogb_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
-from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
 from emu.input_file import map_array, one_error
 

@@ -1,19 +1,32 @@
-"""Finding a data set by its name."""
+"""Find a data set by its name, and list those on this computer."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
-from emu.graph_data.imported import MANIFEST, imported_source, imports_home
-from emu.graph_data.readers.npz_file import npz_source
+from emu.files import cache_home
+from emu.graph_data.imported import (
+    MANIFEST,
+    imported_source,
+    imports_home,
+    open_imported,
+)
+from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from emu.graph_data.raw_graph import Source
+
 
 _OGB = ("ogbn-products", "ogbn-papers100M")
 _NPZ = (
@@ -75,3 +88,143 @@ def _missing(name: str, folders: list[Path]) -> str:
         )
     known = ", ".join([*PRESETS, *_OGB, *_NPZ])
     return f"no data set is called {name}: {looked}; known are {known}; {own}"
+
+
+#: Folders of what was made of a prepared form, NAME-HASH-FORM.
+_DERIVED = re.compile(r"(?P<name>.+)-[0-9a-f]{16}-(?P<form>.+)")
+
+
+@dataclass(frozen=True)
+class KeptData:
+    """One graph, or one prepared form of a graph."""
+
+    name: str
+    kind: str
+    """``imported``, ``file`` (found in EMU_DATA), or ``prepared``."""
+    vertices: int | None
+    edges: int | None
+    """Edges in both directions; None where only the files hold the number."""
+    size: int
+    """Bytes on disk."""
+    origin: str
+    """Origin of the graph; of a prepared form, its partitioning."""
+
+
+def kept_data() -> list[KeptData]:
+    """Return every graph and every prepared form, the damaged ones named as such."""
+    return [*_graphs(), *_prepared()]
+
+
+def clear_data(names: list[str]) -> int:
+    """Remove prepared forms: of all graphs, or the named imports and their forms.
+
+    Files in EMU_DATA stay.
+
+    Returns
+    -------
+    int
+        Bytes freed.
+
+    Raises
+    ------
+    DataError
+        When nothing is kept under a name, or it cannot be removed.
+    """
+    prepared = cache_home() / "prepared"
+    freed = 0
+    try:
+        for name in names:
+            imported = imports_home() / name
+            kept = [folder for form, folder in _forms() if form.name == name]
+            kept += [imported] if (imported / MANIFEST).exists() else []
+            if not kept:
+                raise DataError(
+                    f"nothing is kept under this name in {cache_home()}", path=name
+                )
+            freed += sum(map(_remove, kept))
+        if not names and prepared.is_dir():
+            freed += _remove(prepared)
+    except OSError as error:
+        raise DataError(
+            f"cannot be removed: {error.strerror}", path=str(error.filename)
+        ) from error
+    return freed
+
+
+def _remove(folder: Path) -> int:
+    size = _size(folder)
+    shutil.rmtree(folder)
+    folder.with_suffix(".lock").unlink(missing_ok=True)
+    return size
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(root, file)).st_size  # noqa: PTH118 - as in os.walk
+        for root, _, files in os.walk(folder)
+        for file in files
+    )
+
+
+def _graphs() -> Iterator[KeptData]:
+    for folder in data_folders():
+        for graph in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (graph / MANIFEST).is_file():
+                yield _imported(graph)
+            elif (graph / "raw").is_dir() or any(graph.glob("*.npz")):
+                name = graph.name.replace("ogbn_", "ogbn-")
+                yield KeptData(name, "file", None, None, _size(graph), str(graph))
+
+
+def _imported(folder: Path) -> KeptData:
+    try:
+        kept = open_imported(folder)
+    except DataError as error:
+        return KeptData(folder.name, "imported", None, None, 0, error.problem)
+    facts = kept.facts
+    said = "; ".join([facts["origin"], *facts["notes"]])
+    return KeptData(
+        folder.name, "imported", facts["vertices"], facts["edges"], kept.size, said
+    )
+
+
+def _prepared() -> Iterator[KeptData]:
+    for kept, _ in _forms():
+        yield kept
+
+
+def _forms() -> Iterator[tuple[KeptData, Path]]:
+    home = cache_home() / "prepared"
+    for folder in sorted(home.iterdir()) if home.is_dir() else ():
+        if not (folder / MANIFEST).is_file():
+            continue
+        try:
+            kept = PreparedArrays(folder)
+        except DataError as error:
+            yield (
+                KeptData(folder.name, "prepared", None, None, 0, error.problem),
+                folder,
+            )
+            continue
+        facts = kept.facts
+        derived = _DERIVED.fullmatch(folder.name)
+        name, said = facts.get("name", ""), ""
+        if derived is not None:
+            name, said = derived["name"], _derived(derived["form"], facts)
+        elif name:
+            said = _parts(facts)
+        known = facts.get("vertices"), facts.get("edges")
+        yield KeptData(name, "prepared", *known, kept.size, said), folder
+
+
+def _derived(form: str, facts: Mapping[str, Any]) -> str:
+    if "blocks" in facts:
+        return f"features by columns, {len(facts['blocks'])} parts"
+    if "whole" in facts:
+        return f"whole graph, {facts['whole']} parts"
+    return form.partition("-")[0]
+
+
+def _parts(facts: Mapping[str, Any]) -> str:
+    said = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+    return said if facts["scale"] == 1 else f"{said}, scale {facts['scale']:g}"

@@ -1,4 +1,10 @@
-"""A graph neural network of any depth and width, its parameters in one flat vector."""
+"""A graph neural network, and the flat parameter vector of any model.
+
+Parameters stand layer by layer from the input, tensors as in
+`emu.workloads.model_shapes`, or those of a program. Workers and parameter servers
+derive the same first values from the seed, so iteration 0 needs no message. No torch
+here for a model of emu's: its parameter server runs on numpy alone.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.training.blocks import Block, make_blocks
-from emu.training.layers import LAYERS, as_tensor
-from emu.training.mini_batch import MiniBatch, add_gradients
-from emu.workloads import layer_shapes
+from emu.training.layers import (
+    LAYERS,
+    Block,
+    MiniBatch,
+    add_gradients,
+    as_tensor,
+    make_blocks,
+)
+from emu.training.own_model import OwnModel
+from emu.workloads import PARTS, layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,3 +139,83 @@ class GraphModel:
         features = np.zeros((1, self._width), np.float32)
         sizes, edges = (1,) * (self.layers + 1), (loop,) * self.layers
         self.gradient([MiniBatch(features, np.zeros(1, np.int32), sizes, edges)])
+
+
+def parameter_shapes(
+    settings: Mapping[str, Any], dataset: Dataset
+) -> dict[str, tuple[int, ...]]:
+    """Return name -> shape of the tensors of a job's model, in their flat order."""
+    model = settings["model"]
+    if "program" in model:
+        return OwnModel(settings, dataset).shapes
+    layers = layer_shapes(model, dataset.feature_length, dataset.classes)
+    return {
+        f"layers.{number}.{part}": shape
+        for number, shapes in enumerate(layers)
+        for part, shape in zip(PARTS[model.get("kind", "sage")], shapes, strict=True)
+    }
+
+
+def split_parts(
+    flat: NDArray[Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[Any]]:
+    """Return the named parts of a flat vector, as views.
+
+    Raises
+    ------
+    ValueError
+        When the shapes hold more elements, or less.
+    """
+    ends = np.cumsum([prod(shape) for shape in shapes.values()])
+    if ends[-1] != len(flat):
+        raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
+    pieces = np.split(flat, ends[:-1])
+    return {
+        name: piece.reshape(shape)
+        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+    }
+
+
+def initial_parameters(
+    settings: Mapping[str, Any], dataset: Dataset
+) -> NDArray[np.floating[Any]]:
+    """Return the first parameters of a job, flat, in the job's precision.
+
+    Weights and attention are Xavier uniform with the gain of ReLU (dgl's choice for
+    GraphSAGE), biases 0. A program's are as it builds them.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, seed, precision.
+
+    Raises
+    ------
+    DataError
+        As `OwnModel`.
+    """
+    if "program" in settings["model"]:
+        return OwnModel(settings, dataset).parameters
+    shapes = [*parameter_shapes(settings, dataset).values()]
+    flat = np.zeros(sum(map(prod, shapes)), np.dtype(settings["precision"]))
+    rng = np.random.default_rng([settings["seed"], 5])
+    end = 0
+    for shape in shapes:
+        size = prod(shape)
+        if len(shape) == 2:
+            bound = np.sqrt(2.0) * np.sqrt(6.0 / sum(shape))
+            flat[end : end + size] = rng.uniform(-bound, bound, size)
+        end += size
+    return flat
+
+
+def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | OwnModel:
+    """Return the model of a job, a program's or one of emu's.
+
+    Raises
+    ------
+    DataError
+        As `OwnModel`.
+    """
+    own = "program" in settings["model"]
+    return OwnModel(settings, dataset) if own else GraphModel(settings, dataset)

@@ -1,8 +1,13 @@
-"""Layers of a graph convolutional network by vertex interval, without autograd.
+"""Layers by vertex interval, forward and backward, without autograd.
 
 Dorylus splits a layer into a gather, A H of an interval's rows, and an apply, act of
 that times W (Thorpe et al., OSDI 2021, equations R1 and R2). Rows are those of an
 interval; A takes the vectors of a part's local and remote vertices.
+
+One head of a graph attention network (Velickovic et al., ICLR 2018, equations 1 to 4):
+the attention of edge u -> v is the softmax, over the edges into v, of
+LeakyReLU(a_s z_u + a_d z_v), z = h W. Dorylus computes it in lambdas, AE, that get the
+rows of both ends of every edge, and sums by it on servers, GA (OSDI 2021, section 2).
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.training.parameters import initial_parameters, parameter_shapes, split_parts
+from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
 from emu.workloads import PARTS
 
 if TYPE_CHECKING:
@@ -131,3 +136,120 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
         rows = len(one) - below
         pieces += [one[:rows].T.ravel(), one[rows:].ravel()]
     return np.concatenate(pieces)
+
+
+_NEGATIVE_SLOPE = 0.2  # as in the paper
+
+
+class InEdges:
+    """Edges into the vertices of an interval, vertex by vertex.
+
+    Parameters
+    ----------
+    adjacency
+        Rows by destination, each with an entry: vertices attend to themselves too.
+    rows
+        Positions of the interval's vertices, which are columns as well.
+    """
+
+    def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
+        self._rows = rows
+        first = adjacency.indptr[rows]
+        counts = adjacency.indptr[rows + 1] - first
+        self._starts = np.cumsum(counts) - counts
+        entries = np.arange(int(counts.sum())) + np.repeat(first - self._starts, counts)
+        self.columns = adjacency.columns[entries]
+        """Position of every edge's source."""
+        self.ends = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        """Number of every edge's destination within the interval, int32."""
+
+    def both(self, vectors: Array) -> dict[str, Array]:
+        """Return what a lambda pulls of all rows: those of the ends of every edge."""
+        return {
+            "sources": vectors[self.columns],
+            "destinations": vectors[self._rows][self.ends],
+            "ends": self.ends,
+        }
+
+    def weighed(self, attention: Array, vectors: Array) -> Array:
+        """Return every destination's sum of the sources' rows times attention."""
+        rows = attention[:, None] * vectors[self.columns]
+        found: Array = np.add.reduceat(rows, self._starts, axis=0)
+        return found
+
+    def pushed(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
+        """Return the gradients of all ``count`` rows from those of edges' ends."""
+        found = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
+        np.add.at(found, self.columns, of_sources)
+        found[self._rows] += of_destinations
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Rows of the ends of an interval's edges, and the attention that follows.
+
+    Parameters
+    ----------
+    vectors
+        Attention of sources and of destinations, shape (2, width).
+    """
+
+    sources: Array
+    """Shape (edges, width)."""
+    destinations: Array
+    """Likewise."""
+    ends: NDArray[np.int32]
+    """Number of every edge's destination; each number up to the last occurs."""
+    vectors: Array
+
+    def _scores(self) -> Array:
+        found: Array = self.sources @ self.vectors[0]
+        found += self.destinations @ self.vectors[1]
+        return found
+
+    def _sums(self, values: Array) -> Array:
+        """Return the sum of every destination's edges."""
+        found: Array = np.bincount(self.ends, values).astype(values.dtype, copy=False)
+        return found
+
+    def attention(self) -> Array:
+        """Return the attention of every edge, shape (edges,)."""
+        scores = self._scores()
+        scores = np.where(scores > 0, scores, _NEGATIVE_SLOPE * scores)
+        top = np.full(int(self.ends.max()) + 1, -np.inf, scores.dtype)
+        np.maximum.at(top, self.ends, scores)
+        likely = np.exp(scores - top[self.ends])
+        found: Array = likely / self._sums(likely)[self.ends]
+        return found
+
+    def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
+        """Return the gradients of sources, of destinations and of both vectors.
+
+        Parameters
+        ----------
+        gradient
+            Of the sums of every destination, shape (vertices, width).
+
+        Returns
+        -------
+        of_sources
+            One per edge, shape (edges, width).
+        of_destinations
+            One per vertex, shape (vertices, width).
+        of_vectors
+            Shape (2, width).
+        """
+        attention, mine = self.attention(), gradient[self.ends]
+        of_attention = (mine * self.sources).sum(axis=1)
+        mean = self._sums(attention * of_attention)[self.ends]
+        slope = np.where(self._scores() > 0, 1, _NEGATIVE_SLOPE)
+        of_scores = (attention * (of_attention - mean) * slope).astype(mine.dtype)
+        of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
+        of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
+        ends = self.sources, self.destinations
+        return (
+            of_sources,
+            of_destinations,
+            np.stack([of_scores @ rows for rows in ends]),
+        )

@@ -1,4 +1,4 @@
-"""The layers of every model, on torch alone.
+"""The layers of every model, on torch alone; blocks and mini-batches they work on.
 
 A layer is a function of a block, the vectors of its sources, and its tensors in the
 order of `emu.workloads.model_shapes`. tests/training compares each with dgl.nn.
@@ -11,6 +11,7 @@ twice its time with the gradient of the sources, which the first layer does not 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +19,16 @@ import numpy as np
 from emu.workloads import SPLIT_WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
-    from emu.training.blocks import Block
+    from emu.graph_data import SampledBatch
 
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
+
 
 _NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
@@ -147,3 +149,153 @@ LAYERS = {
     "gat": Layer(SPLIT_WEIGHTS["gat"], _weighed, _attention),
     "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One layer's edges; its destinations are the first of its sources.
+
+    Raises
+    ------
+    ValueError
+        When an edge leaves its sets, or destinations do not ascend.
+    """
+
+    source: NDArray[Any]
+    destination: NDArray[Any]
+    """Positions of the ends of every edge, of one integer type; destinations ascend."""
+    outer: int
+    inner: int
+    """Number of sources and of destinations."""
+
+    def __post_init__(self) -> None:
+        source, destination = self.source, self.destination
+        if len(source) != len(destination) or self.inner > self.outer:
+            raise ValueError("a block's ends or sets do not fit each other")
+        if len(source) and not (
+            source.min() >= 0
+            and source.max() < self.outer
+            and destination[0] >= 0
+            and destination[-1] < self.inner
+            and (destination[1:] >= destination[:-1]).all()
+        ):
+            raise ValueError("a block's edges leave its sets, or are out of order")
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """Edges into every destination."""
+        return np.bincount(self.destination, minlength=self.inner)
+
+    @property
+    def offsets(self) -> NDArray[Any]:
+        """Position of the first edge into every destination."""
+        ends = np.cumsum(self.degrees)
+        return (ends - self.degrees).astype(self.source.dtype)
+
+
+def make_blocks(
+    sizes: Sequence[int], edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]
+) -> list[Block]:
+    """Return the blocks of a mini-batch, input side first.
+
+    Parameters
+    ----------
+    sizes, edges
+        As in `SampledBatch`.
+
+    Raises
+    ------
+    ValueError
+        As `Block`, or when there are not as many edge lists as sets but one.
+    """
+    return [
+        Block(source, destination, outer, inner)
+        for (outer, inner), (source, destination) in zip(
+            pairwise(sizes), edges, strict=True
+        )
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBatch:
+    """Sample from which a model learns in one step of one sampler."""
+
+    features: NDArray[Any]
+    """Rows of S_0, float32 or float64, shape (#S_0, feature_length)."""
+    labels: NDArray[np.int32]
+    """int32, shape (#S_L,)."""
+    sizes: tuple[int, ...]
+    edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+    """As in `SampledBatch`."""
+
+    @classmethod
+    def of(
+        cls, batch: SampledBatch, features: NDArray[Any], labels: NDArray[np.int32]
+    ) -> MiniBatch:
+        """Join a sampled batch with its rows and labels."""
+        return cls(features, labels, batch.sizes, batch.edges)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that travel, exactly d of the edge sampler -> worker."""
+        named: dict[str, NDArray[Any]] = {
+            "features": self.features,
+            "labels": self.labels,
+        }
+        for number, (source, destination) in enumerate(self.edges):
+            named[f"source_{number}"] = source
+            named[f"destination_{number}"] = destination
+        return named
+
+    @classmethod
+    def from_tensors(cls, named: Mapping[str, NDArray[Any]], layers: int) -> MiniBatch:
+        """Rebuild a mini-batch from what `tensors` returned.
+
+        The sizes need not travel: S_L has a label each, and a block's sources are its
+        destinations and the other starting points of edges (see `SampledBatch`).
+
+        Raises
+        ------
+        ValueError
+            When a tensor is missing or they contradict each other.
+        """
+        missing = {"features", "labels"} - named.keys()
+        edges = tuple(
+            (named[f"source_{number}"], named[f"destination_{number}"])
+            for number in range(layers)
+            if f"source_{number}" in named and f"destination_{number}" in named
+        )
+        if missing or len(edges) < layers:
+            raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
+        sizes = [len(named["labels"])]
+        for source, destination in reversed(edges):
+            sizes.append(max(sizes[-1], int(source.max(initial=-1)) + 1))
+            Block(source, destination, outer=sizes[-1], inner=sizes[-2])
+        if len(named["features"]) != sizes[-1]:
+            raise ValueError(
+                f"{len(named['features'])} feature rows for {sizes[-1]} input vertices"
+            )
+        return cls(named["features"], named["labels"], tuple(sizes[::-1]), edges)
+
+
+def add_gradients(
+    scores_of: Callable[[MiniBatch], Tensor], batches: Sequence[MiniBatch]
+) -> tuple[float, float]:
+    """Add the gradients of the mean loss over the seeds of all ``batches``.
+
+    Returns
+    -------
+    loss, accuracy
+        Mean cross-entropy; share of the seeds whose label scores highest.
+    """
+    from torch.nn import functional
+
+    seeds = sum(len(batch.labels) for batch in batches)
+    loss, correct = 0.0, 0
+    for batch in batches:
+        scores = scores_of(batch)
+        labels = as_tensor(batch.labels).long()
+        share = functional.cross_entropy(scores, labels, reduction="sum") / seeds
+        share.backward()  # type: ignore[no-untyped-call] # adds to the gradients of the batches before
+        loss += share.item()
+        correct += int((scores.argmax(1) == labels).sum())
+    return loss, correct / seeds

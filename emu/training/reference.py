@@ -1,24 +1,210 @@
-"""The same training in one process: what every distributed run must equal."""
+"""The same training in one process, which every distributed run must equal; accuracy.
+
+Whole-graph training is written from the definitions, apart from
+`emu.training.whole_graph`: the matrix is built from the edges of the graph, and
+autograd goes through all layers at once. Parts and their order play no role. Accuracy
+is with every neighbour, layer by layer over the whole graph.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.graph_data import BatchPlan, open_for
-from emu.training.mini_batch import MiniBatch
+from emu.graph_data import BatchPlan, open_for, relabel
+from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
+from emu.training.layers import Block, MiniBatch, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.parameters import build_model, initial_parameters
-from emu.training.whole_graph_reference import reference_whole_graph, trains_whole_graph
+from emu.training.own_model import OwnModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset
+    from emu.graph_data import Dataset, Structure
+    from emu.training.layers import Tensor
+
+
+def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
+    """Return True where a job of ``Job.settings`` has no mini-batches."""
+    return "batch_size" not in settings
+
+
+class WholeGraphModel:
+    """A model with the matrix of its graph.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._model = settings["model"]
+        self._shapes = parameter_shapes(settings, dataset)
+        self._dtype = getattr(torch, settings["precision"])
+        features = dataset.gather(np.arange(dataset.vertices))
+        self._features = torch.from_numpy(features).to(self._dtype)
+        self.matrix = _matrix(self._model, dataset, self._dtype)
+
+    def scores(self, flat: Tensor) -> Tensor:
+        """Return a score per vertex and class, from flat parameters."""
+        import torch
+
+        pieces = flat.split([prod(shape) for shape in self._shapes.values()])
+        parts = {
+            name: piece.view(shape)
+            for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
+        }
+        hidden = self._features
+        for number in range(self._model["layers"]):
+            own = f"layers.{number}."
+            layer = {
+                name.removeprefix(own): part
+                for name, part in parts.items()
+                if name.startswith(own)
+            }
+            if number:
+                hidden = getattr(torch, self._model["activation"])(hidden)
+            hidden = self._layer(hidden, layer)
+        return hidden
+
+    def _layer(self, hidden: Tensor, parts: Mapping[str, Tensor]) -> Tensor:
+        import torch
+
+        kind = self._model["kind"]
+        if kind in {"gcn", "plain_gcn"}:
+            weighed = hidden @ parts["weight"].T
+            return torch.sparse.mm(self.matrix, weighed) + parts.get("bias", 0.0)
+        if kind == "plain_gat":
+            rows = hidden @ parts["weight"].T
+            names = "attention_source", "attention_destination"
+            vectors = torch.cat([parts[name] for name in names])
+            return attended(self.matrix, rows, rows, vectors)
+        if kind == "gin":
+            total = torch.sparse.mm(self.matrix, hidden)
+            inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
+            return inner @ parts["weight_2"].T + parts["bias_2"]
+        around = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
+        return around + hidden @ parts["own"].T + parts.get("bias", 0.0)
+
+
+def attended(
+    edges: Tensor, sources: Tensor, destinations: Tensor, vectors: Tensor
+) -> Tensor:
+    """Return each destination's mean of its sources' rows, weighed by attention.
+
+    One head of Velickovic et al. (ICLR 2018), equations 1 to 4.
+
+    Parameters
+    ----------
+    edges
+        Coalesced, rows by destination; its values play no role.
+    sources, destinations
+        Rows z of both ends, shape (vertices, width).
+    vectors
+        Attention of sources and of destinations, shape (2, width).
+    """
+    import torch
+    from torch.nn.functional import leaky_relu
+
+    to, of = edges.indices()
+    scores = (sources @ vectors[0])[of] + (destinations @ vectors[1])[to]
+    weighed = torch.sparse_coo_tensor(
+        edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
+    )
+    attention = torch.sparse.softmax(weighed.coalesce(), 1)
+    return torch.sparse.mm(attention, sources)
+
+
+def _matrix(model: Mapping[str, Any], dataset: Dataset, dtype: Any) -> Tensor:
+    """Return the weights of all edges, rows by destination."""
+    import torch
+
+    count, structure = dataset.vertices, dataset.structure
+    to = np.repeat(np.arange(count), np.diff(structure.indptr))
+    of = structure.indices.astype(np.int64)
+    if model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
+        to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
+    degree = np.bincount(to, minlength=count).astype(np.float64)
+    if model["norm"] == "symmetric":
+        weights = degree[to] ** -0.5 * degree[of] ** -0.5
+    else:
+        weights = 1 / degree[to] if model["norm"] == "mean" else np.ones(len(to))
+    ends, values = torch.from_numpy(np.stack([to, of])), torch.from_numpy(weights)
+    shape = count, count
+    whole = torch.sparse_coo_tensor(
+        ends, values.to(dtype), shape, check_invariants=True
+    )
+    return whole.coalesce()
+
+
+def reference_whole_graph(
+    settings: Mapping[str, Any],
+    epochs: int,
+    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
+) -> tuple[NDArray[Any], list[float]]:
+    """Train on the whole graph, a step per epoch on the mean loss.
+
+    Parameters
+    ----------
+    watch
+        Called after every step with its number, from 0, and the parameters.
+
+    Returns
+    -------
+    parameters, losses
+        Flat parameters after the last step; mean cross-entropy of the training vertices
+        before each step.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_for`.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    dataset = open_for(settings)
+    model = WholeGraphModel(settings, dataset)
+    parameters = initial_parameters(settings, dataset)
+    optimizer = make_optimizer(settings, parameters)
+    train = torch.from_numpy(np.array(dataset.train))
+    labels = torch.from_numpy(dataset.labels[dataset.train].astype(np.int64))
+    losses = []
+    for epoch in range(epochs):
+        flat = torch.tensor(parameters, requires_grad=True)
+        loss = cross_entropy(model.scores(flat)[train], labels)
+        (gradient,) = torch.autograd.grad(loss, flat)
+        optimizer.step(gradient.numpy())
+        losses.append(float(loss.detach()))
+        watch(epoch, parameters)
+    return parameters, losses
+
+
+def predict_whole_graph(
+    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Return the predicted class of every vertex.
+
+    Raises
+    ------
+    ValueError
+        When the parameters do not fit the model.
+    """
+    import torch
+
+    with torch.no_grad():
+        scores = WholeGraphModel(settings, dataset).scores(torch.tensor(parameters))
+    classes: NDArray[np.int64] = scores.argmax(1).numpy()
+    return classes
 
 
 def reference_training(
@@ -87,3 +273,92 @@ def _mini_batch(
     batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
     features = dataset.gather(batch.vertices)
     return MiniBatch.of(batch, features, dataset.labels[batch.seeds])
+
+
+_SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own output
+
+
+def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str, float]:
+    """Return the accuracy on the train, valid and test vertices.
+
+    Full neighbourhoods, so the figure does not depend on any sample. Holds one value
+    per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
+    the whole graph.
+
+    Parameters
+    ----------
+    parameters
+        Flat, all shards joined.
+
+    Raises
+    ------
+    DataError
+        As `open_for`.
+    ValueError
+        When the parameters do not fit the model.
+    """
+    dataset = open_for(settings)
+    predicted = predict(settings, dataset, parameters)
+    return {
+        name: float(np.mean(predicted[vertices] == dataset.labels[vertices]))
+        for name, vertices in (
+            ("train", dataset.train),
+            ("valid", dataset.valid),
+            ("test", dataset.test),
+        )
+        if len(vertices)
+    }
+
+
+def predict(
+    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Return the predicted class of every vertex.
+
+    Raises
+    ------
+    ValueError
+        When the parameters do not fit the model.
+    """
+    import torch
+
+    if trains_whole_graph(settings):
+        return predict_whole_graph(settings, dataset, parameters)
+    model = build_model(settings, dataset)
+    model.load(parameters)
+    hidden = dataset.gather(np.arange(dataset.vertices))
+    hidden = hidden.astype(settings["precision"])
+    if isinstance(model, OwnModel):  # it has no layers to call one by one
+        layers = settings["model"]["layers"]
+        whole = [_whole(dataset.structure)] * layers
+        sizes = [dataset.vertices] * (layers + 1)
+        classes: NDArray[np.int64] = model.predict(
+            sizes, whole, as_tensor(hidden)
+        ).numpy()
+        return classes
+    with torch.no_grad():
+        for number in range(model.layers):
+            outputs = [
+                model.layer(number, block, as_tensor(hidden[vertices]))
+                for vertices, block in _full_blocks(dataset.structure)
+            ]
+            hidden = torch.cat(outputs).numpy()
+    predicted: NDArray[np.int64] = hidden.argmax(1)
+    return predicted
+
+
+def _whole(structure: Structure) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    to = np.arange(structure.vertices, dtype=np.int32)
+    return structure.indices, np.repeat(to, np.diff(structure.indptr))
+
+
+def _full_blocks(structure: Structure) -> Iterator[tuple[NDArray[np.int64], Block]]:
+    for first in range(0, structure.vertices, _SLICE):
+        last = min(first + _SLICE, structure.vertices)
+        bounds = structure.indptr[first : last + 1]
+        neighbours = structure.indices[bounds[0] : bounds[-1]].astype(np.int64)
+        vertices, source = relabel(np.arange(first, last), neighbours)
+        destination = np.repeat(
+            np.arange(last - first, dtype=np.int32), np.diff(bounds)
+        )
+        yield vertices, Block(source, destination, len(vertices), last - first)

@@ -3,7 +3,7 @@
 A device computes the vectors of its local vertices from those of its local and remote
 ones, and from their gradient its share of the gradients of both: rows of remote
 vertices go back to their owners, who add them to their own. Autograd stays within one
-layer of one device; `emu.training.whole_graph_reference` trains the same in one piece.
+layer of one device; `emu.training.reference` trains the same in one piece.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from emu.experiment.crossover import (
     limit_of,
 )
 from emu.experiment.systems import as_system
-from emu.graph_data import realized_volumes
+from emu.graph_data import batches
 from emu.scenario import prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
@@ -48,7 +48,7 @@ emulation: {compute: timed}
 
 def test_crossover_by_hidden_width() -> None:
     """Without computation the network decides, and pipelines hide nothing of it."""
-    sampled = realized_volumes.sampled_counts
+    sampled = batches.sampled_counts
     sampled.cache_clear()
     found = find_crossover(
         loads(TEXT),

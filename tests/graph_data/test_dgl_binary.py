@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data.partitioning import _silence
-from emu.graph_data.readers.dgl_binary import read_graph, read_tensors
-from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
+from emu.graph_data.dataset import _silence
+from emu.graph_data.readers.dgl_file import (
+    read_dgl,
+    read_graph,
+    read_partitions,
+    read_tensors,
+)
 from tools.attacks.mutations import mutated
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing_extensions import override
 from emu.cli import app
 from emu.errors import DataError
 from emu.graph_data import open_dataset
-from emu.graph_data.data_inventory import kept_data
-from emu.graph_data.feature_columns import open_columns
+from emu.graph_data.dataset import open_columns
 from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers.text_table import read_edges
+from emu.graph_data.sources import kept_data
 from tests.graph_data.imports import imported, neighbours
 
 FILES = Path(__file__).parent / "files"

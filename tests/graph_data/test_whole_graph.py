@@ -20,8 +20,8 @@ from emu.graph_data import (
     partition,
     split_graph,
 )
-from emu.graph_data.data_inventory import kept_data
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.sources import kept_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

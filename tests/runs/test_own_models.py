@@ -50,8 +50,8 @@ def test_an_audit_runs_no_program(
         del told["scenario"]["job"]["model"]["measured"]
     file = tmp_path / "simulated.json"
     file.write_text(json.dumps(told))
-    monkeypatch.setattr("emu.training.trial._known", {})
-    monkeypatch.setattr("emu.training.trial._check", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr("emu.training.own_model._known", {})
+    monkeypatch.setattr("emu.training.own_model._check", lambda *_: pytest.fail("ran"))
     subject = read_to_audit(file)
 
     assert (subject.times is not None) is measured

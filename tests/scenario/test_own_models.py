@@ -104,8 +104,8 @@ def test_a_manifest_holds_all_that_is_needed(
     expected = realize(scenario, build_job(scenario))
     document = json.loads(json.dumps(noted(scenario).to_json()))
     (tmp_path / "nets" / "net.py").unlink()
-    monkeypatch.setattr("emu.training.trial._known", {})
-    monkeypatch.setattr("emu.training.trial._check", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr("emu.training.own_model._known", {})
+    monkeypatch.setattr("emu.training.own_model._check", lambda *_: pytest.fail("ran"))
     kept = tmp_path / "manifest.json"
     kept.write_text(json.dumps(document))
     again = load(kept)
@@ -240,8 +240,8 @@ def test_without_torch_one_error_names_it(
             "needs torch, which is not installed here: pip install", path=""
         )
 
-    monkeypatch.setattr("emu.training.trial.import_library", missing)
-    monkeypatch.setattr("emu.training.trial._known", {})
+    monkeypatch.setattr("emu.training.own_model.import_library", missing)
+    monkeypatch.setattr("emu.training.own_model._known", {})
 
     with pytest.raises(ScenarioError, match="needs torch, which is not installed"):
         prepare(load(written(tmp_path)))

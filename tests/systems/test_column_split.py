@@ -10,7 +10,7 @@ import pytest
 from emu.graph_data import BatchPlan, open_columns, open_for
 from emu.systems.p3.column_split import ColumnSplit
 from emu.training import GraphModel, MiniBatch, initial_parameters
-from emu.training.blocks import Block
+from emu.training.layers import Block
 from emu.workloads import SPLIT_WEIGHTS
 
 #: 100 columns, which three machines cannot share evenly.

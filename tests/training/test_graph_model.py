@@ -16,8 +16,7 @@ from emu.training import (
     initial_parameters,
     reference_training,
 )
-from emu.training.blocks import Block
-from emu.training.layers import as_tensor
+from emu.training.layers import Block, as_tensor
 from emu.workloads import SPLIT_WEIGHTS, layer_shapes, parameter_count
 
 
@@ -135,7 +134,7 @@ def test_evaluation_equals_one_pass_over_the_whole_graph(
     """In slices of 500 vertices as in one block of all of them."""
     settings["model"] = {"kind": kind, "hidden": 4, "layers": 2}
     parameters, _ = reference_training(settings, 2)
-    monkeypatch.setattr("emu.training.evaluation._SLICE", 500)
+    monkeypatch.setattr("emu.training.reference._SLICE", 500)
     sliced = evaluate(settings, parameters)
     dataset = open_for(settings)
     model = GraphModel(settings, dataset)

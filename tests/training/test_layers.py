@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.training.blocks import Block
-from emu.training.layers import LAYERS
+from emu.training.layers import LAYERS, Block
 from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from tests.training.test_mini_batch import sampled
 

@@ -262,7 +262,7 @@ def test_dropout_differs_by_worker_and_iteration(settings: dict[str, Any]) -> No
     settings["model"] = model_of("torch", p=0.5)
     dataset = open_for(settings)
     model = OwnModel(settings, dataset)
-    from emu.training.trial import _small_batch
+    from emu.training.own_model import _small_batch
 
     batch = _small_batch(settings, dataset)
     found = [model.gradient([batch], w, n)[1] for w in (0, 1) for n in (0, 1)]
@@ -282,8 +282,8 @@ def test_accuracy_is_of_one_call_with_the_whole_graph(
     if name not in ("torch", "adjs"):
         pytest.importorskip("dgl")
     from emu.graph_data import ALL_NEIGHBOURS, BatchPlan, sample_batch
-    from emu.training.evaluation import predict
     from emu.training.layers import as_tensor
+    from emu.training.reference import predict
 
     settings["model"] = model_of(name, p=0.5)
     parameters, _ = reference_training(settings, 3)

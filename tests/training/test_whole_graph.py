@@ -28,7 +28,7 @@ from emu.training import (
     make_optimizer,
     reference_training,
 )
-from emu.training.whole_graph_reference import WholeGraphModel
+from emu.training.reference import WholeGraphModel
 from emu.workloads import parameter_count
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.traffic import OWNER, PACKET, Traffic
-from emu.graph_data.dataset import open_dataset
-from emu.graph_data.partitioning import _silence
+from emu.graph_data.dataset import _silence, open_dataset
 from emu.graph_data.prepared import prepare_arrays
 from emu.graph_data.readers.found_graph import SPLIT
 from emu.graph_data.whole_graph import Aggregation, open_whole_graph

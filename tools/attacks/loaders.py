@@ -15,11 +15,10 @@ from emu.experiment.profiling import profile_from_trace
 from emu.fitting import Unfittable, fit_iterations
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.readers.array_files import npz_source, read_torch
 from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
-from emu.graph_data.readers.npz_file import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
-from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.whole_graph import open_whole_graph
 from emu.input_file import one_error
 from emu.launch.ssh import read_hosts_file

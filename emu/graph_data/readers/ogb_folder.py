@@ -18,7 +18,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, Source, build_structure
-from emu.graph_data.readers.named_arrays import left_out
+from emu.graph_data.readers.found_graph import left_out
 from emu.input_file import map_member, one_error, open_gzip, open_input, read_arrays
 
 if TYPE_CHECKING:

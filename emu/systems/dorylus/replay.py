@@ -27,7 +27,7 @@ from emu.training.interval_layers import (
     training_targets,
 )
 from emu.training.optimizers import make_optimizer
-from emu.training.whole_graph_reference import WholeGraphModel, attended
+from emu.training.reference import WholeGraphModel, attended
 
 T = TypeVar("T")
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.training.blocks import make_blocks
-from emu.training.layers import LAYERS, as_tensor
+from emu.training.layers import LAYERS, as_tensor, make_blocks
 from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.graph_data import Dataset
-    from emu.training.blocks import Block
-    from emu.training.layers import Tensor
+    from emu.training.layers import Block, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.training.interval_attention import Ends
-from emu.training.interval_layers import activate, activation_slope, cross_entropy
+from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.attention_server import ATTENTION, OUT, READ, Z
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from emu.training.interval_attention import InEdges
+from emu.training.interval_layers import InEdges
 from emu_nodes.dorylus.graph_server import IDS, ROWS, GraphServer
 
 if TYPE_CHECKING:

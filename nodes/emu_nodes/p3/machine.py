@@ -12,7 +12,7 @@ from emu.graph_data import open_columns
 from emu.systems.p3.column_split import ColumnSplit
 from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
-from emu.training.blocks import Block
+from emu.training.layers import Block
 from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu_nodes.job_data import JobData
 

@@ -10,8 +10,8 @@ import pytest
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_layers, open_parts
-from emu.graph_data.data_inventory import kept_data
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays
+from emu.graph_data.sources import kept_data
 from emu.scenario import prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import loads

@@ -1,20 +1,24 @@
-"""Graphs that torch.save has written: a PyTorch Geometric ``Data``, or named tensors.
+"""Graphs in npz files, and those that torch.save has written; nothing pickled is run.
 
-Read with torch's own loader for weights only, which builds tensors and containers and
-calls nothing that the file names. The classes of PyTorch Geometric are stood in for by
-empty ones, so that it need not be installed and none of its code runs.
+Of npz files keys that hold objects are left alone. torch files hold a PyTorch Geometric
+``Data`` or named tensors, read with torch's own loader for weights only, which builds
+tensors and containers and calls nothing that the file names. The classes of PyTorch
+Geometric are stood in for by empty ones, so that it need not be installed and none of
+its code runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from emu.errors import DataError
 from emu.foreign_code import INSTALL_TORCH, import_library
-from emu.graph_data.readers.named_arrays import NAMES, found_graph
-from emu.input_file import one_error, open_input
+from emu.graph_data.raw_graph import Source, split_at_random
+from emu.graph_data.readers.found_graph import NAMES, found_graph
+from emu.input_file import one_error, open_input, read_arrays
 from emu.names import printable
 
 if TYPE_CHECKING:
@@ -23,6 +27,42 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.found_graph import FoundGraph
+
+
+def npz_source(path: Path, *, seed: int) -> Source:
+    """Return the graph of an npz file.
+
+    Parameters
+    ----------
+    seed
+        Seed of the random split where the file has none.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read.
+    """
+    try:
+        with open_input(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+    return Source(
+        f"npz {digest}", lambda: split_at_random(read_npz(path).checked(), seed)
+    )
+
+
+def read_npz(path: Path) -> FoundGraph:
+    """Return the graph that an npz file states.
+
+    Raises
+    ------
+    DataError
+        When it is damaged or holds no edges.
+    """
+    with one_error(path):
+        return found_graph(read_arrays(path, NAMES, optional=True), str(path))
+
 
 _CLASSES = (
     "data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr",
