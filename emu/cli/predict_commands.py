@@ -61,7 +61,7 @@ from emu.scenario.virtual_training import virtual_training
 from emu.scheduling import policy_named
 from emu.simulation import sensitivity
 from emu.simulation import simulate as simulate_rates
-from emu.systems.registry import figures_on, remarks_on
+from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 

@@ -56,7 +56,7 @@ from emu.report.explanation_tables import ranges_table
 from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
-from emu.systems.registry import outlook_on, remarks_on
+from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from emu.errors import DeadlineExceeded, NodeLost
 from emu.runs.checkpoints import Cut, digest_of, newest_cut, write_cut
 from emu.scenario.realize import noted
 from emu.simulation.attempts import later
-from emu.systems.registry import held_by
+from emu.systems.system import held_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

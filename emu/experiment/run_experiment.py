@@ -38,7 +38,7 @@ from emu.runs.result import VERSION
 from emu.runs.run_directory import write_scenario
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
-from emu.systems.registry import system_guards
+from emu.systems.system import system_guards
 from emu.trust.guards import examine
 from emu.trust.lateness import (
     chain_lateness,

@@ -23,7 +23,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.experiment import cost_of
-from emu.systems.registry import figures_on
+from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from emu.errors import DataError, ScenarioError
 from emu.files import write_atomic
 from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.scenario import build_job, load, read_profile
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.systems.training_section import PHASES
 from emu.systems.translation import SAME_KEYS, CommonJob
 from emu.units import DURATION

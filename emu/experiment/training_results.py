@@ -18,7 +18,7 @@ from emu.runs.result import training_curve
 from emu.runs.retraining import trained_jobs
 from emu.scenario import Scenario, build_job
 from emu.scenario.realize import measured_models
-from emu.systems.registry import system_of
+from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
 
 if TYPE_CHECKING:

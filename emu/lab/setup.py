@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from emu.fields.network_section import Nic
+    from emu.fields.cluster_section import Nic
     from emu.fields.section import Trail
     from emu.scenario.events_section import EventSection
     from emu.scenario.run_sections import LabFile

@@ -14,7 +14,7 @@ from emu.errors import NodeMisbehaved
 from emu.foreign_code import INSTALL_TORCH
 from emu.names import printable
 from emu.network import derive_key
-from emu.systems.registry import systems
+from emu.systems.system import systems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

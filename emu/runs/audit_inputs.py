@@ -20,7 +20,7 @@ from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
 from emu.scheduling import rate_policy
-from emu.systems.registry import system_guards
+from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
 from emu.trust.guards import Evidence, examine
 from emu.trust.rate_audit import rule_audit

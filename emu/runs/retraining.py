@@ -14,7 +14,7 @@ from emu.input_file import read_text
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job, virtual_training
 from emu.scenario.virtual_training import LOOKS, Progress, progress_along, steps_of
-from emu.systems.registry import system_of
+from emu.systems.system import system_of
 from emu.trust.violation import Violation
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
-from emu.fields.cluster_section import MachineSection
-from emu.fields.network_section import network_errors
+from emu.fields.cluster_section import MachineSection, network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
@@ -27,8 +26,7 @@ from emu.scenario.run_sections import (
 )
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
-from emu.systems.model_section import program_text
-from emu.systems.training_section import NO_TIME, TrainingSection
+from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -16,7 +16,7 @@ from emu.placement import best_placement
 from emu.scenario.experiment import place, prepare, with_placed_rings
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
-from emu.systems.registry import content_of
+from emu.systems.system import content_of
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:

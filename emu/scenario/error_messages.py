@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from emu.fields.suggestion import nearest
 from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
-from emu.systems.registry import systems
+from emu.systems.system import systems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -21,12 +21,12 @@ from pydantic import (
     model_validator,
 )
 
-from emu.fields.network_section import Nic, both_directions, rack_links
+from emu.fields.cluster_section import Nic, both_directions, rack_links
 from emu.fields.quantities import Count, Duration, Name, Rate, Seed
 from emu.fields.section import Section
 from emu.fields.suggestion import nearest
 from emu.problem import CapacityChange, Fault
-from emu.systems.registry import systems
+from emu.systems.system import systems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,7 +35,7 @@ from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
 from emu.simulation.attempts import Attempts, Rules, attempts, later
-from emu.systems.registry import held_by, system_of, updates_missed
+from emu.systems.system import held_by, system_of, updates_missed
 from emu.workloads import repeated
 
 if TYPE_CHECKING:

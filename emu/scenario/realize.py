@@ -15,9 +15,12 @@ from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.scenario.run_sections import pinned
 from emu.scenario.workload_file import read_profile
-from emu.systems.model_section import FiguresSection, ModelProgramSection
-from emu.systems.registry import held_by, system_of
-from emu.systems.training_section import TrainingSection
+from emu.systems.system import held_by, system_of
+from emu.systems.training_section import (
+    FiguresSection,
+    ModelProgramSection,
+    TrainingSection,
+)
 from emu.training import try_out
 from emu.workloads import JobPart, several_jobs, several_realizations
 

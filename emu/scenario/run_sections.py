@@ -51,7 +51,7 @@ from emu.scenario.own_rules import (
 )
 from emu.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.systems.job_section import JobSection
-from emu.systems.registry import section_types
+from emu.systems.system import section_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -37,7 +37,7 @@ from emu.scenario.run_sections import (
 )
 from emu.systems.device_times import with_slowness
 from emu.systems.job_section import BuildContext
-from emu.systems.registry import section_types
+from emu.systems.system import section_types
 from emu.units import RATE
 from emu.workloads import JobPart, several_jobs
 

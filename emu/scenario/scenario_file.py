@@ -39,7 +39,7 @@ from emu.scenario.workload_file import (
     workload_document,
 )
 from emu.scheduling import policy_named
-from emu.systems.model_section import program_text
+from emu.systems.training_section import program_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

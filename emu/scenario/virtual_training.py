@@ -13,7 +13,7 @@ import numpy as np
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
 from emu.scenario.realize import build_job
-from emu.systems.registry import system_of
+from emu.systems.system import system_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

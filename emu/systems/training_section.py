@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -17,6 +19,7 @@ from emu.fields.quantities import (
     Few,
     FileName,
     FilePath,
+    Name,
     Positive,
     Seed,
     Window,
@@ -24,20 +27,97 @@ from emu.fields.quantities import (
     default_time,
     word_or_list,
 )
-from emu.fields.section import Section
+from emu.fields.section import Resources, Section
+from emu.fields.suggestion import nearest
 from emu.graph_data import ALL_NEIGHBOURS, open_for
+from emu.input_file import read_text
 from emu.systems.job_section import JobSection
-from emu.systems.model_section import ModelProgramSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Resources, Trail
+    from emu.fields.section import Trail
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job, Realization
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
+
+_MOST_TEXT = 1 << 20
+
+
+class FiguresSection(Section):
+    """Measurements of a program's model; runs note them, no scenario states them."""
+
+    parameters: Annotated[int, Field(strict=True, ge=1)]
+    """Numbers that are trained."""
+    flops: float
+    """Operations in the matrix products of forward and backward on a worker's batch."""
+    seconds: float
+    """CPU time of the same, one thread."""
+
+
+class ModelProgramSection(Section):
+    """A model of one's own: a ``torch.nn.Module``, called with blocks and features."""
+
+    program: FilePath = Field(examples=["net.py:Net"])
+    """``FILE.py:NAME``, relative to the scenario file: a class or function that returns
+    a ``torch.nn.Module``, which takes the sampled blocks, input side first, and
+    features, and returns a score per seed and class. ``emu validate`` runs its code as
+    well."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments by name, ``{hid_size: 64}``; ``in_size``, ``out_size``, ``num_layers``
+    are given where it takes them."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] | None = None
+    """Number of blocks, one hop of sampling each; default is one per fan-out."""
+    source: str | None = None
+    """Its text, which runs note: default is what the file holds."""
+    measured: FiguresSection | None = None
+    """Figures noted by runs; not to be stated."""
+
+    @property
+    def name(self) -> str:
+        """File and name, without the folder."""
+        return Path(self.program).name
+
+    def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
+        """Yield (key, what is wrong and what would be right).
+
+        Parameters
+        ----------
+        fanouts
+            How many are stated; 0 where every neighbour is taken.
+        """
+        file, _, name = self.program.rpartition(":")
+        if not (file.endswith(".py") and name.isidentifier()):
+            yield "program", f"found {self.program!r}, write FILE.py:NAME"
+        elif self.source is None:
+            try:
+                program_text(self.program)
+            except DataError as error:
+                yield "program", str(error)
+        if not fanouts and self.layers is None:
+            yield "layers", "fanouts say no number of layers, write for example 2"
+
+
+def program_text(program: str) -> str:
+    """Return the text of ``FILE.py:NAME``.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or cannot be read.
+    """
+    file = program.rpartition(":")[0] or program
+    try:
+        return read_text(Path(file), _MOST_TEXT)
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {file}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {file}: {error}") from error
+
+
+if TYPE_CHECKING:
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
@@ -444,3 +524,69 @@ def open_fitting(settings: Mapping[str, Any]) -> Dataset:
 def number_bytes(settings: Mapping[str, Any]) -> int:
     """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
     return 8 if settings["precision"] == "float64" else 4
+
+
+class ReplicaTimesSection(TimesSection):
+    """Execution time of one task of each kind; machines collect features at once."""
+
+    graph_store: DurationPerDevice = 0.0
+    """Data parallel: collect the features of one iteration for all workers."""
+
+
+class ReplicaDemandsSection(Section):
+    """Resources that one process of each kind needs."""
+
+    worker: Resources = Resources()
+    """Needs of a machine's process that samples and trains."""
+    graph_store: Resources = Resources()
+    """Needs of a graph store; P3 has none."""
+
+
+class ReplicaSection(TrainingSection):
+    """One replica of the model per machine, whose gradients are summed in a ring."""
+
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that take part, rank by rank; default is all of them."""
+    demands: ReplicaDemandsSection = ReplicaDemandsSection()
+    """Resources per process."""
+    times: ReplicaTimesSection = ReplicaTimesSection()
+    """Profiled times."""
+
+    @override
+    def samplers(self, machines: Sequence[str]) -> int:
+        """Return the number of samplers: one per machine that takes part."""
+        return len(self.ranks(machines))
+
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that take part, out of those of the cluster."""
+        return tuple(machines) if self.machines is None else self.machines
+
+    def replica_settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return the settings of node programs that follow from these keys."""
+        ranks = len(self.ranks(context.machines))
+        return {
+            **self.training_settings(context),
+            "partitioner": "hash",
+            "parts": ranks,
+            "workers": ranks,
+            "samplers_per_worker": 1,
+            "sampling": "oneshot",
+        }
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        yield from super().problems(cluster)
+        yield from rank_problems(self.machines, cluster)
+
+
+def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
+    """Yield what is wrong with ``job.machines``: unknown, or there twice."""
+    known = [name for name, _ in cluster.named()]
+    counts = Counter(machines or ())
+    for position, name in enumerate(machines or ()):
+        trail: Trail = ("job", "machines", position)
+        if name not in known:
+            yield trail, f"no machine {name!r}, {nearest(name, known)}"
+        elif counts[name] > 1:
+            yield trail, f"{name!r} occurs {counts[name]} times"

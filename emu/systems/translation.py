@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from emu.fields.cluster_section import ClusterSection
-    from emu.systems.replicas import ReplicaSection
-    from emu.systems.training_section import TrainingSection
+    from emu.systems.training_section import ReplicaSection, TrainingSection
 
     Time = float | dict[str, float]
 

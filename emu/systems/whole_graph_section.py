@@ -16,11 +16,11 @@ from emu.fields.quantities import (
 )
 from emu.fields.section import Section
 from emu.systems.job_section import JobSection
-from emu.systems.replicas import rank_problems
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
     by_name,
+    rank_problems,
 )
 from emu.units import DURATION
 

@@ -5,21 +5,20 @@ Must not know: systems, scenario files, machines beyond their names, placements.
 
 from emu.workloads.all_reduce import (
     ALL_REDUCE,
+    credit_edges,
     part_bounds,
     steps_of,
+    window_of,
 )
 from emu.workloads.model_shapes import (
     PARTS,
     SPLIT_WEIGHTS,
+    SampleCounts,
     first_layer_share,
     layer_shapes,
     parameter_count,
     shard_bounds,
     shard_sizes,
-)
-from emu.workloads.named_edges import (
-    credit_edges,
-    window_of,
 )
 from emu.workloads.several_jobs import (
     RELEASE,
@@ -27,9 +26,6 @@ from emu.workloads.several_jobs import (
     repeated,
     several_jobs,
     several_realizations,
-)
-from emu.workloads.volume_formulas import (
-    SampleCounts,
 )
 
 __all__ = [

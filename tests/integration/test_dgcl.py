@@ -16,7 +16,7 @@ from emu.runs.array_files import read_weights
 from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out

@@ -23,7 +23,7 @@ from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training import evaluate, reference_training
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out

@@ -21,7 +21,7 @@ from emu.scenario.scenario_file import loads
 from emu.systems.dorylus.deaths import LATE
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out
 from tests.integration.test_dorylus import TEXT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.runs.audit_inputs import read_to_audit
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import SCENARIOS, carried_out, tiny_training, written
 from tests.training.programs import SAGE, TORCH

@@ -23,7 +23,7 @@ from emu.simulation import simulate
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replayed_training
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training.graph_model import initial_parameters
 from tests.nodes.test_dorylus_programs import drive
 

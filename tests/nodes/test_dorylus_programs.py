@@ -20,7 +20,7 @@ from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
 from tests.golden.cases import cases, problem_of

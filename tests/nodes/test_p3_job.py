@@ -14,7 +14,7 @@ from emu.simulation import simulate
 from emu.systems.data_parallel.section import DataParallelJobSection
 from emu.systems.p3.job import PIPELINES
 from emu.systems.p3.section import P3JobSection
-from emu.systems.registry import systems
+from emu.systems.system import systems
 from emu.training import reference_training
 from emu.wire import payload_kind
 

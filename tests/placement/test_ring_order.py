@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError
-from emu.fields.network_section import RackSection, rack_links, rack_routes
+from emu.fields.cluster_section import RackSection, rack_links, rack_routes
 from emu.placement.ring_order import ring_cost, ring_order, with_placed_ring
 from emu.problem import Link, Links, Machine, Route
 from emu.runs.result import read_result, result_of

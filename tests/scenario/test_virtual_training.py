@@ -18,7 +18,7 @@ from emu.scenario.virtual_training import (
     train_along,
     virtual_training,
 )
-from emu.systems.registry import system_of
+from emu.systems.system import system_of
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import command, tiny_training, written
 

@@ -209,7 +209,7 @@ FAULTS: dict[str, RunFault] = {
         _TASK, _DURATION, f"{_DURATION} * 0.97", scenario="incast"
     ),
     "a credit window off by one": RunFault(
-        "emu/workloads/named_edges.py",
+        "emu/workloads/all_reduce.py",
         "Edge(end, start, lag=window, credit=True)",
         "Edge(end, start, lag=window + 1, credit=True)",
         scenario="incast",

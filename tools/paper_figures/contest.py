@@ -26,7 +26,7 @@ from emu.problem import Cluster, Placement, Problem, Profile
 from emu.simulation import best_policy, makespan
 from emu.systems.dgtp.job import dgtp_times
 from emu.workloads import parameter_count
-from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, LABEL_BYTES
+from emu.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
 from tools.paper_figures.settings import feasible_cluster, generator
 
 if TYPE_CHECKING:

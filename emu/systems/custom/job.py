@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from emu.problem import Edge, Job, Realization, Task
-from emu.workloads.all_reduce import ALL_REDUCE, steps_of
-from emu.workloads.named_edges import credit_edges, phase_of
+from emu.workloads.all_reduce import ALL_REDUCE, credit_edges, phase_of, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

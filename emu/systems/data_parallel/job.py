@@ -16,17 +16,19 @@ from emu.problem import Realization, Task
 from emu.systems.dgtp import job as dgtp
 from emu.workloads.all_reduce import (
     ALL_REDUCE,
+    NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    credit_edges,
+    named_job,
     part_elements,
 )
-from emu.workloads.named_edges import NamedEdge, credit_edges, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from emu.problem import Job
-    from emu.workloads.volume_formulas import SampleCounts
+    from emu.workloads.model_shapes import SampleCounts
 
 
 @dataclass(frozen=True)

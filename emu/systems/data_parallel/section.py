@@ -12,8 +12,7 @@ from emu.systems.data_parallel.job import (
     data_parallel_job,
     data_parallel_realization,
 )
-from emu.systems.replicas import ReplicaSection
-from emu.systems.training_section import number_bytes
+from emu.systems.training_section import ReplicaSection, number_bytes
 from emu.workloads import parameter_count
 from emu.workloads.all_reduce import all_reduce_edge_count
 

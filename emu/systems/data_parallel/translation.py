@@ -15,7 +15,7 @@ from emu.systems.translation import (
 
 if TYPE_CHECKING:
     from emu.fields.cluster_section import ClusterSection
-    from emu.systems.replicas import ReplicaSection
+    from emu.systems.training_section import ReplicaSection
 
 
 def _read(job: ReplicaSection, cluster: ClusterSection) -> dict[str, Any]:

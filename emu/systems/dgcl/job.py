@@ -17,11 +17,12 @@ import numpy as np
 
 from emu.problem import Realization, Task
 from emu.workloads.all_reduce import (
+    NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    named_job,
     part_elements,
 )
-from emu.workloads.named_edges import NamedEdge, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -26,10 +26,12 @@ from emu.workloads.all_reduce import (
     ALL_REDUCE,
     RECEIVE,
     STEP,
+    NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    credit_edges,
+    named_job,
 )
-from emu.workloads.named_edges import NamedEdge, credit_edges, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

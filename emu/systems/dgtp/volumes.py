@@ -10,7 +10,7 @@ from emu.graph_data import BatchPlan, sampled_counts
 from emu.systems.training_section import number_bytes
 from emu.workloads import parameter_count, shard_sizes
 from emu.workloads.all_reduce import ALL_REDUCE, elements_sent
-from emu.workloads.volume_formulas import (
+from emu.workloads.model_shapes import (
     ANSWERED_EDGE_BYTES,
     VERTEX_ID_BYTES,
 )

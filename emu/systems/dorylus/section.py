@@ -9,8 +9,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.fields.cluster_section import MachineSection
-from emu.fields.network_section import Nic, RackSection
+from emu.fields.cluster_section import MachineSection, Nic, RackSection
 from emu.fields.quantities import (
     DurationPerDevice,
     Few,

@@ -25,9 +25,14 @@ import numpy as np
 
 from emu.problem import Task
 from emu.systems.dgtp import job as dgtp
-from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edges, all_reduce_tasks
+from emu.workloads.all_reduce import (
+    ALL_REDUCE,
+    NamedEdge,
+    all_reduce_edges,
+    all_reduce_tasks,
+    named_job,
+)
 from emu.workloads.model_shapes import shard_sizes
-from emu.workloads.named_edges import NamedEdge, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

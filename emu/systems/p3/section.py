@@ -11,11 +11,13 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.fields.quantities import Few, word_or_list
 from emu.graph_data import BatchPlan, sampled_counts
-from emu.systems.model_section import ModelProgramSection
 from emu.systems.p3.job import PIPELINES, P3Config, p3_job
 from emu.systems.p3.volumes import p3_realization, split_model
-from emu.systems.replicas import ReplicaSection
-from emu.systems.training_section import number_bytes
+from emu.systems.training_section import (
+    ModelProgramSection,
+    ReplicaSection,
+    number_bytes,
+)
 from emu.units import SIZE
 from emu.workloads.all_reduce import all_reduce_edge_count
 

@@ -10,19 +10,21 @@ import numpy as np
 from emu.problem import Realization
 from emu.systems.p3.job import p3_edges, p3_tasks
 from emu.workloads.all_reduce import ALL_REDUCE, part_elements
-from emu.workloads.model_shapes import SPLIT_WEIGHTS, layer_shapes, parameter_count
-from emu.workloads.volume_formulas import (
+from emu.workloads.model_shapes import (
     ANSWERED_EDGE_BYTES,
     BLOCK_EDGE_BYTES,
+    SPLIT_WEIGHTS,
     VERTEX_ID_BYTES,
+    layer_shapes,
+    parameter_count,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from emu.systems.p3.job import P3Config
-    from emu.workloads.named_edges import NamedEdge
-    from emu.workloads.volume_formulas import SampleCounts
+    from emu.workloads.all_reduce import NamedEdge
+    from emu.workloads.model_shapes import SampleCounts
 
 
 @dataclass(frozen=True)

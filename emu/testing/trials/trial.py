@@ -24,7 +24,7 @@ from emu.launch.programs import RUNTIME
 from emu.runs.checkpoints import Cut
 from emu.scenario.realize import model_programs
 from emu.shaping import EmulationSettings
-from emu.systems.registry import held_by
+from emu.systems.system import held_by
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
 from emu.this_host import this_host

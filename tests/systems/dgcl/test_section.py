@@ -26,7 +26,7 @@ from emu.systems.dgcl.plans import (
     read_topology,
     write_plans,
 )
-from emu.systems.registry import outlook_on, remarks_on
+from emu.systems.system import outlook_on, remarks_on
 
 if TYPE_CHECKING:
     from pathlib import Path

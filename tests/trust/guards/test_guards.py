@@ -13,7 +13,7 @@ from emu.analysis.bounds import bounds
 from emu.problem import Cluster, Machine, Problem
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
-from emu.systems.registry import system_guards
+from emu.systems.system import system_guards
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.guards import examine
