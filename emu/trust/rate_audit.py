@@ -34,7 +34,7 @@ Rates: TypeAlias = "Callable[[list[ActiveFlow], Capacities], list[float]]"
 Rule: TypeAlias = "Callable[[list[Flow], Capacities], None]"  # sets Flow.rate
 
 
-@dataclass
+@dataclass(eq=False)
 class Flow:
     """One active flow: what is left, and everything a policy may ask."""
 

@@ -52,13 +52,13 @@ class Outcome:
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     job = problem.job
     changes = sorted({change.time for change in problem.cluster.changes})
-    path_after = remaining_paths(problem, realization)
+    idle = all_flows(problem, realization)
     out = Outcome()
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
         while (
-            _one_step(problem, realization, out, active, path_after, now)
+            _one_step(problem, realization, out, active, idle, now)
             or _some_get_their_turn(problem, out)
             or _some_get_slots(problem, out, now)
             or _a_quota_is_looked_at(problem, out, now)
@@ -94,18 +94,30 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     return out
 
 
+def all_flows(problem: Problem, realization: Realization) -> dict[Event, Flow]:
+    """Return every flow as it is before it starts, by edge and iteration."""
+    job, hops = problem.job, stated_hops(problem)
+    found = {}
+    for (e, n), path_after in sorted(remaining_paths(problem, realization).items()):
+        edge, volume = job.edges[e], float(realization.volumes[e, n])
+        flow = Flow(e, n + edge.lag, rank_of(job, e), hops[e], volume, volume)
+        flow.path_after, flow.job = path_after, job.tasks[edge.source].job_name
+        found[e, n] = flow
+    return found
+
+
 def _one_step(
     problem: Problem,
     realization: Realization,
     out: Outcome,
     active: dict[Event, Flow],
-    path_after: dict[Event, float],
+    idle: dict[Event, Flow],
     now: float,
 ) -> bool:
     """Let one thing happen that is due by ``now``; tell whether there was one."""
     return (
         _something_ends(problem, realization, out, active, now)
-        or _something_is_sent(problem, realization, out, active, path_after, now)
+        or _something_is_sent(problem, out, active, idle, now)
         or _something_starts(problem, out, now)
     )
 
@@ -150,8 +162,10 @@ def _something_ends(
             out.flow_end[event] = now
             return True
     for event, start in out.task_start.items():
+        if event in out.task_end:
+            continue
         end = work_done(problem, event[0], start, realization.times[event])
-        if event not in out.task_end and end <= now * (1 + 1e-12):
+        if end <= now * (1 + 1e-12):
             out.task_end[event] = now
             return True
     return False
@@ -159,35 +173,25 @@ def _something_ends(
 
 def _something_is_sent(
     problem: Problem,
-    realization: Realization,
     out: Outcome,
     active: dict[Event, Flow],
-    path_after: dict[Event, float],
+    idle: dict[Event, Flow],
     now: float,
 ) -> bool:
-    flows = [
-        (e, n)
-        for e, edge in enumerate(problem.job.edges)
-        for n in range(problem.job.iterations)
-        if needed(problem, e, n) and (edge.source, n) in out.task_end
-    ]
-    for e, n in flows:
+    for (e, n), flow in idle.items():
+        if (problem.job.edges[e].source, n) not in out.task_end:
+            continue
         if (e, n) not in out.flow_ready:
-            out.flow_ready[e, n] = now
+            out.flow_ready[e, n] = flow.ready = now
             return True
-        if (e, n) in out.flow_start or (n > 0 and (e, n - 1) not in out.flow_end):
+        if n > 0 and (e, n - 1) not in out.flow_end:
             continue
         if _waits_for_its_turn(problem, out, (e, n)):
             continue
+        del idle[e, n]
         out.flow_start[e, n] = now
-        edge, hops = problem.job.edges[e], stated_hops(problem)[e]
-        volume = float(realization.volumes[e, n])
-        if hops and volume > 0:
-            rank = rank_of(problem.job, e)
-            active[e, n] = Flow(e, n + edge.lag, rank, hops, volume, volume)
-            active[e, n].ready = out.flow_ready[e, n]
-            active[e, n].path_after = path_after[e, n]
-            active[e, n].job = problem.job.tasks[edge.source].job_name
+        if flow.hops and flow.volume > 0:
+            active[e, n] = flow
         else:
             out.flow_end[e, n] = now
         return True
@@ -198,14 +202,15 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     job = problem.job
     iterations = [(j, n) for j in range(len(job.tasks)) for n in range(own(problem, j))]
     for j, n in iterations:
-        if (j, n) in out.task_start or (n > 0 and (j, n - 1) not in out.task_end):
+        if (j, n) in out.task_start or (j, n) in out.came:
             continue
-        inputs = [
-            (e, n - edge.lag)
+        if n > 0 and (j, n - 1) not in out.task_end:
+            continue
+        if not all(
+            (e, n - edge.lag) in out.flow_end
             for e, edge in enumerate(job.edges)
             if edge.destination == j and needed(problem, e, n - edge.lag)
-        ]
-        if (j, n) in out.came or not all(event in out.flow_end for event in inputs):
+        ):
             continue
         newest = [e for e, edge in enumerate(job.edges) if edge.destination == j]
         newest = [e for e in newest if job.edges[e].latest]
@@ -219,7 +224,8 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
 
 def channel_of(problem: Problem, e: int) -> str:
     """Return the channel of an edge between two machines, empty for none."""
-    return problem.job.edges[e].channel if stated_hops(problem)[e] else ""
+    channel = problem.job.edges[e].channel
+    return channel if channel and stated_hops(problem)[e] else ""
 
 
 def _waits_for_its_turn(problem: Problem, out: Outcome, flow: Event) -> bool:
