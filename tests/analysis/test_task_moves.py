@@ -29,6 +29,7 @@ from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from emu.analysis.explanation import Explanation
+    from emu.analysis.task_moves import TaskMoves
     from emu.scenario import Experiment
 
 TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"
@@ -39,12 +40,19 @@ def placed() -> Experiment:
     return emu.place(emu.load(TESTBED, ["placement.policy=distdgl"]))
 
 
-def _base(placed: Experiment) -> Change:
-    return Change("", "", placed.problem, placed.realization, placed.policy)
+@pytest.fixture(scope="module")
+def moves(placed: Experiment) -> TaskMoves:
+    return task_moves(Change("", "", placed.problem, placed.realization, placed.policy))
 
 
-def test_the_moves_lead_from_one_placement_to_the_best(placed: Experiment) -> None:
-    moves = task_moves(_base(placed))
+@pytest.fixture(scope="module")
+def explanation(placed: Experiment) -> Explanation:
+    return emu.explain(placed)
+
+
+def test_the_moves_lead_from_one_placement_to_the_best(
+    placed: Experiment, moves: TaskMoves
+) -> None:
     job, cluster = placed.problem.job, placed.problem.cluster
     at = dict(placed.problem.machine_of_task)
     before = moves.before
@@ -65,9 +73,8 @@ def test_the_moves_lead_from_one_placement_to_the_best(placed: Experiment) -> No
     assert moves.makespan < 0.95 * moves.before
 
 
-def test_no_move_can_be_left_out(placed: Experiment) -> None:
+def test_no_move_can_be_left_out(placed: Experiment, moves: TaskMoves) -> None:
     """Whoever stays where he was makes the run longer, or the placement impossible."""
-    moves = task_moves(_base(placed))
     job, cluster = placed.problem.job, placed.problem.cluster
     last = moves.steps[-1].problem.placement
     moved = [move.process for step in moves.steps for move in step.near.moves]
@@ -83,8 +90,8 @@ def test_no_move_can_be_left_out(placed: Experiment) -> None:
             assert length > moves.makespan
 
 
-def test_the_placement_can_be_pasted(placed: Experiment) -> None:
-    best = task_moves(_base(placed)).steps[-1]
+def test_the_placement_can_be_pasted(moves: TaskMoves) -> None:
+    best = moves.steps[-1]
     text = placement_text(best.problem)
     section = YAML(typ="safe").load(text)["placement"]
     again = emu.place(emu.load(TESTBED, {"placement": section}))
@@ -101,8 +108,9 @@ def _shown(explanation: Explanation, tmp_path: Path) -> str:
         return shown.read()
 
 
-def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> None:
-    explanation = emu.explain(placed)
+def test_explain_begins_with_the_moves(
+    explanation: Explanation, tmp_path: Path
+) -> None:
     text = _shown(explanation, tmp_path)
     moves = explanation.moves
     share = 100 * (1 - moves.makespan / moves.before)
@@ -114,11 +122,12 @@ def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> No
     assert any(move["why"] for move in explanation.to_json()["moves"])
 
 
-def test_the_best_placement_is_what_simulate_finds(placed: Experiment) -> None:
-    found = emu.explain(placed).moves.makespan
+def test_the_best_placement_is_what_simulate_finds(
+    placed: Experiment, explanation: Explanation
+) -> None:
+    found = explanation.moves.makespan
     searched = emu.simulate(emu.place(placed.scenario, "best")).makespan
 
-    # Moves that add nothing are left out.
     assert found == pytest.approx(searched, rel=1e-5), (
         "moves that add nothing are left out"
     )
