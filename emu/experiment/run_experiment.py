@@ -43,6 +43,7 @@ from emu.trust.guards import examine
 from emu.trust.lateness import (
     chain_lateness,
     clock_uncertainty,
+    held_up,
     host_effect,
     sensitivity,
 )
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from emu.analysis.critical_path import CriticalPath
     from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
@@ -111,8 +113,24 @@ def judgement(
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
         own_delay=before_first_bytes(budget, replayed.makespan),
+        held_up=_held_up(run, replayed, settings, chain) if by_kernel else 0.0,
     )
     return verdict, budget
+
+
+def _held_up(
+    run: EmulatedRun, replayed: Schedule, settings: RunSettings, chain: CriticalPath
+) -> float:
+    """Return the share by which waits for a core may have moved the end.
+
+    At most that by which it is off the replay: a run that agrees was not held up.
+    """
+    figures = run.statistics.items()
+    waited = {process: each["host_metrics"]["waited"] for process, each in figures}
+    emulated, works = run.schedule, settings.compute != "timed"
+    seconds = held_up(emulated, waited, settings.time_scale, chain, works=works)
+    most = abs(emulated.makespan - replayed.makespan)
+    return min(seconds, most) / max(replayed.makespan, 1e-12)
 
 
 def prediction_of(

@@ -105,6 +105,8 @@ _LAG = 0.010  # wall seconds
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
 #: Reason where emu itself takes too long from the end of a task to the first byte.
 _OWN = "{:.2g} % of the makespan: emu's own delay before first bytes"
+#: Reason where processes had no core when flows of the critical path were young.
+_HELD = "{:.2g} % of the makespan may be of waits for a core while flows began"
 #: Reason for a late task, by ``compute``.
 _OVERRUN = {
     "timed": "tasks took longer than their stated times",
@@ -201,6 +203,7 @@ def decide(
     findings: tuple[Finding, ...] = (),
     by_kernel: bool = False,
     own_delay: float = 0.0,
+    held_up: float = 0.0,
 ) -> Verdict:
     """Return the verdict of a run.
 
@@ -230,9 +233,12 @@ def decide(
     own_delay
         Share of the makespan that passes on the critical path before first bytes: on
         kernel NICs the measurement's own error.
+    held_up
+        Share of it by which waits for a core may have moved the end there.
     """
     starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
-    starved = max(starved, own_delay / max_error)
+    lost = max(own_delay, held_up)
+    starved = max(starved, lost / max_error)
     trust = _trust(effect, max_error, starved, guarded=bool(findings))
     cause: Cause | None = None
     reasons: tuple[str, ...] = ()
@@ -240,13 +246,17 @@ def decide(
     if trust is not Trust.TRUSTED:
         guards = (f"guard: {found}" for found in findings)
         busy, chance = _why(figures), sensitivity > max_error
-        own = [_OWN.format(100 * own_delay)][: own_delay > max_error]
+        own = [
+            text.format(100 * share)
+            for text, share in ((_OWN, own_delay), (_HELD, held_up))
+            if share > max_error
+        ]
         reasons = (*guards, *own, *_where(effect, lateness, compute), *busy)
-        late = max(effect.error, own_delay) > max_error
+        late = max(effect.error, lost) > max_error
         cause = _cause(findings, late=late, chance=chance, busy=bool(busy))
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
-        off = max(effect.error + effect.uncertainty, own_delay)
+        off = max(effect.error + effect.uncertainty, lost)
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
             *_longer(lateness, excess, time_scale, compute),

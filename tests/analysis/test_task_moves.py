@@ -28,8 +28,9 @@ from emu.report.terminal import terminal
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
-    from emu.analysis.explanation import Explanation
     from emu.analysis.task_moves import TaskMoves
+
+    from emu.analysis.explanation import Explanation
     from emu.scenario import Experiment
 
 TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.analysis.critical_path import critical_path
 from emu.analysis.link_load import fluid_ends
 from emu.problem import (
     Cluster,
@@ -24,7 +25,7 @@ from emu.problem import (
 )
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from emu.trust.lateness import chain_lateness
+from emu.trust.lateness import YOUNG, chain_lateness, held_up
 
 
 def _simulated(iterations: int = 4) -> Schedule:
@@ -112,3 +113,33 @@ def test_what_no_rate_ever_carried_has_no_end() -> None:
     for rates in (none, half):
         ends = fluid_ends(dataclasses.replace(schedule, rates=rates))
         assert np.isnan(ends).all()
+
+
+def _held_up(scale: float, waited: dict[str, float], *, works: bool = False) -> float:
+    """Return it of two flows of 3 s, after tasks of 1 s: a of 1, b of 2 iterations."""
+    problem = Problem(
+        Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))),
+        Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations=2),
+        Placement((0, 1)),
+    )
+    made = simulate(problem, Realization(np.full((2, 2), 1.0), np.full((1, 2), 30.0)))
+    return held_up(made, waited, scale, critical_path(made), works=works)
+
+
+def test_waits_delay_the_flows_of_the_critical_path_while_these_are_young() -> None:
+    # Flows from 1 to 7 s, all on the path: at scale 0.02 60 ms each, all of it young.
+    assert _held_up(0.02, {"a": 0.012}) == pytest.approx(0.012 / 0.02)
+    assert _held_up(0.02, {"a": 0.012, "b": 0.006}) == pytest.approx(0.018 / 0.02)
+    assert _held_up(0.02, {"a": 0.0, "b": 0.0}) == 0.0
+    # At scale 1 the first 0.1 s of each 3 s.
+    assert _held_up(1.0, {"a": 0.6}) == pytest.approx(0.6 * YOUNG / 3)
+    # A process that computes, too, waits then as well: a from 0 to 2 s, b from 4 on.
+    held = _held_up(0.02, {"a": 0.014}, works=True)
+    assert held == pytest.approx(0.014 / 0.02 * 6 / 7)
+
+
+@given(waited=st.floats(0.0, 1e3), scale=st.floats(1e-3, 1e2))
+def test_flows_are_held_up_for_no_longer_than_they_last(
+    waited: float, scale: float
+) -> None:
+    assert 0.0 <= _held_up(scale, {"a": waited, "b": waited}) <= 2 * 6 * (1 + 1e-9)

@@ -13,6 +13,7 @@ from emu.testing import two_machine_example
 from emu.trust.guards import Finding
 from emu.trust.lateness import HostEffect, Lateness
 from emu.trust.verdict import (
+    Cause,
     HostFigures,
     Trust,
     Verdict,
@@ -63,6 +64,18 @@ def test_waits_for_a_core_decide_where_the_kernel_shares(
     assert verdict.trust is trust
     assert ("waited for a core" in " ".join(verdict.reasons)) == (wait > 0.1)
     assert _decide(Lateness(0.0, 0.0, 0.0), starved).trust is Trust.TRUSTED
+
+
+@pytest.mark.parametrize(
+    ("held", "trust"),
+    [(0.009, Trust.TRUSTED), (0.02, Trust.DEGRADED), (0.031, Trust.UNTRUSTED)],
+)
+def test_waits_that_may_have_moved_the_end_decide(held: float, trust: Trust) -> None:
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), by_kernel=True, held_up=held)
+
+    assert verdict.trust is trust
+    assert ("waits for a core" in " ".join(verdict.reasons)) == (held > 0.01)
+    assert (verdict.cause is Cause.HOST) == (held > 0.01)
 
 
 def test_the_remedy_makes_up_for_the_excess() -> None:
