@@ -28,9 +28,7 @@ from emu.report.terminal import terminal
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
-    from emu.analysis.task_moves import TaskMoves
-
-    from emu.analysis.explanation import Explanation
+    from emu.analysis.explanation import Explanation, TaskMoves
     from emu.scenario import Experiment
 
 TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"
