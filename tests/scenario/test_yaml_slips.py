@@ -226,6 +226,16 @@ def test_nothing_may_be_written_as_such(value: str) -> None:
     assert read.data == {"expect": None, "name": "a"}
 
 
+def test_what_is_read_again_shares_nothing() -> None:
+    one, other = (parse_document("a: {b: [1]}\n", file) for file in ("x", "y"))
+
+    one.data["a"]["b"].append(2)
+    one.lines.clear()
+
+    assert other.data == {"a": {"b": [1]}}
+    assert other.where(("a", "b")) == ("y", 1)
+
+
 @pytest.mark.parametrize("text", ["{nic: , cpu: 8}", "{nic: }", "{nic}", "[&x , 2]"])
 def test_no_value_in_braces_is_an_error(text: str) -> None:
     with pytest.raises(ScenarioError, match=r"found no value|reads as nothing"):
