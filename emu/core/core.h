@@ -174,10 +174,12 @@ typedef struct {
      * ports within its coflow. */
     double *left, *fair;
     /* Kept, per group: the first of its coflow, and the next one, -1 behind the last;
-     * a mark per task; and, at the first of a coflow, the time that its fullest port
-     * would need for it alone, negative when that is unknown. */
+     * a mark per task; and, at the first of a coflow, a port that all its flows cross, -1
+     * for none, and the time that its fullest port would need for it alone, negative when
+     * that is unknown. */
     int64_t *coflow, *next_member;
     bool *is_chained;
+    int64_t *common;
     double *gamma;
     /* Kept: the groups with active flows over every port, in the places of `port_start`,
      * in their order or, under mrtf, as they go; how many they are; and, per group, its

@@ -231,7 +231,6 @@ static void settle_lowest(const Layout *layout, State *state, double now)
 /* Set the max-min fair rate of every group where it has changed. */
 static void share_max_min(const Layout *layout, State *state, double now)
 {
-    Levels *levels = &state->levels;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
         int64_t flows = note_crowd(layout, state, group);

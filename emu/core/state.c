@@ -39,6 +39,7 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->coflow = integers(room, groups);
     scratch->next_member = integers(room, groups);
     scratch->is_chained = marks(room, layout->tasks);
+    scratch->common = integers(room, groups);
     scratch->gamma = numbers(room, groups);
     scratch->offer = numbers(room, layout->hops);
     scratch->queue = integers(room, ports);
