@@ -47,6 +47,11 @@ def test_trials_are_those_of_the_seed_and_reach_every_process_and_phase() -> Non
     assert {d.victim for d in restarts if d.system == "dgcl"} == {"d", *HOST}
 
 
+def test_lambdas_are_not_tried_on_kernel_nics() -> None:
+    found = draws(3, 200, 50, {"dorylus": ["lambda"]})
+    assert {draw.network for draw in found} == {"plain", "hosts"}
+
+
 def test_half_of_the_trials_is_half_of_each_kind() -> None:
     found = draws(3, 300, 100, VICTIMS)
     half = [each.kind for each in found[:200]]

@@ -71,6 +71,8 @@ NETWORKS = {
     ),
     "hosts": ("emulation.tls=all",),
 }
+#: Functions are behind racks, of which kernel NICs know nothing.
+IMPOSSIBLE = {("dorylus", "kernel")}
 PHASES = ("start", "run", "again")
 HOST = ("agent", "fork server", "coordinator")
 _BOXES = "{topology: dgx1}", "{machines: [{name: d, count: 4, nic: 400 Mbit/s}]}"
@@ -78,7 +80,7 @@ _BOXES = "{topology: dgx1}", "{machines: [{name: d, count: 4, nic: 400 Mbit/s}]}
 _SSH = """#!/bin/sh
 exec ip netns exec {stem}h"${{4##*.}}" setsid --wait sh -c "$5"
 """
-_GOES_ON = re.compile(r"(.*)goes on at iteration (\d+)")
+_GOES_ON = re.compile(r"^(?:(.*): )?goes on at iteration (\d+)", re.MULTILINE)
 _POLL = 0.03
 _PATIENCE = 60.0
 _INTERFACES = Path("/sys/class/net")
@@ -134,17 +136,22 @@ def draws(
     victims
         Kinds of processes by system.
     """
-    cells = [
-        (system, network, victim, phase)
-        for system, kinds in victims.items()
-        for network, victim, phase in product(NETWORKS, [*kinds, *HOST], PHASES)
-    ]
-    whole = [*product(victims, NETWORKS, ["everything"], ("start", *3 * ("run",)))]
+    where = [cell for cell in product(victims, NETWORKS) if cell not in IMPOSSIBLE]
+    cells = {
+        "restart": [
+            (system, network, victim, phase)
+            for system, network in where
+            for victim, phase in product([*victims[system], *HOST], PHASES)
+        ],
+        "resume": [
+            (system, network, "everything", phase)
+            for system, network in where
+            for phase in ("start", *3 * ("run",))
+        ],
+    }
     found: list[tuple[float, Draw]] = []
-    for kind, count, mine in (
-        ("restart", restarts, cells),
-        ("resume", resumes, whole),
-    ):
+    for kind, count in {"restart": restarts, "resume": resumes}.items():
+        mine = cells[kind]
         chance = np.random.default_rng([seed, kind == "resume"])
         order = [mine[n] for n in chance.permutation(len(mine))]
         for number in range(count):
