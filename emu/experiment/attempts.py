@@ -99,6 +99,7 @@ def recovery_of(
     if foreseen is not None:
         content["predicted_makespan"] = foreseen.makespan
         content["predicted_lost"] = foreseen.lost
+        content["predicted_attempts"] = [asdict(one) for one in foreseen.killed]
     return {"recovery": content}
 
 

@@ -216,15 +216,18 @@ class _Scenario(TypedDict):
     placement: NotRequired[_Policy]
 
 
-class _Attempt(TypedDict):
+class _Killed(TypedDict):
     first_iteration: _Count
     next_iteration: _Count
     began: NotRequired[_Amount]
     ran: _Amount
     again: _Amount
-    detection: _Amount
     recovery: _Amount
     error: str
+
+
+class _Attempt(_Killed):
+    detection: _Amount
     killed: NotRequired[bool]
     took: NotRequired[_Amount]
 
@@ -243,12 +246,18 @@ class _Verdict(TypedDict):
     trust: NotRequired[str]
 
 
+class _Recovery(TypedDict):
+    attempts: list[_Attempt]
+    predicted_attempts: NotRequired[list[_Killed]]
+
+
 class ResultShape(TypedDict):
     """result.json, without the rows of its schedule."""
 
     policy: NotRequired[str | None]
     predicted_makespan: NotRequired[_Amount]
     verdict: NotRequired[_Verdict]
+    recovery: NotRequired[_Recovery]
 
 
 VERSION = 1

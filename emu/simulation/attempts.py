@@ -47,6 +47,8 @@ class Killed:
     """Seconds until the kill."""
     again: float
     """Seconds of them after the cut that the next attempt began with."""
+    recovery: float
+    """Seconds until the next attempt began."""
     error: str
 
 
@@ -58,14 +60,12 @@ class Attempts:
     makespan: float
     """Seconds of all of them, and from each to the next."""
     last: Schedule
-    recovery: float
-    """Seconds from each to the next."""
 
     @property
     def lost(self) -> dict[str, float]:
         """Seconds lost to recovery, and to work that is done again."""
-        again = math.fsum(one.again for one in self.killed)
-        return {"recovery": self.recovery * len(self.killed), "again": again}
+        kinds = ("recovery", "again")
+        return {k: math.fsum(getattr(one, k) for one in self.killed) for k in kinds}
 
     def to_json(self) -> dict[str, Any]:
         """Return ``recovery`` of a simulation's result, where something was killed."""
@@ -110,13 +110,14 @@ def attempts(
         ran = max(pending - began, 0.0)
         if not ran < schedule.makespan:
             length = began + schedule.makespan - start
-            return Attempts(tuple(killed), length, schedule, rules.recovery)
+            return Attempts(tuple(killed), length, schedule)
         error = _story(kills[0], schedule, ran, first)
         if len(killed) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
         cut, kept = _last_cut(schedule, rules, first, ran)
-        killed.append(Killed(first, cut, began, ran, ran - kept, error))
-        first, began = cut, began + ran + rules.recovery
+        lost, pause = ran - kept, rules.recovery
+        killed.append(Killed(first, cut, began, ran, lost, pause, error))
+        first, began = cut, began + ran + pause
         kills = later(kills, pending)
 
 

@@ -62,7 +62,7 @@ def test_bands_are_where_machines_and_links_were_disturbed(
     run, _ = write_run_of(tmp_path, replace(problem, cluster=cluster), realization)
     bands = (
         "gantt.draw(); Object.fromEntries(gantt.rows.map(row => [row.lane.name, "
-        "gantt.bandsOf(row.lane).map(({what, since, until}) => [what, since, until])]))"
+        "gantt.bandsOf(row).map(({what, since, until}) => [what, since, until])]))"
     )
     found = asked(write_report(run), bands)
 
@@ -72,6 +72,35 @@ def test_bands_are_where_machines_and_links_were_disturbed(
     assert {name for name, there in found.items() if there} == {*tasks, "m1 in"}
     assert all(found[name] == [["pause", 2.0, 9.0]] for name in tasks)
     assert found["m1 in"] == [["slow", 4.0, 5.0]]
+
+
+def test_deaths_are_on_all_lanes_of_a_run_before_its_last_attempt(
+    tmp_path: Path,
+) -> None:
+    run, result = write_run(tmp_path)
+    first: dict[str, Any] = {"first_iteration": 0, "next_iteration": 4}
+    first |= {"ran": 6.0, "again": 2.0, "recovery": 1.0, "error": "w0 died"}
+    second = first | {"first_iteration": 4, "next_iteration": 4, "ran": 3.0}
+    second |= {"again": 3.0, "recovery": 0.5}
+    seen = [one | {"detection": 0.25} for one in (first, second)]
+    result["recovery"] = {"attempts": seen, "predicted_attempts": [first]}
+    (run / "result.json").write_text(json.dumps(result))
+    rows, (begins, _), notes = asked(
+        write_report(run),
+        "gantt.draw(); view.show(-99, 99); [gantt.rows.map(row => [row.run.name, "
+        "gantt.bandsOf(row).map(({what, since, until}) => [what, since, until])]), "
+        "view.range, data.bands.filter(band => band.note).map(band => band.note)]",
+    )
+
+    emulated = [["done", -10.5, -6.5], ["done again", -6.5, -4.5], ["down", -4.5, -3.5]]
+    emulated += [["done", -3.5, -3.5], ["done again", -3.5, -0.5], ["down", -0.5, 0]]
+    simulated = [["done", -7, -3], ["done again", -3, -1], ["down", -1, 0]]
+    assert {name for name, _ in rows} == {"emulated", "simulated"}
+    for name, bands in rows:
+        assert bands == (emulated if name == "emulated" else simulated)
+    assert begins == -10.5
+    assert notes[0] == "w0 died: goes on at iteration 4; noticed in 0.25 s of wall time"
+    assert notes[2] == "w0 died: goes on at iteration 4"
 
 
 def test_search_leaves_lanes_and_flows_with_all_words(

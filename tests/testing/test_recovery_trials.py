@@ -252,4 +252,5 @@ def test_what_a_scenario_kills_comes_as_simulated(
         found = recovery_of(ended, done.schedule.makespan, 0.0, simulated)["recovery"]
         assert found["makespan"] == pytest.approx(simulated.makespan, rel=1e-2)
         assert found["predicted_lost"] == simulated.lost
+        assert len(found["predicted_attempts"]) == len(ended)
         assert weights(Trial(Faults(), run=done)) == weights(undisturbed)

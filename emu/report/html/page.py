@@ -443,7 +443,9 @@ _GANTT = (
     "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "
     "six iterations. The black (white) line is the critical path, through a flow it "
     "is drawn at the port that held it back. Drag to zoom, Shift-drag to move, "
-    "Ctrl-wheel to zoom at the pointer, double-click for everything. A click on a name "
+    "Ctrl-wheel to zoom at the pointer, double-click for everything. Grey: what was "
+    "slow or stood still; before 0 the attempts that a death ended, dark while the job "
+    "was down, pale where it did what it does again. A click on a name "
     "keeps its lane at the top; SVG and CSV save what is shown."
 )
 _MOVES = (

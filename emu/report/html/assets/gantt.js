@@ -248,17 +248,19 @@ class Gantt {
     pen.globalAlpha = 1;
   }
 
-  // Behind the bars: when a link is cut or slow, and when the tasks of a machine are.
-  bandsOf(lane) {
-    return (this.data.bands || []).filter(band => lane.link ? band.port === lane.number : band.port < 0 && band.machine === lane.machine);
+  // Behind the bars: when a link is cut or slow, when the tasks of a machine are; on all
+  // lanes of a run, before 0, what its attempts did, and when it was down.
+  bandsOf({ lane, run }) {
+    return (this.data.bands || []).filter(band => band.run ? band.run === run.name
+      : lane.link ? band.port === lane.number : band.port < 0 && band.machine === lane.machine);
   }
 
   drawBands(pen, row, y) {
     const alpha = pen.globalAlpha;
     pen.fillStyle = colourOf("--chain");
-    for (const band of this.bandsOf(row.lane)) {
+    for (const band of this.bandsOf(row)) {
       if (band.until < this.from || band.since > this.to) continue;
-      pen.globalAlpha = band.what === "slow" ? 0.12 : 0.3;
+      pen.globalAlpha = { done: 0.04, "done again": 0.12, slow: 0.12 }[band.what] || 0.3;
       const left = LEFT + (band.since - this.from) * this.scale;
       pen.fillRect(left, y - 1, (band.until - band.since) * this.scale, row.height + 1);
     }
@@ -305,8 +307,8 @@ class Gantt {
     if (!row) return "";
     const slack = 2 / this.scale, k = lowerBound(row.end, time - slack);
     if (k >= row.bars.length || row.start[k] > time + slack) {
-      const band = this.bandsOf(row.lane).find(({ since, until }) => since <= time && time < until);
-      return band ? `${row.lane.name}\n${band.what} from ${seconds(band.since)} to ${seconds(band.until)}` : "";
+      const band = this.bandsOf(row).find(({ since, until }) => since <= time && time < until);
+      return band ? `${row.lane.name}\n${band.what} from ${seconds(band.since)} to ${seconds(band.until)}${band.note ? `\n${band.note}` : ""}` : "";
     }
     const bar = row.bars[k], bars = row.run[row.of], { tasks, edges } = this.data;
     const span = `${row.run.name}, ${this.data.counted || "iteration"} ${bars.iteration[bar]}\n${seconds(bars.start[bar])} to ${seconds(bars.end[bar])}, ${seconds(bars.end[bar] - bars.start[bar])} long`;

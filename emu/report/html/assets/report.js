@@ -2,7 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const lastReport = data.training.reduce((end, { points }) => points.reduce((a, b) => Math.max(a, b[0]), end), 0);
-const view = new TimeView(1.005 * (data.end || lastReport), data.clock);
+const view = new TimeView(1.005 * (data.end || lastReport), data.clock, data.start);
 const chartPlace = name => document.querySelector(`[data-chart=${name}]`);
 
 function button(place, text, action, pressed) {

@@ -46,16 +46,17 @@ function lowerBound(array, value) {
 }
 
 class TimeView {
-  constructor(end, clock = "emulated time (s)") {
+  constructor(end, clock = "emulated time (s)", start = 0) {
     this.clock = clock;
-    this.whole = [0, end || 1];
+    this.whole = [start, end || 1];
+    this.length = this.whole[1] - start;
     this.range = [...this.whole];
     this.charts = [];
     this.asked = false;
   }
   show(from, to) {
-    const span = Math.min(Math.max(to - from, 1e-6 * this.whole[1]), this.whole[1]);
-    const start = Math.min(Math.max(from, 0), this.whole[1] - span);
+    const span = Math.min(Math.max(to - from, 1e-6 * this.length), this.length);
+    const start = Math.min(Math.max(from, this.whole[0]), this.whole[1] - span);
     this.range = [start, start + span];
     this.redraw();
   }
