@@ -235,6 +235,8 @@ class Experiment:
     """Seconds since the whole job began when this part of it does."""
     kills: tuple[Kill, ...] = ()
     """Kills from then on, by time."""
+    whole: Experiment | None = None
+    """What this is a part of; None where it is whole."""
 
     @override
     def __repr__(self) -> str:
@@ -255,21 +257,24 @@ class Experiment:
 
         Parameters
         ----------
+        first
+            May be before this part's: its checkpoint may be damaged by then.
         began
-            Seconds since the whole job began, no fewer than this part's.
+            Seconds since the whole job began.
 
         Raises
         ------
         ValueError
             When nothing is left.
         """
-        done = first - self.first
+        whole = self.whole or self
         return replace(
             self,
-            problem=self.problem.beginning_at(done, began - self.began),
-            realization=self.realization.beginning_at(done, self.problem.job),
+            problem=whole.problem.beginning_at(first, began),
+            realization=whole.realization.beginning_at(first, whole.problem.job),
             first=first,
             began=began,
+            whole=whole,
         )
 
     def attempts(self, schedule: Schedule | None = None) -> Attempts:

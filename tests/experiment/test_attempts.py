@@ -92,6 +92,30 @@ class Notices(Observer):
         self.lines.append(f"{error}; {first}")
 
 
+def test_a_damaged_cut_lets_an_attempt_begin_before_the_one_that_died(
+    tmp_path: Path,
+) -> None:
+    """The rest was once counted from the one that died: nothing fitted its times."""
+    dying = Deaths(
+        tmp_path, (0.0, 1, 3.0, 3.0), (4.0, 2, 6.0, 6.0), (7.0, 0, 8.0, 8.0), last=9.0
+    )
+
+    def once(left: Experiment, start: Cut | None, *rest: Any) -> Any:
+        if left.first == 2:
+            (newest,) = tmp_path.glob("checkpoints/*2/*.npz")
+            newest.write_bytes(newest.read_bytes()[:-1])
+        return dying(left, start, *rest)
+
+    whole = restarted()
+    left, _, ended = attempted(whole, None, tmp_path, Observer(), once)
+
+    assert dying.began == [(0, 0), (1, 1), (2, 2), (1, 1)]
+    assert ended[-1].again == ended[-1].ran == 2.0
+    straight = whole.beginning_at(1, left.began)
+    np.testing.assert_array_equal(left.realization.times, straight.realization.times)
+    assert left.simulate().makespan == straight.simulate().makespan
+
+
 def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> None:
     once = Deaths(
         tmp_path,
