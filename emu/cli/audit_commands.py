@@ -109,9 +109,9 @@ def _print(
     console.print(audit_table(report))
     if subject.payloads:
         said = payload_line(subject.payloads)
-        console.print(f"\nbetween machines: {said}", highlight=False)
+        console.print(f"\nbetween machines: {said}")
     for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
-        console.print(f"\n{line}", highlight=False)
+        console.print(f"\n{line}")
     verdict = "keeps" if report.passed else "breaks"
     console.print(
         f"\n{subject.name}: {verdict} (5)-(15) to within "

@@ -99,7 +99,7 @@ def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int
         file.seek(max(0, log.stat().st_size - _SHOWN))
         lines = file.read().decode(errors="replace").split("\n")
     for line in [line for line in lines if line.strip()][-1:]:
-        console.print(f"which ends: {for_terminal(line)}", markup=False)
+        console.print(f"which ends: {for_terminal(line)}")
     return code
 
 

@@ -183,15 +183,15 @@ def simulate_by_rates(
     _print_tables(schedule, jobs, console)
     recovery = _print_makespan(experiment, schedule, console)
     speed = pace(schedule).to_json()
-    console.print(pace_line(speed), highlight=False)
+    console.print(pace_line(speed))
     models = measured_models(experiment.scenario)
     for row in model_rows(models):
-        console.print(*row, highlight=False)
+        console.print(*row)
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
     for line in remarks_on({"simulated": schedule}):
-        console.print(line, highlight=False)
+        console.print(line)
     more: dict[str, Any] = {"pace": speed, "models": models}
     more |= recovery.to_json()
     if problem.cluster.tuners:
@@ -199,7 +199,7 @@ def simulate_by_rates(
     more |= figures_on(schedule)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
-        console.print("cost", ", ".join(cost_row(more["cost"])), highlight=False)
+        console.print("cost", ", ".join(cost_row(more["cost"])))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
     if jobs:
@@ -224,10 +224,10 @@ def _print_makespan(
         f"{len(schedule.flows()):,} flows"
     )
     for line in recovery_lines(recovery, schedule.makespan):
-        console.print(line, markup=False, highlight=False)
+        console.print(line)
     print_placing(experiment.placing, console)
     for said in experiment.remarks(schedule):
-        terminal(sys.stderr).print(f"warning: {said}", markup=False, highlight=False)
+        terminal(sys.stderr).print(f"warning: {said}")
     return recovery
 
 
@@ -257,11 +257,11 @@ def simulate_over_packets(
         f"{run.version}, {control}, {sharing} queues, {run.dropped:,} packets dropped"
     )
     beside = f"max-min fair rates: {format_duration(fluid, 10)}"
-    console.print(f"{beside}, packets {format_ratio(longer)}", highlight=False)
+    console.print(f"{beside}, packets {format_ratio(longer)}")
     packets: dict[str, Any] = {}
     if sharing is Shares.TCP:
         full = full_queues(rates, time_scale=1.0, byte_scale=scale)
-        console.print(full.sentence(), highlight=False)
+        console.print(full.sentence())
         packets["full_queues"] = full.to_json()
     print_placing(experiment.placing, console)
     packets |= {
@@ -297,7 +297,6 @@ def _tuned(experiment: Experiment, schedule: Schedule, console: Console) -> floa
     console.print(
         f"tuned by queues: the slightest delays move the makespan by {moved:.2%}, so "
         "that no run need come closer",
-        highlight=False,
     )
     return moved
 
@@ -324,7 +323,7 @@ def _training(
     curve = virtual_training(experiment.scenario, schedule)
     console.print(training_table(curve["training"]))
     splits = ", ".join(f"{k} {v:.2%}" for k, v in curve["accuracy"].items())
-    console.print(f"accuracy at the end: {splits}", highlight=False)
+    console.print(f"accuracy at the end: {splits}")
     return more | curve
 
 

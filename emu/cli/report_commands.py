@@ -116,7 +116,6 @@ def draw(
             console.print(
                 f"no trace.json of {tasks_and_flows:,} tasks and flows, which is "
                 f"large; to write it: emu report {run} --as trace",
-                markup=False,
                 soft_wrap=True,
             )
             continue
@@ -125,10 +124,10 @@ def draw(
             path = write(run)
         except Exception as error:  # noqa: BLE001 - a picture must not fail a run
             said = f"{name} could not be drawn: {type(error).__name__}: {error}"
-            console.print(said, style="yellow", markup=False)
+            console.print(said, style="yellow")
             continue
         if name == "report.html":
-            console.print(f"the picture is {path}", markup=False, soft_wrap=True)
+            console.print(f"the picture is {path}", soft_wrap=True)
 
 
 def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:

@@ -340,7 +340,7 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
         for said in experiment.remarks():
             _told(progress, said)
     for line in outlook_on(experiment.problem.job.settings):
-        progress.print(line, highlight=False)
+        progress.print(line)
 
 
 def _stated(
@@ -402,7 +402,7 @@ def _made_ready(
             check_load(host_load(), partial(_told, progress), force=force)
 
     if resume is not None:
-        say = partial(progress.print, markup=False, highlight=False, soft_wrap=True)
+        say = partial(progress.print, soft_wrap=True)
         left = resumed(resume, stated, say)
         check(left.experiment.scenario, resume)
         carried(left.experiment)
@@ -416,7 +416,7 @@ def _show(outcome: RunResult) -> None:
     terminal().print(run_tables(outcome.content))
     both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
     for line in remarks_on(both):
-        terminal().print(line, highlight=False)
+        terminal().print(line)
 
 
 def tried_out(
@@ -474,11 +474,11 @@ def _warn(known: DryRun, console: Console) -> None:
     if said := strain(known, usable_cores(), loopback_rate()):
         _told(console, said)
     if known.tcp is not None:
-        console.print(known.tcp.sentence(), markup=False, highlight=False)
+        console.print(known.tcp.sentence())
 
 
 def _told(console: Console, said: str) -> None:
-    console.print(f"warning: {said}", markup=False, highlight=False)
+    console.print(f"warning: {said}")
 
 
 @app.command()

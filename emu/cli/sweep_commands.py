@@ -86,7 +86,7 @@ def sweep(
     expect = load(file, stated).expect
     misses = _missed(points, record, mode, expect)
     for name, missed_there in misses:
-        console.print(f"{name}: {'; '.join(missed_there)}", markup=False)
+        console.print(f"{name}: {'; '.join(missed_there)}")
     keys = [point.key(mode) for point in points]
     rows = [record.rows[key] for key in keys if key in record.rows]
     table = record.write_table(keys)

@@ -88,7 +88,6 @@ class ProgressLine(Observer):
                 f"waiting for {self._agents} agents, {where}:\n"
                 f"    {secret} emu agent {format_address(host, port)}",
                 soft_wrap=True,
-                markup=False,
             )
 
     @override
@@ -97,9 +96,7 @@ class ProgressLine(Observer):
 
     @override
     def notified(self, line: str) -> None:
-        self._progress.console.print(
-            line, markup=False, highlight=False, soft_wrap=True
-        )
+        self._progress.console.print(line, soft_wrap=True)
 
     @override
     def restarting(self, error: str, first: int) -> None:
@@ -222,7 +219,7 @@ class Onlookers:
         if self._dashboard is None or not self._console.is_terminal:
             return
         if why:
-            self._console.print(why, markup=False)
+            self._console.print(why)
         self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
         try:
             threading.Event().wait()

@@ -94,7 +94,7 @@ def explain(
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
     for line in lines:
-        console.print(f"\n{line}", markup=False, highlight=False)
+        console.print(f"\n{line}")
     if placing:
         console.print()
         print_placing(placing, console)
@@ -176,7 +176,7 @@ def _compare_as_systems(
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
-            terminal().print(line, highlight=False)
+            terminal().print(line)
         warn_unclaimed({result.system: result.placing for result in results})
     _judge(scenario, [(result.system, result.missed) for result in results])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 
 from emu.cli.watching import ProgressLine
+from emu.report import terminal
 from emu.testing import two_machine_example
 
 
@@ -20,7 +20,7 @@ def test_token_of_the_environment_is_not_printed(
     if given:
         monkeypatch.setenv("EMU_TOKEN", "of-this-run")
     text = io.StringIO()
-    line = ProgressLine(two_machine_example(1)[0].job, Console(file=text), agents=2)
+    line = ProgressLine(two_machine_example(1)[0].job, terminal(text), agents=2)
     line.listening("::1", 7001, "of-this-run")
 
     assert ("of-this-run" in text.getvalue()) != given
@@ -32,7 +32,7 @@ def test_token_of_the_environment_is_not_printed(
 )
 def test_an_address_that_other_hosts_cannot_reach_is_said(host: str, said: str) -> None:
     text = io.StringIO()
-    line = ProgressLine(two_machine_example(1)[0].job, Console(file=text), agents=2)
+    line = ProgressLine(two_machine_example(1)[0].job, terminal(text), agents=2)
     line.listening(host, 7001, "of-this-run")
 
     assert said in text.getvalue()
