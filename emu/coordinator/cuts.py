@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from emu.errors import NodeMisbehaved
-from emu.runs.checkpoints import Cut
+from emu.runs.run_directory import Cut
 from emu.wire.array_parts import ArrayParts, state_parts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from emu.coordinator import Observer, Observers
 from emu.coordinator.cuts import CutPlan
 from emu.coordinator.settings import NO_KILL
 from emu.errors import DeadlineExceeded, NodeLost
-from emu.runs.checkpoints import Cut, digest_of, newest_cut, write_cut
+from emu.runs.run_directory import Cut, digest_of, newest_cut, write_cut
 from emu.scenario.realize import noted
 from emu.simulation.attempts import later
 from emu.systems.system import held_by

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from emu.runs.checkpoints import Cut
+    from emu.runs.run_directory import Cut
     from emu.scenario import Experiment
 
 

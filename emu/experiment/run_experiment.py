@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
     from emu.problem import Schedule
-    from emu.runs.checkpoints import Cut
-    from emu.runs.run_directory import RunDirectory
+    from emu.runs.run_directory import Cut, RunDirectory
     from emu.scenario import Experiment, Scenario
     from emu.trust.guards import Evidence
     from emu.trust.prediction import Prediction

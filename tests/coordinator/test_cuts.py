@@ -12,7 +12,7 @@ import pytest
 from emu.coordinator.cuts import CutKeeper, CutPlan
 from emu.errors import DataError, NodeMisbehaved
 from emu.problem import Job, Task
-from emu.runs.checkpoints import Cut
+from emu.runs.run_directory import Cut
 from emu.wire.array_parts import PART, state_parts
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from emu.coordinator import Observer
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
 from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
-from emu.runs.checkpoints import Cut
+from emu.runs.run_directory import Cut
 from emu.wire.messages import RunTask
 from tests.testing.trial_cases import experiment
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import DataError
-from emu.runs.checkpoints import Cut, newest_cut, write_cut
+from emu.runs.run_directory import Cut, newest_cut, write_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

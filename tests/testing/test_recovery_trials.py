@@ -21,7 +21,7 @@ from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
 from tests.testing.trial_cases import CASES
 
 if TYPE_CHECKING:
-    from emu.runs.checkpoints import Cut
+    from emu.runs.run_directory import Cut
 
 #: Later ones of data_parallel, and a GAT in pipe, miss the simulated makespan by more
 #: than `EXACT`.

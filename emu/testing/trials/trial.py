@@ -21,7 +21,7 @@ from emu.errors import EmulatorError
 from emu.launch import describe_end
 from emu.launch.agent import Agent
 from emu.launch.programs import RUNTIME
-from emu.runs.checkpoints import Cut
+from emu.runs.run_directory import Cut
 from emu.scenario.realize import model_programs
 from emu.shaping import EmulationSettings
 from emu.systems.system import held_by
