@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from emu.gc_tuning import collected_seldom
+from emu.scenario.scenario_file import collected_seldom
 
 
 def test_the_threshold_is_raised_and_comes_back() -> None:

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from emu.analysis.throughput import schedule_cost
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
-from emu.gc_tuning import collected_seldom
 from emu.names import html_table
 from emu.placement import (
     JobsCost,
@@ -30,7 +29,7 @@ from emu.placement.place import SEARCHES
 from emu.problem import Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
 from emu.scenario.realize import build_job, realize
-from emu.scenario.scenario_file import load
+from emu.scenario.scenario_file import collected_seldom, load
 from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
