@@ -31,12 +31,13 @@ from emu.cli.app import app
 from emu.cli.options import (
     JsonTarget,
     Overrides,
+    Queues,
     ScenarioFile,
+    Tcp,
     emit,
     judge_simulated,
     seconds,
 )
-from emu.cli.packet_options import Queues, Tcp  # noqa: TC001 - read by typer
 from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads

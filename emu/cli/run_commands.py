@@ -16,11 +16,15 @@ from emu.cli.app import app
 from emu.cli.options import (
     JsonTarget,
     Overrides,
+    Queues,
     ScenarioFile,
+    Tcp,
+    Witness,
     address,
     emit,
+    over_packets,
+    witnessed,
 )
-from emu.cli.packet_options import Queues, Tcp, Witness, over_packets, witnessed
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
 from emu.errors import (
