@@ -21,8 +21,7 @@ import numpy as np
 
 from emu.network import tune_process
 from tools.benches.figures import Figure
-from tools.benches.flows import Flows
-from tools.benches.processes import cpu_load
+from tools.benches.flows import Flows, cpu_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

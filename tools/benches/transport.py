@@ -36,7 +36,7 @@ from emu.network import (
     tune_socket,
 )
 from tools.benches.figures import Figure
-from tools.benches.processes import MB, TOKEN, ask_of, cpu_seconds, forked
+from tools.benches.flows import MB, TOKEN, ask_of, cpu_seconds, forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
