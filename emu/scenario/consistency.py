@@ -25,7 +25,7 @@ from emu.scenario.run_sections import (
     pins_too_large,
 )
 from emu.scheduling import RATE_POLICIES
-from emu.systems.device_times import device_errors
+from emu.systems.job_section import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from emu.scenario.run_sections import (
     UntilSection,
     pinned,
 )
-from emu.systems.device_times import with_slowness
-from emu.systems.job_section import BuildContext
+from emu.systems.job_section import BuildContext, with_slowness
 from emu.systems.system import section_types
 from emu.units import RATE
 from emu.workloads import JobPart, several_jobs

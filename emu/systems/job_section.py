@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from emu.fields.quantities import DEFAULT_DEVICE
 from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     Times = Mapping[str, float]
     #: Key -> value, as ``--set`` takes them.
     Edit = dict[str, Any]
+
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
@@ -203,6 +206,11 @@ class JobSection(Section):
         return ""
 
     @property
+    def measures_worker(self) -> bool:
+        """True where a worker's time is measured."""
+        return False
+
+    @property
     def goes_by_speed(self) -> bool:
         """True where stated times are of measurements, and machines' speeds divide."""
         return False
@@ -265,3 +273,47 @@ class JobSection(Section):
     def manifest(self) -> dict[str, Any]:
         """Return notes on the system for a run's manifest, beside the scenario."""
         return {}
+
+
+def device_errors(
+    job: JobSection, cluster: ClusterSection
+) -> Iterator[tuple[Trail, str]]:
+    """Yield devices with times that no machine has, and what would be right."""
+    known = sorted({m.device for m in cluster.machines if m.device})
+    for trail, _, times in job.device_times():
+        for device in times:
+            if device != DEFAULT_DEVICE and device not in known:
+                hint = nearest(device, known) if known else "no machine has a device"
+                yield (*trail, device), f"no machine has device {device!r}, {hint}"
+
+
+def with_slowness(
+    job: Job, section: JobSection, cluster: ClusterSection, *, profiled: bool
+) -> Job:
+    """Return ``job`` with what each task's times are multiplied with on each machine.
+
+    A profile holds CPU seconds of the computer that measured it, and so does what is
+    measured of a program's model: a machine takes them over its speed, as it does with
+    times of a job that says so. Other stated times are those of its device.
+    """
+    machines = {name: cluster.machines[place] for name, place in cluster.named()}
+    slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
+    if profiled or section.goes_by_speed:
+        factors = dict.fromkeys([task.name for task in job.tasks], slower)
+    else:
+        factors = {
+            of: {
+                name: times[m.device] / times[DEFAULT_DEVICE]
+                for name, m in machines.items()
+                if m.device is not None and m.device in times
+            }
+            for _, of, times in section.device_times()
+        }
+    by_kind = not profiled and section.devices_by_kind
+    if not profiled and section.measures_worker:
+        factors["worker"] = slower
+    tasks = (
+        replace(task, slowness=factors.get(task.kind if by_kind else task.name, {}))
+        for task in job.tasks
+    )
+    return replace(job, tasks=tuple(tasks)) if any(factors.values()) else job

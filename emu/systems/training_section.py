@@ -398,6 +398,7 @@ class TrainingSection(JobSection):
         return super().length if self.epochs is None else f"{self.epochs} epochs"
 
     @property
+    @override
     def measures_worker(self) -> bool:
         """True where a worker's time is measured: a program's, where none is stated."""
         return (

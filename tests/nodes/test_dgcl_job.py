@@ -10,7 +10,8 @@ import pytest
 
 from emu.graph_data import open_for, open_parts
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer, spst
+from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
+from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
 from emu.workloads import parameter_count
 from emu_nodes.dgcl import carrier, device

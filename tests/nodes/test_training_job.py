@@ -10,7 +10,7 @@ import pytest
 from emu.graph_data import BatchPlan, open_for
 from emu.placement import with_placed_ring
 from emu.problem import Cluster, Machine, Placement, Problem
-from emu.systems.dgtp.volumes import realize_volumes
+from emu.systems.dgtp.section import realize_volumes
 from emu.training import reference_training
 
 if TYPE_CHECKING:

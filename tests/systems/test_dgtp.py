@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
-from emu.systems.dgtp.volumes import dgtp_volumes
+from emu.systems.dgtp.section import dgtp_volumes
 from emu.workloads import SampleCounts, parameter_count, shard_sizes
 
 if TYPE_CHECKING:

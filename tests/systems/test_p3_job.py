@@ -10,13 +10,13 @@ import pytest
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
 from emu.report.explanation_tables import job_line
 from emu.simulation import simulate
-from emu.systems.data_parallel.job import (
+from emu.systems.data_parallel.section import (
     DataParallelConfig,
     data_parallel_job,
     data_parallel_realization,
 )
 from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
-from emu.systems.p3.volumes import SplitModel, p3_realization
+from emu.systems.p3.section import SplitModel, p3_realization
 from emu.workloads import SampleCounts
 from tests.golden.cases import Case, cases, exactly
 

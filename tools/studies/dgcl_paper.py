@@ -20,9 +20,10 @@ import numpy as np
 from emu.graph_data import open_layers
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.systems.dgcl.planner import Needs, spst
+from emu.systems.dgcl.planner import Needs
 from emu.systems.dgcl.plans import open_plans
 from emu.systems.dgcl.section import replica_work
+from emu.systems.dgcl.spst import spst
 from tools.runner import Study
 from tools.studies.dgcl_plans import Figure, gather, opened, table
 

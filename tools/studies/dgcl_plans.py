@@ -26,9 +26,10 @@ from emu.scenario.scenario_file import load, loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.systems.dgcl.job import dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Needs, lower_bound, peer_to_peer, spst
+from emu.systems.dgcl.planner import Needs, peer_to_peer
 from emu.systems.dgcl.plans import needs_of_settings, read_topology
 from emu.systems.dgcl.section import DgclJobSection
+from emu.systems.dgcl.spst import lower_bound, spst
 from tests.systems.dgcl.test_planner import optimum as by_enumeration
 from tests.systems.dgcl.test_planner import random_needs, random_topology
 from tools.runner import Study

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.parameter_shards import (
-    STEP_KINDS,
-    held_parameters,
-    held_state,
-    open_dataset,
-)
-from emu.systems.system import System
+from emu.systems.dgtp import DGTP
 
 if TYPE_CHECKING:
     from emu.systems.job_section import JobSection
@@ -27,22 +21,18 @@ def _section() -> type[JobSection]:
 
 
 def _translation() -> Translation:
-    from emu.systems.data_parallel.translation import (  # noqa: PLC0415 - pydantic
+    from emu.systems.data_parallel.section import (  # noqa: PLC0415 - pydantic
         TRANSLATION,
     )
 
     return TRANSLATION
 
 
-DATA_PARALLEL = System(
-    "data_parallel",
-    _section,
-    programs=PROGRAMS,
-    needs_torch=True,
-    open_data=open_dataset,
-    trained=held_parameters,
-    step_kinds=STEP_KINDS,
-    cuts=held_state,
-    carries=CARRIES,
+#: Its programs, weights and steps are those of DGTP's workers that sum gradients.
+DATA_PARALLEL = replace(
+    DGTP,
+    name="data_parallel",
+    section=_section,
+    parameter_kinds=(),
     translation=_translation,
 )

@@ -1,27 +1,173 @@
-"""Section ``job`` of ``system: data_parallel``, the baseline of P3."""
+"""Section ``job`` of ``system: data_parallel``, which P3 is measured against (DGL).
+
+Features are pulled from their owners, gradients summed. Per machine m a store ``g0``, a
+sampler ``s0`` and a worker ``w0``, which share the worker's process, and the steps of
+its ring all-reduce, ``w0.ring0``, ...
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from typing_extensions import override
 
 from emu.graph_data import BatchPlan, sampled_counts
-from emu.systems.data_parallel.job import (
-    DataParallelConfig,
-    data_parallel_job,
-    data_parallel_realization,
-)
+from emu.problem import Realization, Task
+from emu.systems.dgtp import job as dgtp
 from emu.systems.training_section import ReplicaSection, number_bytes
+from emu.systems.translation import (
+    CommonJob,
+    Translation,
+    placed,
+    read_replicas,
+    summed,
+    written,
+)
 from emu.workloads import parameter_count
-from emu.workloads.all_reduce import all_reduce_edge_count
+from emu.workloads.all_reduce import (
+    ALL_REDUCE,
+    NamedEdge,
+    all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    credit_edges,
+    named_job,
+    part_elements,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job, Realization
+    from emu.problem import Cluster, Job
     from emu.systems.job_section import BuildContext, Times
+    from emu.workloads.model_shapes import SampleCounts
+
+
+@dataclass(frozen=True)
+class DataParallelConfig:
+    """Shape of a data parallel job."""
+
+    machines: tuple[str, ...]
+    """Names of the machines, rank by rank."""
+    batches: int
+    """Mini-batches of each machine, iterations of the job."""
+    window: int | None = None
+    """Credit window K: how many batches a store may be ahead; None for unlimited."""
+    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Kind of process, ``graph_store`` or ``worker`` -> amount per resource."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Handed to every node program as it is."""
+
+
+def _tasks(config: DataParallelConfig) -> Iterator[Task]:
+    workers = []
+    for rank, machine in enumerate(config.machines):
+        store = Task(
+            f"g{rank}",
+            "graph_store",
+            demands=config.demands.get("graph_store", {}),
+            pinned=machine,
+            program=dgtp.PROGRAMS["graph_store"],
+            settings={"store": rank},
+        )
+        worker = replace(
+            store,
+            name=f"w{rank}",
+            kind="worker",
+            demands=config.demands.get("worker", {}),
+            process=f"w{rank}",
+            program=dgtp.PROGRAMS["replica"],
+            settings={"worker": rank},
+            takes="gpu",
+        )
+        sampler = replace(
+            worker,
+            name=f"s{rank}",
+            kind="sampler",
+            demands={},
+            program=dgtp.PROGRAMS["sampler"],
+            settings={"sampler": rank, "worker": rank},
+            takes="",
+        )
+        yield from (store, sampler, worker)
+        workers.append(worker)
+    yield from all_reduce_tasks(workers)
+
+
+def _named_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
+    ranks = range(len(config.machines))
+    for store in ranks:
+        for rank in ranks:
+            place = (store, rank)
+            yield NamedEdge(f"g{store}", f"s{rank}", carries="features", place=place)
+    for rank in ranks:
+        yield NamedEdge(f"s{rank}", f"w{rank}", carries="batch", place=(rank,))
+    names = [f"w{rank}" for rank in ranks]
+    yield from all_reduce_edges(names, names, names, lag=1, carries="gradient")
+
+
+def data_parallel_job(config: DataParallelConfig) -> Job:
+    """Return the job of ``config``.
+
+    Edges: every store -> sampler (store-major), sampler -> its worker, the ring, the
+    credit edges.
+
+    Raises
+    ------
+    ValueError
+        As `Job` and `credit_edges`.
+    """
+    edges = _named_edges(config)
+    job = named_job(_tasks(config), edges, config.batches, config.settings)
+    credits_ = credit_edges(job.tasks, job.edges, config.window)
+    return replace(job, edges=job.edges + credits_)
+
+
+def data_parallel_realization(
+    config: DataParallelConfig,
+    job: Job,
+    times: Mapping[str, float],
+    counts: Sequence[Sequence[SampleCounts]],
+    *,
+    feature_length: int,
+    parameters: int,
+    itemsize: int = 4,
+) -> Realization:
+    """Return seconds and real bytes of ``job``, a `data_parallel_job`.
+
+    Parameters
+    ----------
+    times
+        Kind of task -> seconds.
+    counts
+        Of each machine, of each of its mini-batches.
+    parameters
+        Of the whole model: all of them go round the ring.
+    itemsize
+        Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
+
+    Raises
+    ------
+    ValueError
+        When a kind of task has no time.
+    """
+    volumes = np.zeros((len(job.edges), job.iterations))
+    for row, edge in zip(volumes, _named_edges(config), strict=False):
+        if edge.carries == "gradient":
+            row[:] = itemsize * part_elements(parameters, edge.place)
+        elif edge.carries == "features":
+            store, rank = edge.place
+            row[:] = [
+                itemsize * feature_length * one.owned[store] for one in counts[rank]
+            ]
+        elif edge.carries == "batch":
+            (rank,) = edge.place
+            row[:] = [one.batch_bytes(feature_length, itemsize) for one in counts[rank]]
+    return Realization(dgtp.dgtp_times(job, {ALL_REDUCE: 0.0, **times}), volumes)
 
 
 class DataParallelJobSection(ReplicaSection):
@@ -79,3 +225,22 @@ class DataParallelJobSection(ReplicaSection):
             parameters=parameter_count(job.settings["model"], length, dataset.classes),
             itemsize=number_bytes(job.settings),
         )
+
+
+def _read(job: ReplicaSection, cluster: ClusterSection) -> dict[str, Any]:
+    return read_replicas(job, cluster, by_hops=False)
+
+
+def _write(common: CommonJob) -> dict[str, Any]:
+    common = common.spread(len(common.machines), len(common.machines))
+    times = common.taken("sampler", "worker", "graph_store", "all_reduce")
+    times |= {k: summed(times[k], common.step) for k in times.keys() & {"worker"}}
+    imported = common.partitioner == "imported"  # which only dgtp takes
+    return {
+        "partitioner": "hash" if imported else common.partitioner,
+        **placed(common),
+        **written(common, times, "replica", "graph_store"),
+    }
+
+
+TRANSLATION = Translation(_read, _write)

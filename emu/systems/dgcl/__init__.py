@@ -24,13 +24,13 @@ def _section() -> type[JobSection]:
 
 
 def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
-    from emu.systems.dgcl.remarks import gather_lines  # noqa: PLC0415 - numpy
+    from emu.systems.dgcl.plans import gather_lines  # noqa: PLC0415 - numpy
 
     return gather_lines(schedules)
 
 
 def _outlook(settings: Mapping[str, Any]) -> Iterable[str]:
-    from emu.systems.dgcl.remarks import plan_lines  # noqa: PLC0415 - numpy
+    from emu.systems.dgcl.plans import plan_lines  # noqa: PLC0415 - numpy
 
     return plan_lines(settings)
 

@@ -14,8 +14,7 @@ from emu.fields.quantities import Duration, Few, Name, Seed, default_time
 from emu.fields.section import Section
 from emu.graph_data import open_for, open_layers
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Plan, PlanError
-from emu.systems.dgcl.planner.topology import MOST_DEVICES
+from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
 from emu.systems.training_section import NO_TIME, number_bytes
 from emu.systems.translation import summed

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.parameter_shards import (
-    STEP_KINDS,
-    held_parameters,
-    held_state,
-    open_dataset,
-)
 from emu.systems.system import System
+from emu.workloads.all_reduce import ALL_REDUCE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
     from emu.systems.job_section import JobSection
+    from emu.systems.system import Results
     from emu.systems.translation import Translation
+
+
+def _open_dataset(settings: Mapping[str, Any]) -> None:
+    from emu.systems.training_section import open_fitting  # noqa: PLC0415 - pydantic
+
+    open_fitting(settings)
+
+
+def _held_parameters(job: Job, results: Results) -> NDArray[Any]:
+    holders, _ = _holders(job)
+    return np.concatenate([results[name]["parameters"] for name in holders])
+
+
+def _held_state(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the tasks with whose state a task begins after a cut, by its name.
+
+    A server begins with its own, a worker with that of all servers; where workers sum
+    gradients, all begin with that of the first.
+    """
+    holders, workers = _holders(job)
+    own = {} if holders[0] in workers else {name: (name,) for name in holders}
+    return own | dict.fromkeys(workers, holders)
+
+
+def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the tasks that hold all parameters together, and of workers.
+
+    Servers hold shards of them; of workers that sum gradients each holds all.
+    """
+    servers, workers = (
+        tuple(task.name for task in job.tasks if task.kind == kind)
+        for kind in ("parameter_server", "worker")
+    )
+    return servers or workers[:1], workers
 
 
 def _section() -> type[JobSection]:
@@ -25,7 +62,7 @@ def _section() -> type[JobSection]:
 
 
 def _translation() -> Translation:
-    from emu.systems.dgtp.translation import TRANSLATION  # noqa: PLC0415 - pydantic
+    from emu.systems.dgtp.section import TRANSLATION  # noqa: PLC0415 - pydantic
 
     return TRANSLATION
 
@@ -35,11 +72,11 @@ DGTP = System(
     _section,
     programs=PROGRAMS,
     needs_torch=True,
-    open_data=open_dataset,
-    trained=held_parameters,
-    step_kinds=STEP_KINDS,
+    open_data=_open_dataset,
+    trained=_held_parameters,
+    step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
-    cuts=held_state,
+    cuts=_held_state,
     carries=CARRIES,
     translation=_translation,
 )

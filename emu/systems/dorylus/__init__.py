@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.systems.dorylus.kinds import CARRIES, PARAMETER_KINDS, PROGRAMS
-from emu.systems.dorylus.paid import function_times
+from emu.systems.dorylus.deaths import function_times
+from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
 from emu.systems.system import System
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Lambdas that die or do not answer in time, decided before the run.
+"""Lambdas that die or do not answer in time, decided before the run; what all cost.
 
 A lambda ends in one of three ways. It answers; it dies in the middle of its work and
 sends nothing; or it does all of its work, sends its gradient, and answers too late.
@@ -12,9 +12,16 @@ that is slow, and answers, is waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from emu.systems.dorylus.steps import TENSORS
+
+if TYPE_CHECKING:
+    from emu.problem import Job, Schedule
+
 
 Array = NDArray[np.float64]
 
@@ -140,4 +147,58 @@ def timeouts(dying: DyingLambdas, work: Array) -> Array:
         for each in np.moveaxis(work[n - 1], 1, 0):
             smoothed = _KEEP * smoothed + (1 - _KEEP) * each
         found[n] = np.maximum(dying.timeout, dying.ratio * smoothed)
+    return found
+
+
+#: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
+_Key = tuple[str, int, int, int]
+
+
+def function_times(
+    schedule: Schedule,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the seconds of every lambda that answers, and of every other one.
+
+    From the end of its launch to its answer, to its death, or to when its server has
+    launched another and it has sent its own answer.
+    """
+    job, ends = schedule.problem.job, schedule.task_end
+    tasks = _by_key(job)
+    answered, lost = [np.zeros(0)], [np.zeros(0)]
+    for key, first in tasks["begins"].items():
+        work, answer = tasks["works"].get(key), tasks["answers"].get((*key[:3], 1))
+        if answer is None or work is None:
+            continue
+        fates = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
+        fates = np.resize(fates, job.iterations)
+        for fate, last in (
+            (ANSWERS, answer),
+            (DIES, work),
+            (LATE, tasks["late"].get(key, work)),
+        ):
+            ran = (ends[last] - ends[first])[fates == fate]
+            (answered if fate == ANSWERS else lost).append(ran[~np.isnan(ran)])
+    return np.concatenate(answered), np.concatenate(lost)
+
+
+def _by_key(job: Job) -> dict[str, dict[_Key, int]]:
+    """Return the tasks of every lambda by what they are to it."""
+    found: dict[str, dict[_Key, int]] = {
+        what: {} for what in ("begins", "works", "answers", "late")
+    }
+    roles = {
+        "launch": "begins",
+        "call": "begins",
+        "recall": "begins",
+        "answer": "answers",
+        "held": "late",
+        **dict.fromkeys(TENSORS, "works"),
+    }
+    for position, task in enumerate(job.tasks):
+        if task.kind in roles and "tensor" in task.settings:
+            own = task.settings
+            attempt = own.get("attempt", 1)
+            key = task.job_name, own["interval"], own["tensor"], attempt
+            # The launch where there is one, else the call.
+            found[roles[task.kind]].setdefault(key, position)
     return found

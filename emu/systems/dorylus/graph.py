@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from emu.problem import Edge, Task
 from emu.systems.dorylus.deaths import Attempt, DyingLambdas, drawn_attempts
-from emu.systems.dorylus.kinds import PROGRAMS
-from emu.systems.dorylus.steps import steps_of_model
+from emu.systems.dorylus.steps import PROGRAMS, steps_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,6 +23,16 @@ Gates: ``done`` ends an epoch, ``full_g`` and ``dfull_g`` the first one in serve
 Every server waits for every interval, with ghosts or without: an interval without
 sends nothing there, as order alone.
 
+Lambdas that are launched where others do not answer: number a of those that work at
+step k of interval i, from 2 on, has the names of the first with ``.a`` behind.
+``call{k}_i.a`` waits for the timeout, launches it and sends, ``av0_i.a`` computes in
+the same process, with the weights of the first, which ``stash_av0_i.a`` sends once
+more. The answer goes to ``back{k}_i``, which drops what is empty. One that answers too
+late does so as soon as the next is launched: ``av0_i.late`` sends it, or
+``av0_i.a.late``, and ``late{k}_i`` on the server drops it. Only the attempts are there
+that some epoch needs; in the others they take no time and send no bytes. The slot of
+the quota is held until the answer.
+
 Asynchrony S: an interval enters epoch n once every one has ended n - S - 1; gathers and
 the first use of weights read the newest that has arrived.
 """
@@ -30,9 +40,10 @@ the first use of weights read the newest that has arrived.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
+from emu.systems.dorylus.deaths import LATE
 from emu.systems.dorylus.graph import (
     LAMBDAS,
     THREADS,
@@ -40,15 +51,79 @@ from emu.systems.dorylus.graph import (
     Graph,
     one_receiver,
 )
-from emu.systems.dorylus.relaunches import (
-    relaunched_edges,
-    relaunched_tasks,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emu.systems.dorylus.steps import Step
+
+
+def suffix(number: int) -> str:
+    """Return what stands behind the names of an attempt's tasks."""
+    return f".{number}" if number > 1 else ""
+
+
+def relaunched_tasks(graph: Graph, server: Task, away: Task, step: Step) -> None:
+    """Add who works at a step of an interval where the first does not answer.
+
+    Parameters
+    ----------
+    server, away
+        What the tasks of this interval and step on its server, and in its lambda, have
+        in common.
+    """
+    i, tensor = away.settings["interval"], away.settings["tensor"]
+    known = graph.attempts.get((i, tensor), [])
+    for number, attempt in enumerate(known, 1):
+        end = suffix(number)
+        own: dict[str, Any] = {"attempt": number, **attempt.presence}
+        if number > 1:
+            graph.add(server, f"call{tensor}_{i}{end}", "recall", settings=own)
+            whole = {**own, **attempt.settings}
+            graph.add(away, f"{step.name}_{i}{end}", step.kind, settings=whole)
+        if LATE in attempt.ends:
+            own["of"] = step.kind
+            graph.add(away, f"{step.name}_{i}{end}.late", "held", settings=own)
+            graph.add(server, f"late{tensor}_{i}{end}", "late", settings=own)
+        if number > 1 and _pulls_weights(graph, step):
+            chosen = i % len(graph.config.parameter_servers)
+            what = {"layer": step.layer, "interval": i, "for": step.kind, **own}
+            here = graph.on_parameter_server(chosen)
+            graph.add(here, _stash_again(step, i, end), "stash", settings=what)
+
+
+def relaunched_edges(graph: Graph, i: int, tensor: int, step: Step) -> None:
+    """Join them."""
+    name = f"{step.name}_{i}"
+    attempts = graph.attempts.get((i, tensor), [])
+    for number, previous in enumerate(attempts[:-1], 2):
+        before, end = suffix(number - 1), suffix(number)
+        call = f"call{tensor}_{i}{end}"
+        graph.join(f"call{tensor}_{i}{before}", call, credit=True)
+        graph.join(call, name + end)
+        graph.join(name + end, f"back{tensor}_{i}")
+        if LATE in previous.ends:
+            held = f"{name}{before}.late"
+            graph.join(name + before, held)
+            graph.join(call, held, credit=True)
+            graph.join(held, f"late{tensor}_{i}{before}")
+        if _pulls_weights(graph, step):
+            stash = _stash_again(step, i, end)
+            graph.join(f"av{step.layer}_{i}", stash)
+            graph.join(call, stash, credit=True)
+            graph.join(stash, name + end)
+        if graph.sends_gradient(step):
+            server = i % len(graph.config.parameter_servers)
+            graph.join(name + end, graph.sums[step.layer][server])
+
+
+def _pulls_weights(graph: Graph, step: Step) -> bool:
+    needs = step.needs_weights(rematerialize=graph.config.rematerialize)
+    return step.kind == "apply" or needs
+
+
+def _stash_again(step: Step, i: int, end: str) -> str:
+    return f"stash_{step.name}_{i}{end}"
 
 
 def least_edges(

@@ -10,8 +10,7 @@ import numpy as np
 
 from emu.problem import Realization
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
-from emu.systems.dorylus.kinds import PARAMETER_KINDS
-from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, TENSORS
+from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,18 +2,92 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from emu.systems.p3.guards import no_features
-from emu.systems.p3.job import PIPELINES, PROGRAMS
-from emu.systems.p3.results import joined_columns, open_columns_of, own_state
+from emu.analysis.traffic import received_kinds
+from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.system import System
+from emu.trust.violation import Finding
+from emu.wire import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
     from emu.systems.job_section import JobSection
+    from emu.systems.system import Results
     from emu.systems.translation import Translation
+    from emu.trust.guards import Evidence
+
+
+PAYLOADS = "payloads"
+
+
+def no_features(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every edge of P3 that brought features to another process.
+
+    P3 spreads columns so that no row of features ever travels. Kinds are what the
+    receivers read in the frames, not what the workload says of its edges.
+    """
+    job = evidence.schedule.problem.job
+    of_p3 = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
+    for (edge, kind), count in received_kinds(evidence.statistics).items():
+        source = job.tasks[job.edges[edge].source]
+        if kind == FEATURES and count and source.job_name in of_p3:
+            size = count / evidence.byte_scale
+            yield Finding(
+                PAYLOADS,
+                math.nan,
+                f"{job.edge_names[edge]} carried {size:,.0f} bytes of features; under "
+                "P3 every machine keeps its columns",
+            )
+
+
+def open_columns_of(settings: Mapping[str, Any]) -> None:
+    """Open the data set of a job, and every machine's columns of it.
+
+    Raises
+    ------
+    ScenarioError
+        When a mini-batch has more seeds than there are training vertices.
+    DataError
+        When the data set is missing or damaged.
+    """
+    from emu.graph_data import open_columns  # noqa: PLC0415 - numpy
+    from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numpy
+
+    dataset = open_fitting(settings)
+    open_columns(dataset, _blocks(settings, dataset.feature_length))
+
+
+def joined_columns(job: Job, results: Results) -> NDArray[Any]:
+    """Return all parameters, flat.
+
+    Members of a group hold the first layer's weights of their columns, beside all
+    others.
+    """
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+    from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
+
+    dataset = open_for(job.settings)
+    blocks = _blocks(job.settings, dataset.feature_length)
+    owned = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
+    split = ColumnSplit(job.settings, dataset, blocks, 0)
+    return split.joined(owned, results["Mf0"]["upper"])
+
+
+def own_state(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the tasks with whose state a task begins after a cut, by its name."""
+    names = [task.name for task in job.tasks if task.kind == "model_forward"]
+    return {name: (name,) for name in names}
+
+
+def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]:
+    members = settings["workers"] // settings["groups"]
+    return column_blocks(settings["columns"], feature_length, members)
 
 
 def _section() -> type[JobSection]:
@@ -23,7 +97,7 @@ def _section() -> type[JobSection]:
 
 
 def _translation() -> Translation:
-    from emu.systems.p3.translation import TRANSLATION  # noqa: PLC0415 - pydantic
+    from emu.systems.p3.section import TRANSLATION  # noqa: PLC0415 - pydantic
 
     return TRANSLATION
 

@@ -11,7 +11,8 @@ import pytest
 from emu.problem import Placement, Problem
 from emu.simulation import simulate
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import peer_to_peer, spst
+from emu.systems.dgcl.planner import peer_to_peer
+from emu.systems.dgcl.spst import spst
 from tests.golden.cases import cases, exactly, problem_of
 from tests.systems.dgcl.test_planner import GOLDEN_NEEDS, golden_topology
 

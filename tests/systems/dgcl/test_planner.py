@@ -20,12 +20,11 @@ from emu.systems.dgcl.planner import (
     PlanError,
     Topology,
     check_plan,
-    lower_bound,
     peer_to_peer,
-    spst,
+    plan_of,
     swap,
 )
-from emu.systems.dgcl.planner.plan import plan_of
+from emu.systems.dgcl.spst import lower_bound, spst
 
 GOLDEN = Path("tests/golden")
 

@@ -16,8 +16,7 @@ from emu.scenario import prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl import plans
-from emu.systems.dgcl.planner import Plan, check_plan
-from emu.systems.dgcl.planner.plan import plan_of
+from emu.systems.dgcl.planner import Plan, check_plan, plan_of
 from emu.systems.dgcl.plans import (
     needs_of,
     needs_of_settings,
