@@ -53,8 +53,12 @@ from emu.wire.messages import (
 from emu.wire.process_spec import ProcessSpec
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
-from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
-from emu_nodes.warm_up import warm_up_process
+from emu_nodes.task_runner import (
+    TaskContext,
+    TaskRunner,
+    WallClockTimer,
+    warm_up_process,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping

@@ -28,7 +28,7 @@ def test_torch_is_preloaded_only_where_it_is_needed() -> None:
     heavy = "emu.launch.preload"
 
     assert heavy not in preloaded({TIMED})
-    assert heavy in preloaded({TIMED, "emu_nodes.dgtp.worker:Worker"})
+    assert heavy in preloaded({TIMED, "emu_nodes.dgtp.programs:Worker"})
     assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
 
 
@@ -62,7 +62,7 @@ def test_a_host_without_torch_refuses_what_trains_and_nothing_else(
 
     check_allowed({TIMED}, [])
     with pytest.raises(NodeMisbehaved, match=r"torch is not installed .*\[train\]"):
-        check_allowed({"emu_nodes.dgtp.worker:Worker"}, [])
+        check_allowed({"emu_nodes.dgtp.programs:Worker"}, [])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
 from emu.workloads import parameter_count
-from emu_nodes.dgcl import carrier, device
+from emu_nodes.dgcl import carrier, programs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,15 +201,15 @@ def test_gathered_features_are_those_of_the_graph(
     planned: bool,  # noqa: FBT001
 ) -> None:
     seen: dict[int, NDArray[Any]] = {}
-    gathered = device.Device.gathered
+    gathered = programs.Device.gathered
 
-    def look(self: device.Device, layer: int, iteration: int) -> NDArray[Any]:
+    def look(self: programs.Device, layer: int, iteration: int) -> NDArray[Any]:
         rows = gathered(self, layer, iteration)
         if layer == 0:
             seen[self.rank] = rows.copy()
         return rows
 
-    monkeypatch.setattr(device.Device, "gathered", look)
+    monkeypatch.setattr(programs.Device, "gathered", look)
     made, _ = run(drive, monkeypatch, planned=planned, cache_features=False, epochs=1)
 
     dataset, whole = open_parts(made.job.settings)

@@ -14,7 +14,7 @@ from emu.graph_data import Aggregation, WholeGraph, split_graph
 from emu.graph_data.raw_graph import build_structure
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
-from emu_nodes.dgcl.routing import Rows, Tables
+from emu_nodes.dgcl.carrier import Rows, Tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -55,7 +55,7 @@ def test_stores_are_pinned_and_programs_are_told_their_place() -> None:
     assert job.tasks[0].demands == {"memory": 14.0}
     assert job.tasks[job.index("g1")].settings == {"store": 1}
     assert job.tasks[job.index("s3")].settings == {"sampler": 3, "worker": 1}
-    assert job.tasks[job.index("s3")].program == "emu_nodes.dgtp.sampler:Sampler"
+    assert job.tasks[job.index("s3")].program == "emu_nodes.dgtp.programs:Sampler"
     assert job.tasks[job.index("w1")].settings == {"worker": 1}
     assert job.tasks[job.index("ps0")].settings == {"server": 0}
 

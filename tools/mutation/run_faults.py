@@ -31,8 +31,8 @@ _SHARING = "emu/core/sharing.c"
 _RECORDER = "emu/coordinator/outcome.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
-_PARAMETERS = "nodes/emu_nodes/dgtp/parameter_server.py"
-_WORKER = "nodes/emu_nodes/dgtp/worker.py"
+_PARAMETERS = "nodes/emu_nodes/dgtp/programs.py"
+_WORKER = "nodes/emu_nodes/dgtp/programs.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "rate * self._byte_scale / scale"
@@ -175,7 +175,7 @@ FAULTS: dict[str, RunFault] = {
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
     ),
     "features of other vertices": RunFault(
-        "nodes/emu_nodes/dgtp/graph_store.py",
+        "nodes/emu_nodes/dgtp/programs.py",
         "self._features[self._dataset.local[owned]]",
         "self._features[self._dataset.local[owned][::-1]]",
         scenario="training",
@@ -200,7 +200,7 @@ FAULTS: dict[str, RunFault] = {
     # Tasks, slots, windows.
     "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
     "every other row of features zeroed": RunFault(
-        "nodes/emu_nodes/dgtp/graph_store.py",
+        "nodes/emu_nodes/dgtp/programs.py",
         "rows = self._features[self._dataset.local[owned]]",
         "rows = self._features[self._dataset.local[owned]]; rows[1::2] = 0",
         scenario="training",

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
 PROGRAMS = {
-    "graph_store": "emu_nodes.dgtp.graph_store:GraphStore",
-    "graph_store_hop": "emu_nodes.dgtp.graph_store:GraphStoreHop",
-    "sampler": "emu_nodes.dgtp.sampler:Sampler",
-    "sampler_hop": "emu_nodes.dgtp.sampler:SamplerHop",
-    "sampler_fetch": "emu_nodes.dgtp.sampler:SamplerFetch",
-    "worker": "emu_nodes.dgtp.worker:Worker",
-    "replica": "emu_nodes.dgtp.worker:Replica",
-    "parameter_server": "emu_nodes.dgtp.parameter_server:ParameterServer",
+    "graph_store": "emu_nodes.dgtp.programs:GraphStore",
+    "graph_store_hop": "emu_nodes.dgtp.programs:GraphStoreHop",
+    "sampler": "emu_nodes.dgtp.programs:Sampler",
+    "sampler_hop": "emu_nodes.dgtp.programs:SamplerHop",
+    "sampler_fetch": "emu_nodes.dgtp.programs:SamplerFetch",
+    "worker": "emu_nodes.dgtp.programs:Worker",
+    "replica": "emu_nodes.dgtp.programs:Replica",
+    "parameter_server": "emu_nodes.dgtp.programs:ParameterServer",
     ALL_REDUCE: STEP,
     "all_reduce_receive": RECEIVE,
 }

@@ -9,17 +9,166 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from typing_extensions import override
 
-from emu_nodes.dgcl.carrier import Host
-from emu_nodes.dgcl.device import Device
+from emu.training import PartModel, initial_parameters, make_optimizer
+from emu_nodes.all_reduce import share_vector
+from emu_nodes.dgcl.carrier import Carrier, Host
 from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu_nodes.dgcl.carrier import Carrier
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset
+    from emu_nodes.dgcl.carrier import Pass
     from emu_nodes.program import Payload, TaskSpec
+
+
+class Device(Carrier):
+    """The state that the tasks of a device share.
+
+    With ``compute: timed`` nothing is learnt and torch is not loaded: rows of layers
+    beyond the features are zeros of the right size.
+
+    Parameters
+    ----------
+    brief
+        Of any of its tasks.
+    process
+        Shared by them.
+
+    Raises
+    ------
+    DataError
+        As `Carrier`.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief)
+        settings, dataset = brief.job_settings, self._dataset
+        self._process = process
+        self._classes = dataset.classes
+        self._cached: bool = settings["cache_features"]
+        self._features = self._own_features(dataset)
+        self.parameters = initial_parameters(settings, dataset)
+        self._optimizer = make_optimizer(settings, self.parameters)
+        self._gradient = np.zeros_like(self.parameters)
+        self._steps = brief.first
+        self._model: PartModel | None = None
+        if settings["compute"] != "timed":
+            self._model = self._loaded(settings, dataset)
+
+    def _own_features(self, dataset: Dataset) -> NDArray[Any]:
+        part = self.parts[0]
+        own = np.concatenate([part.local, part.held])
+        vertices = part.vertices if self._cached else own
+        return dataset.gather(vertices).astype(self._precision)
+
+    def _loaded(self, settings: Mapping[str, Any], dataset: Dataset) -> PartModel:
+        """Load torch and go through all layers once, before the start barrier."""
+        model = PartModel(settings, dataset, *self.parts)
+        model.load(self.parameters)
+        out = np.zeros((0, self._classes), self._precision)
+        for layer in range(self.layers):
+            shape = len(self.parts[layer].vertices), self._width(layer)
+            out = model.forward(layer, np.zeros(shape, self._precision))
+        gradient = model.score(out).gradient
+        for layer in reversed(range(self.layers)):
+            shared = model.backward(layer, gradient)
+            if shared is not None:
+                gradient = shared[: len(self.parts[layer - 1].local)]
+        return model
+
+    @override
+    def enter(self, of: Pass, stage: int) -> None:
+        """Take in what the stage before has brought, or begin to gather features."""
+        if stage == 0 and of[0] == 0:  # of other layers, their pass is begun
+            self._begin(of, self._features)
+        super().enter(of, stage)
+
+    def gathered(self, layer: int, iteration: int) -> NDArray[Any]:
+        """Return the input rows of a layer: of local, then of remote vertices."""
+        if layer == 0 and self._cached:
+            return self._features
+        rows = self._rows.pop((layer, False, iteration), None)
+        if rows is None:  # one device gathers no features
+            return self._features
+        return rows.values[: len(self.parts[layer].vertices)]
+
+    def forward(self, layer: int, iteration: int) -> dict[str, float]:
+        """Compute a layer; after the last one its gradient, and return figures."""
+        if layer == 0:
+            self._step(iteration)
+        rows = self.gathered(layer, iteration)
+        last = layer == self.layers - 1
+        width = self._classes if last else self._hidden
+        if self._model is None:
+            out = np.zeros((len(self.parts[layer].local), width), self._precision)
+        else:
+            out = self._model.forward(layer, rows)
+        if not last:
+            self._begin((layer + 1, False, iteration), out)
+            return {}
+        if self._model is None:
+            self._backward(layer, iteration, out)
+            return {}
+        scored = self._model.score(out)
+        self._backward(layer, iteration, scored.gradient)
+        return {
+            "loss": scored.loss * self.ranks,
+            "accuracy": scored.accuracy * self.ranks,
+        }
+
+    def _step(self, epochs: int) -> None:
+        """Step with the sum of all devices' gradients of the epochs before."""
+        if self._model is None:
+            return
+        for _ in range(self._steps, epochs):
+            self._optimizer.step(self._gradient)
+            self._steps += 1
+        self._model.load(self.parameters)
+
+    def backward(self, layer: int, iteration: int) -> None:
+        """Go back through a layer, whose gradient all consumers have sent."""
+        rows = self._rows.pop((layer + 1, True, iteration))
+        local = len(self.parts[layer].local)
+        self._backward(layer, iteration, rows.values[:local])
+
+    def _backward(self, layer: int, iteration: int, gradient: NDArray[Any]) -> None:
+        if self._model is not None:
+            shares = self._model.backward(layer, gradient)
+        else:
+            shape = len(self.parts[layer].vertices), self._width(layer)
+            shares = np.zeros(shape, self._precision)
+        if layer > 0 and shares is not None:
+            self._begin((layer, True, iteration), shares)
+            return
+        if self._model is not None:
+            self._gradient = self._model.gradient.copy()
+        if self.ranks > 1:
+            name = f"w{self.rank}"
+            share_vector(self._process, name, self._gradient, iteration)
+
+    def state(self, epochs: int) -> Payload:
+        """Return parameters and moments after the step of every epoch before one.
+
+        The first layer of an epoch waits for the sum of all gradients of the epoch
+        before: nothing else is left of it.
+        """
+        self._step(epochs)
+        return self._optimizer.state()
+
+    def restore(self, state: Payload) -> None:
+        """Go on from the state of a device, which all hold alike."""
+        self._optimizer.restore(state)
+
+    def finish(self, epochs: int) -> NDArray[Any]:
+        """Return the parameters after the step of every epoch."""
+        self._step(epochs)
+        return self.parameters
 
 
 class _CarrierTask:

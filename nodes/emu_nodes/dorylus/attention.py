@@ -8,14 +8,14 @@ from typing_extensions import override
 
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
-from emu_nodes.dorylus.attention_server import ATTENTION, OUT, READ, Z
+from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, Z
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from emu_nodes.dorylus.attention_server import AttentionServer
+    from emu_nodes.dorylus.graph_server import AttentionServer
     from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 

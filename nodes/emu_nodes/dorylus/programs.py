@@ -23,8 +23,7 @@ from emu.training.interval_layers import (
 )
 from emu.training.optimizers import make_optimizer
 from emu.workloads import PARTS
-from emu_nodes.dorylus.attention_server import AttentionServer
-from emu_nodes.dorylus.graph_server import ROWS, GraphServer
+from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
 from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:

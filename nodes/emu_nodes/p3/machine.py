@@ -14,7 +14,7 @@ from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
 from emu.workloads import SPLIT_WEIGHTS, layer_shapes
-from emu_nodes.job_data import JobData
+from emu_nodes.dgtp.programs import JobData
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

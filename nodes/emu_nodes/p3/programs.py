@@ -14,7 +14,7 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.training.layers import Block
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.dgtp.sampler import add_replies
+from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
 from emu_nodes.program import sends, tensor
 

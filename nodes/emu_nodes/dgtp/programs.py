@@ -1,0 +1,559 @@
+"""Programs of DGTP's jobs: graph stores, samplers, workers and parameter servers.
+
+Each store returns the feature rows that it owns of every sampled batch. Samplers draw
+seeds, and assemble blocks and features into mini-batches; they are numbered by their
+position among a store's edges, which the workload lists in the samplers' order. In
+``multiround`` sampling a sampler process runs L + 2 tasks: one per hop, one that asks
+for features, one that assembles. They hand the growing batch on in the process; the
+credit window may let several iterations be under way at once. Several servers share the
+flat vector evenly, average gradients in rank order and step: numpy only, no torch in
+their process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import (
+    BatchPlan,
+    Dataset,
+    GrowingBatch,
+    SampledBatch,
+    open_for,
+    sample_neighbours,
+)
+from emu.training import (
+    GraphModel,
+    MiniBatch,
+    OwnModel,
+    build_model,
+    initial_parameters,
+    make_blocks,
+    make_optimizer,
+    mean_gradient,
+)
+from emu.workloads import shard_bounds
+from emu_nodes.all_reduce import share_vector
+from emu_nodes.program import sends, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+
+class JobData:
+    """Data set and batch plan, opened once per process.
+
+    Parameters
+    ----------
+    brief
+        Of any task of the process.
+    process
+        Shared by the tasks of one process.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        if "dataset" not in process:
+            process["dataset"] = open_for(brief.job_settings)
+        self.dataset: Dataset = process["dataset"]
+        self.plan = BatchPlan.from_settings(brief.job_settings)
+        self.precision: str = brief.job_settings["precision"]
+
+    def batch(self, sampler: int, iteration: int) -> SampledBatch:
+        """Sample the mini-batch of one (sampler, iteration).
+
+        The first call checks and maps the structure and loads compiled code, up to
+        0.5 s: programs make it before the start barrier.
+        """
+        dataset = self.dataset
+        return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
+
+
+class GraphStore:
+    """Feature rows of one partition, mapped from the prepared data set.
+
+    In ``oneshot`` sampling no one asks: the store derives each sampler's S_0 by itself.
+    In ``multiround`` it returns the rows of the ids that it is sent.
+
+    Raises
+    ------
+    DataError
+        When the data set cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        self._data = JobData(brief, process)
+        self._dataset = self._data.dataset
+        self._index: int = brief.settings["store"]
+        self._features = self._dataset.features(self._index)
+        self._oneshot = brief.job_settings["sampling"] == "oneshot"
+        self._collected(self._derived(0, 0))  # a rehearsal
+        self._rows = 0
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``features`` for every sampler, rows in the order of its S_0."""
+        self._rows = 0
+        payloads: dict[int, Payload] = {}
+        for sampler, output in enumerate(self._brief.outputs):
+            if self._oneshot:
+                owned = self._derived(sampler, iteration)
+            else:
+                sender = self._brief.inputs[sampler]
+                owned = tensor(inputs[sender.edge], "vertices", sender)
+                self._check_owned(owned, sender.peer)
+            rows = self._collected(owned)
+            payloads[output.edge] = {"features": rows}
+            self._rows += len(rows)
+        return payloads
+
+    def _derived(self, sampler: int, iteration: int) -> NDArray[np.int64]:
+        vertices = self._data.batch(sampler, iteration).vertices
+        owned: NDArray[np.int64] = vertices[
+            self._dataset.owner[vertices] == self._index
+        ]
+        return owned
+
+    def _collected(self, owned: NDArray[np.int64]) -> NDArray[Any]:
+        rows = self._features[self._dataset.local[owned]]
+        return rows.astype(self._data.precision, copy=False)
+
+    def _check_owned(self, vertices: NDArray[np.int64], peer: str) -> None:
+        count = self._dataset.vertices
+        inside = bool(np.all((vertices >= 0) & (vertices < count)))
+        if not inside or np.any(self._dataset.owner[vertices] != self._index):
+            raise NodeMisbehaved(
+                f"{peer} asked {self._brief.name} for vertices of other stores"
+            )
+
+    def report(self) -> dict[str, float]:
+        """Return the number of rows that the last iteration sent."""
+        return {"rows": float(self._rows)}
+
+    def result(self) -> Payload:
+        """Return nothing: a store ends as it began."""
+        return {}
+
+
+class GraphStoreHop:
+    """One hop of ``multiround`` sampling: neighbours of the vertices that it owns.
+
+    Raises
+    ------
+    DataError
+        When the data set cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        data = JobData(brief, process)
+        data.batch(0, 0)  # a rehearsal
+        self._structure, self._plan = data.dataset.structure, data.plan
+        self._hop: int = brief.settings["hop"]
+        self._edges = 0
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
+        self._edges = 0
+        payloads: dict[int, Payload] = {}
+        ends = zip(self._brief.inputs, self._brief.outputs, strict=True)
+        for sampler, (sender, output) in enumerate(ends):
+            frontier = tensor(inputs[sender.edge], "frontier", sender)
+            try:
+                source, destination = sample_neighbours(
+                    self._structure,
+                    frontier,
+                    fanout=self._plan.hop_fanout(self._hop),
+                    stream=self._plan.stream(sampler, iteration),
+                    hop=self._hop,
+                )
+            except ValueError as error:
+                raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+            payloads[output.edge] = {"source": source, "destination": destination}
+            self._edges += len(source)
+        return payloads
+
+    def report(self) -> dict[str, float]:
+        """Return the number of edges that the last iteration sampled."""
+        return {"edges": float(self._edges)}
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}
+
+
+#: Rows of every message of a store that are compared with the data set. They are drawn
+#: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
+#: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
+#: with 0.996. Rows at fixed places let a fault in every other row pass.
+_LOOKED_AT = 8
+
+
+def add_replies(
+    batch: GrowingBatch, brief: TaskSpec, inputs: Mapping[int, Payload]
+) -> None:
+    """Add what the stores sent a task to a batch.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When an edge leads to a vertex that was not asked for.
+    """
+    sources, destinations = (
+        np.concatenate([tensor(inputs[one.edge], name, one) for one in brief.inputs])
+        for name in ("source", "destination")
+    )
+    try:
+        batch.grow(sources, destinations)
+    except ValueError as error:
+        raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
+
+
+class _SamplerTask:
+    """State and methods that the tasks of one sampler process share."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        self._data = JobData(brief, process)
+        self._dataset = self._data.dataset
+        self._index: int = brief.settings["sampler"]
+        self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
+        self._figures: dict[str, float] = {}
+        self._own = np.random.default_rng()
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Open every array and load every library before the start barrier."""
+        batch = self._data.batch(self._index, 0)
+        self._by_owner(batch.vertices, "vertices")
+        make_blocks(batch.sizes, batch.edges)
+        self._dataset.look_at(batch.vertices[:1])
+        _ = self._dataset.labels
+
+    def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
+        """Add the stores' replies to the last hop."""
+        batch = self._growing[iteration]
+        add_replies(batch, self._brief, inputs)
+        return batch
+
+    def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:
+        """Ask every store for the vertices that it owns."""
+        owners = self._dataset.owner[vertices]
+        return {
+            output.edge: {name: vertices[owners == store]}
+            for store, output in enumerate(self._brief.outputs)
+        }
+
+    def report(self) -> dict[str, float]:
+        """Return the size of the last batch: only the assembling task has one."""
+        return self._figures
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}
+
+
+class SamplerHop(_SamplerTask):
+    """One hop: merges the replies to the last one, sends out the new frontier.
+
+    Raises
+    ------
+    DataError
+        When the data set cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._hop: int = brief.settings["hop"]
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``frontier`` for every store: the ids that it owns, int64."""
+        if self._hop == 1:
+            seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
+            self._growing[iteration] = GrowingBatch(seeds)
+        else:
+            self._grow(iteration, inputs)
+        return self._by_owner(self._growing[iteration].frontier, "frontier")
+
+
+class SamplerFetch(_SamplerTask):
+    """Merges the last hop and asks every store for the features it owns of S_0."""
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``vertices`` for every store: the ids that it owns, int64."""
+        return self._by_owner(self._grow(iteration, inputs).frontier, "vertices")
+
+
+class Sampler(_SamplerTask):
+    """Assembles the stores' rows and the sampled blocks into a mini-batch."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._oneshot = brief.job_settings["sampling"] == "oneshot"
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the tensors of a `MiniBatch` for the worker."""
+        batch = self._batch(iteration)
+        make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
+        mini_batch = MiniBatch.of(
+            batch,
+            self._merged(batch.vertices, inputs),
+            self._dataset.labels[batch.seeds],
+        )
+        self._figures = {
+            "input_vertices": float(batch.sizes[0]),
+            "edges": float(sum(len(source) for source, _ in batch.edges)),
+        }
+        return {output.edge: mini_batch.tensors() for output in self._brief.outputs}
+
+    def _batch(self, iteration: int) -> SampledBatch:
+        if not self._oneshot:
+            return self._growing.pop(iteration).finished()
+        return self._data.batch(self._index, iteration)
+
+    def _merged(
+        self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
+    ) -> NDArray[Any]:
+        """Put every store's rows at the places of S_0 that it owns."""
+        length = self._dataset.feature_length
+        features = np.empty((len(vertices), length), self._data.precision)
+        owners = self._dataset.owner[vertices]
+        for store, sender in enumerate(self._brief.inputs):
+            mine = owners == store
+            rows = tensor(inputs[sender.edge], "features", sender)
+            expected = int(mine.sum()), length
+            if rows.shape != expected or rows.dtype != features.dtype:
+                raise NodeMisbehaved(
+                    f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
+                    f"{rows.dtype}, not {expected} {features.dtype}"
+                )
+            self._compare(sender, vertices[mine], rows)
+            features[mine] = rows
+        return features
+
+    def _compare(
+        self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
+    ) -> None:
+        """Hold some rows of a store against the data set, read past that store."""
+        if not len(rows):
+            return
+        some = self._own.integers(len(rows), size=_LOOKED_AT)
+        stated = self._dataset.look_at(vertices[some]).astype(rows.dtype, copy=False)
+        if not np.array_equal(rows[some], stated):
+            raise NodeMisbehaved(
+                f"{sender.peer} sent {self._brief.name} other features than the data "
+                "set has of its vertices"
+            )
+
+
+def version_name(version: int) -> str:
+    """Return the tensor name of parameters after step ``version``.
+
+    The version travels in the name: a flow's bytes are exactly its parameters.
+    """
+    return f"parameters.{version}"
+
+
+class _Trainer:
+    """Trainer that computes gradients on the mini-batches of the samplers.
+
+    With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
+    zeros of the right size, and no loss is reported.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        settings = brief.job_settings
+        dataset = JobData(brief, process).dataset
+        self._samplers = [i for i in brief.inputs if i.peer_kind == "sampler"]
+        self._layers: int = settings["model"]["layers"]
+        self._parameters = initial_parameters(settings, dataset)
+        self._figures: dict[str, float] = {}
+        self._worker: int = brief.settings["worker"]
+        self._model: GraphModel | OwnModel | None = None
+        if settings["compute"] != "timed":
+            self._model = build_model(settings, dataset)
+            self._model.warm_up_scheduler()
+
+    def _gradient(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+        """Return the gradient of the mean loss over all mini-batches."""
+        batches = [self._mini_batch(inputs, sampler) for sampler in self._samplers]
+        if self._model is None:
+            return np.zeros_like(self._parameters)
+        self._model.load(self._parameters)
+        gradient, loss, accuracy = self._model.gradient(
+            batches, self._worker, iteration
+        )
+        self._figures = {"loss": loss, "accuracy": accuracy}
+        return gradient
+
+    def _mini_batch(
+        self, inputs: Mapping[int, Payload], sampler: EdgeSpec
+    ) -> MiniBatch:
+        try:
+            return MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
+        except ValueError as error:
+            raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
+
+    @property
+    def parameters(self) -> NDArray[Any]:
+        """The parameters of the last iteration, flat."""
+        return self._parameters
+
+    def report(self) -> dict[str, float]:
+        """Return loss and accuracy on the last iteration's seeds; timed: nothing."""
+        return self._figures
+
+
+class Worker(_Trainer):
+    """One replica of the model; its parameters always come from the servers."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
+        self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
+        self._bounds = shard_bounds(len(self._parameters), len(self._servers))
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return each server's shard of the ``gradient`` of the mean loss."""
+        # The first parameters follow from the seed, or from a cut.
+        if iteration > self._brief.first:
+            self._take_parameters(iteration - 1, inputs)
+        gradient = self._gradient(iteration, inputs)
+        shards = zip(self._servers, self._bounds, strict=True)
+        return {
+            server.edge: {"gradient": gradient[first:last]}
+            for server, (first, last) in shards
+            if sends(server, iteration)
+        }
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Begin with the parameters that the servers had."""
+        for server, (first, last) in zip(self._servers, self._bounds, strict=True):
+            self._parameters[first:last] = state[server.peer]["parameters"]
+
+    def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:
+        for server, (first, last) in zip(self._sources, self._bounds, strict=True):
+            shard = tensor(inputs[server.edge], version_name(version), server)
+            if shard.shape != (last - first,):
+                raise NodeMisbehaved(
+                    f"{server.peer} sent {self._brief.name} parameters of "
+                    f"{shard.shape}, not {(last - first,)}"
+                )
+            self._parameters[first:last] = shard
+
+    def result(self) -> Payload:
+        """Return nothing: the servers hold the parameters."""
+        return {}
+
+
+class Replica(_Trainer):
+    """A worker that holds and steps the parameters itself.
+
+    The steps of an all-reduce in its process sum the gradients of all workers in place
+    (`emu_nodes.all_reduce`). It steps with their mean before it goes on.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._optimizer = make_optimizer(brief.job_settings, self._parameters)
+        self._sum = np.zeros_like(self._parameters)
+        self._workers: int = brief.job_settings["workers"]
+        self._summed = False
+        self._process = process
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Leave the gradient to the all-reduce, which needs no byte."""
+        self._step()
+        self._sum[:] = self._gradient(iteration, inputs)
+        if self._workers > 1:
+            share_vector(self._process, self._brief.name, self._sum, iteration)
+        self._summed = self._model is not None
+        return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}
+
+    def _step(self) -> None:
+        if self._summed:
+            self._optimizer.step(self._sum / self._workers)
+            self._summed = False
+
+    def state(self, _iteration: int) -> Payload:
+        """Return the parameters, and what the optimiser has of the past."""
+        self._step()
+        return self._optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from the state of a replica, which all hold alike."""
+        (one,) = state.values()
+        self._optimizer.restore(one)
+
+    def result(self) -> Payload:
+        """Return the ``parameters``, which all replicas hold alike."""
+        self._step()
+        return {"parameters": self._parameters}
+
+
+class ParameterServer:
+    """One shard of the parameters and its optimiser.
+
+    Workers are summed in the order of the edges, which is their rank: floating-point
+    sums depend on the order, and the weights must not depend on who came first.
+
+    Raises
+    ------
+    DataError
+        When the data set cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        settings = brief.job_settings
+        flat = initial_parameters(settings, JobData(brief, process).dataset)
+        bounds = shard_bounds(len(flat), settings["parameter_servers"])
+        first, last = bounds[brief.settings["server"]]
+        self._parameters = flat[first:last].copy()
+        self._optimizer = make_optimizer(settings, self._parameters)
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the stepped ``parameters.<iteration>`` for every worker."""
+        # In the order of the job's edges, not of arrival: floating-point sums depend on
+        # it, and weights must not depend on the host.
+        gradients = []
+        for worker in self._brief.inputs:
+            gradient = tensor(inputs[worker.edge], "gradient", worker)
+            if gradient.shape != self._parameters.shape:
+                raise NodeMisbehaved(
+                    f"{worker.peer} sent {self._brief.name} a gradient of "
+                    f"{gradient.shape}, not {self._parameters.shape}"
+                )
+            gradients.append(gradient)
+        self._optimizer.step(mean_gradient(gradients))
+        # One copy for all workers: the next step changes the shard in place while
+        # slow connections may still be sending this version.
+        payload = {version_name(iteration): self._parameters.copy()}
+        return {
+            worker.edge: payload
+            for worker in self._brief.outputs
+            if sends(worker, iteration)
+        }
+
+    def state(self, _iteration: int) -> Payload:
+        """Return this server's parameters, and what its optimiser has of the past."""
+        return self._optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from its own state."""
+        self._optimizer.restore(state[self._brief.name])
+
+    def report(self) -> dict[str, float]:
+        """Return nothing: workers report the loss."""
+        return {}
+
+    def result(self) -> Payload:
+        """Return this server's ``parameters``."""
+        return {"parameters": self._parameters}
