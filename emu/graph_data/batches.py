@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from emu.graph_data.dataset import Dataset
 
-
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 
 #: A fanout beyond every degree: no sampling, all neighbours are taken.

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from emu.graph_data.raw_graph import RawGraph
 
-
 PARTITIONERS = ("metis", "metis-dgl", "hash", "hierarchical")
 #: The parts that a graph was imported with; nothing is to be computed.
 AS_IMPORTED = "imported"

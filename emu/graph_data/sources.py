@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from emu.graph_data.raw_graph import Source
 
-
 _OGB = ("ogbn-products", "ogbn-papers100M")
 _NPZ = (
     "amazon_computers", "amazon_photo", "coauthor_cs", "coauthor_physics",

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from emu.graph_data.prepared import PreparedArrays
     from emu.graph_data.sampling import Structure
 
-
 NORMS = ("mean", "symmetric", "sum")
 
 #: Kinds of model whose aggregation takes in the vertex itself.

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from emu.problem import Problem, Realization
 
-
 PROGRAM = Path(__file__).with_name("dag.cc")
 #: Parts of ns-3 that the program stands on.
 _PARTS = ("core", "network", "internet", "point-to-point", "traffic-control")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 #: Times closer than this, relative to themselves, are one instant, as in a schedule.
 TIE = 1e-12
 

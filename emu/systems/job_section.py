@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     #: Key -> value, as ``--set`` takes them.
     Edit = dict[str, Any]
 
-
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
 #: times and bytes alone take 32 bytes each.

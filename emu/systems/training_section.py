@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Realization
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
-
 _MOST_TEXT = 1 << 20
 
 
@@ -394,7 +393,6 @@ class TrainingSection(JobSection):
     @property
     @override
     def length(self) -> str:
-        """Number of iterations or epochs, in words."""
         return super().length if self.epochs is None else f"{self.epochs} epochs"
 
     @property
@@ -408,7 +406,6 @@ class TrainingSection(JobSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         if isinstance(self.model, ModelProgramSection):
             for key, problem in self.model.problems(len(self.fanouts)):
                 yield ("job", "model", key), problem
@@ -426,7 +423,6 @@ class TrainingSection(JobSection):
 
     @override
     def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
-        """Yield (where, what one process of each kind needs)."""
         for kind, resources in self.demands:
             yield ("job", "demands", kind), resources
 
@@ -576,7 +572,6 @@ class ReplicaSection(TrainingSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
         yield from rank_problems(self.machines, cluster)
 

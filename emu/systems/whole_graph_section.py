@@ -137,7 +137,6 @@ class WholeGraphSection(JobSection):
     @property
     @override
     def iterations(self) -> int:
-        """Iterations of the job: epochs."""
         return self.epochs
 
     @property
@@ -149,12 +148,10 @@ class WholeGraphSection(JobSection):
     @property
     @override
     def length(self) -> str:
-        """Number of epochs, in words."""
         return f"{self.epochs} epochs"
 
     @override
     def of_steps(self, steps: int) -> Self:
-        """Return the job with so many epochs."""
         return self.model_copy(update={"epochs": steps})
 
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
@@ -178,7 +175,6 @@ class WholeGraphSection(JobSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from self.model.problems()
         yield from rank_problems(self.machines, cluster)
         parts = len(self.ranks([name for name, _ in cluster.named()]))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
 
-
 _NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
 

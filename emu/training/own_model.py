@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
-
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 
 #: Arguments offered to a constructor, by the names that examples of dgl and PyTorch

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from emu.network import ControlConnection, FrameLog
     from emu_nodes.program import KeepsState, Program
 
-
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
 #: second for it: 40 us each are a twentieth of a core.
 _PERIOD = 0.1

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from emu.wire.process_spec import ProcessTask
     from emu_nodes.program import KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
 
-
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 
 

@@ -10,11 +10,9 @@ import pytest
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
 from emu.report.explanation_tables import job_line
 from emu.simulation import simulate
-from emu.systems.data_parallel.section import (
-    DataParallelConfig,
-    data_parallel_job,
-    data_parallel_realization,
-)
+from emu.systems.data_parallel.section import DataParallelConfig, data_parallel_job
+from emu.systems.dgtp.job import dgtp_times
+from emu.systems.dgtp.section import dgtp_volumes
 from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
 from emu.systems.p3.section import SplitModel, p3_realization
 from emu.workloads import SampleCounts
@@ -83,16 +81,11 @@ def test_golden_data_parallel() -> None:
     config = DataParallelConfig(("m0", "m1"), batches=4)
     counts = SampleCounts((6, 6), edges=9, seeds=1)
     job = data_parallel_job(config)
-    times = {"graph_store": 0.0, "sampler": 1.0, "worker": 6.0}
-    realization = data_parallel_realization(
-        config,
-        job,
-        times,
-        [[counts] * 4] * 2,
-        feature_length=10,
-        parameters=14,
-        itemsize=8,
+    times = {"graph_store": 0.0, "sampler": 1.0, "worker": 6.0, "all_reduce": 0.0}
+    bytes_ = dgtp_volumes(
+        job, [[counts] * 4] * 2, feature_length=10, parameters=14, itemsize=8
     )
+    realization = Realization(dgtp_times(job, times), bytes_)
 
     check_golden(GOLDEN["data_parallel_equal"], placed(job, (80.0, 80.0)), realization)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NDArray[Any]]
 
-
 #: Longer features are no feature vectors; rows of them are made dense.
 WIDEST = 1 << 20
 SPLIT = ("train", "valid", "test")

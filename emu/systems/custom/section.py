@@ -152,7 +152,6 @@ class CustomJobSection(JobSection):
     @property
     @override
     def goes_by_speed(self) -> bool:
-        """True where stated times are of measurements, and machines' speeds divide."""
         return self.times == "measured"
 
     @override
@@ -200,7 +199,6 @@ class CustomJobSection(JobSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         return _problems(self)
 
     @override
@@ -210,13 +208,11 @@ class CustomJobSection(JobSection):
 
     @override
     def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
-        """Yield (where, what the task needs)."""
         for position, task in enumerate(self.tasks):
             yield ("job", "tasks", position, "demands"), task.demands
 
     @override
     def demands_at(self, task: Task) -> Trail:
-        """Return where the demands of a task are written."""
         names = [stated.name for stated in self.tasks]
         if task.name in names:
             return ("job", "tasks", names.index(task.name), "demands")
@@ -224,14 +220,12 @@ class CustomJobSection(JobSection):
 
     @override
     def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
-        """Yield (where, task, machine that the task must stand on)."""
         for position, task in enumerate(self.tasks):
             if task.pin is not None:
                 yield ("job", "tasks", position, "pin"), task.name, task.pin
 
     @override
     def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
-        """Yield (where, task, device -> seconds) of what differs."""
         for position, task in enumerate(self.tasks):
             if isinstance(task.time, dict):
                 yield ("job", "tasks", position, "time"), task.name, task.time
@@ -256,7 +250,6 @@ class CustomJobSection(JobSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `custom_job`."""
         return custom_job(
             *self._parts(),
             self.iterations,
@@ -269,7 +262,6 @@ class CustomJobSection(JobSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return the stated times and volumes for ``job``."""
         return custom_realization(job, *self._parts())
 
 

@@ -1,22 +1,23 @@
 """Section ``job`` of ``system: data_parallel``, which P3 is measured against (DGL).
 
-Features are pulled from their owners, gradients summed. Per machine m a store ``g0``, a
+Features are pulled from their owners, gradients summed; the bytes are those of DGTP's
+jobs (`dgtp_volumes`). Per machine m a store ``g0``, a
 sampler ``s0`` and a worker ``w0``, which share the worker's process, and the steps of
 its ring all-reduce, ``w0.ring0``, ...
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, sampled_counts
 from emu.problem import Realization, Task
 from emu.systems.dgtp import job as dgtp
-from emu.systems.training_section import ReplicaSection, number_bytes
+from emu.systems.dgtp.section import realize_volumes
+from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
     CommonJob,
     Translation,
@@ -25,7 +26,6 @@ from emu.systems.translation import (
     summed,
     written,
 )
-from emu.workloads import parameter_count
 from emu.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
@@ -34,7 +34,6 @@ from emu.workloads.all_reduce import (
     all_reduce_tasks,
     credit_edges,
     named_job,
-    part_elements,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job
     from emu.systems.job_section import BuildContext, Times
-    from emu.workloads.model_shapes import SampleCounts
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,10 @@ def _tasks(config: DataParallelConfig) -> Iterator[Task]:
 
 def _named_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
     ranks = range(len(config.machines))
-    for store in ranks:
-        for rank in ranks:
-            place = (store, rank)
-            yield NamedEdge(f"g{store}", f"s{rank}", carries="features", place=place)
+    for store, rank in itertools.product(ranks, ranks):
+        yield NamedEdge(f"g{store}", f"s{rank}", carries="features")
     for rank in ranks:
-        yield NamedEdge(f"s{rank}", f"w{rank}", carries="batch", place=(rank,))
+        yield NamedEdge(f"s{rank}", f"w{rank}", carries="batch")
     names = [f"w{rank}" for rank in ranks]
     yield from all_reduce_edges(names, names, names, lag=1, carries="gradient")
 
@@ -127,49 +123,6 @@ def data_parallel_job(config: DataParallelConfig) -> Job:
     return replace(job, edges=job.edges + credits_)
 
 
-def data_parallel_realization(
-    config: DataParallelConfig,
-    job: Job,
-    times: Mapping[str, float],
-    counts: Sequence[Sequence[SampleCounts]],
-    *,
-    feature_length: int,
-    parameters: int,
-    itemsize: int = 4,
-) -> Realization:
-    """Return seconds and real bytes of ``job``, a `data_parallel_job`.
-
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds.
-    counts
-        Of each machine, of each of its mini-batches.
-    parameters
-        Of the whole model: all of them go round the ring.
-    itemsize
-        Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
-
-    Raises
-    ------
-    ValueError
-        When a kind of task has no time.
-    """
-    volumes = np.zeros((len(job.edges), job.iterations))
-    for row, edge in zip(volumes, _named_edges(config), strict=False):
-        if edge.carries == "gradient":
-            row[:] = itemsize * part_elements(parameters, edge.place)
-        elif edge.carries == "features":
-            store, rank = edge.place
-            row[:] = [
-                itemsize * feature_length * one.owned[store] for one in counts[rank]
-            ]
-        elif edge.carries == "batch":
-            (rank,) = edge.place
-            row[:] = [one.batch_bytes(feature_length, itemsize) for one in counts[rank]]
-    return Realization(dgtp.dgtp_times(job, {ALL_REDUCE: 0.0, **times}), volumes)
-
-
 class DataParallelJobSection(ReplicaSection):
     """Data parallel training: features are pulled from their owners (DGL)."""
 
@@ -186,16 +139,12 @@ class DataParallelJobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `data_parallel_job`."""
         return data_parallel_job(self.config(context))
 
     def config(self, context: BuildContext) -> DataParallelConfig:
         """Return the shape of the job, with the settings of its node programs."""
         demands = {kind: amounts.amounts() for kind, amounts in self.demands}
-        settings = {
-            **self.replica_settings(context),
-            "partitioner": self.partitioner,
-        }
+        settings = self.replica_settings(context) | {"partitioner": self.partitioner}
         return DataParallelConfig(
             self.ranks(context.machines),
             self.count_batches(context),
@@ -213,18 +162,8 @@ class DataParallelJobSection(ReplicaSection):
         context: BuildContext,
         cluster: Cluster,
     ) -> Realization:
-        """Return seconds and real bytes of ``job`` on its data set."""
-        config, length = self.config(context), dataset.feature_length
-        plan = BatchPlan.from_settings(job.settings)
-        return data_parallel_realization(
-            config,
-            job,
-            times,
-            sampled_counts(dataset, plan, config.batches),
-            feature_length=length,
-            parameters=parameter_count(job.settings["model"], length, dataset.classes),
-            itemsize=number_bytes(job.settings),
-        )
+        seconds = dgtp.dgtp_times(job, {ALL_REDUCE: 0.0, **times})
+        return Realization(seconds, realize_volumes(job, dataset))
 
 
 def _read(job: ReplicaSection, cluster: ClusterSection) -> dict[str, Any]:

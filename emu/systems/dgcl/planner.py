@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 #: Sets of devices are bits of an int64.
 MOST_DEVICES = 62
 

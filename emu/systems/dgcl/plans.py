@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from emu.graph_data.prepared import PreparedArrays
     from emu.problem import Cluster, Schedule
 
-
 #: Plans that are kept of a data set's parts: every what-if of links makes one, and who
 #: misses one makes it again.
 MOST_KEPT = 32

@@ -123,7 +123,6 @@ class DgclJobSection(WholeGraphSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
         yield from self._plan_problems([name for name, _ in cluster.named()])
         yield from self.layer_problems("forward", self.times.forward)
@@ -165,7 +164,6 @@ class DgclJobSection(WholeGraphSection):
 
     @override
     def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
-        """Yield (where, kind of task, device -> seconds) of what differs."""
         for key, kind, time in self._pass_times():
             if isinstance(time, dict):
                 yield ("job", "times", key), kind, time
@@ -173,7 +171,6 @@ class DgclJobSection(WholeGraphSection):
     @property
     @override
     def devices_by_kind(self) -> bool:
-        """True: times are of kinds of task."""
         return True
 
     @override
@@ -225,7 +222,6 @@ class DgclJobSection(WholeGraphSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `dgcl_job`."""
         return dgcl_job(self.config(context))
 
     def config(self, context: BuildContext) -> DgclConfig:

@@ -201,13 +201,11 @@ class DgtpJobSection(TrainingSection):
     @property
     @override
     def rings_follow_placement(self) -> bool:
-        """True where the ring is put in order again after placement."""
         return self.ring == "placed"
 
     @property
     @override
     def asks_for_gpus(self) -> str:
-        """The key that a gpu per worker would go without, empty where it is stated."""
         return "demands.worker.gpu" if self.demands.worker.gpu is None else ""
 
     @override
@@ -222,17 +220,14 @@ class DgtpJobSection(TrainingSection):
     @property
     @override
     def sampler_batch(self) -> int:
-        """Seeds per sampler and iteration, B_s."""
         return self.batch_size // self.samplers_per_worker
 
     @override
     def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers, of all workers."""
         return self.workers * self.samplers_per_worker
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
         if self.batch_size % (samplers := self.samplers_per_worker):
             each = self.batch_size // samplers
@@ -255,7 +250,6 @@ class DgtpJobSection(TrainingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `dgtp_job`."""
         return dgtp_job(self.config(context))
 
     def config(self, context: BuildContext) -> DgtpConfig:
@@ -296,7 +290,6 @@ class DgtpJobSection(TrainingSection):
         context: BuildContext,
         cluster: Cluster,
     ) -> Realization:
-        """Return seconds and real bytes of ``job`` on its data set."""
         return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
 
 

@@ -22,7 +22,6 @@ from emu.systems.dorylus.steps import TENSORS
 if TYPE_CHECKING:
     from emu.problem import Job, Schedule
 
-
 Array = NDArray[np.float64]
 
 #: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.

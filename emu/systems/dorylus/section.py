@@ -291,7 +291,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
         known = [name for name, _ in cluster.named() if not name.startswith(_LAMBDA)]
         for position, name in enumerate(self.parameter_servers):
@@ -366,7 +365,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
-        """Yield (where, kind of task, device -> seconds) of what differs."""
         for kind, time in self.times.by_kind().items():
             if isinstance(time, dict):
                 yield ("job", "times", kind), kind, time
@@ -418,7 +416,6 @@ class DorylusJobSection(WholeGraphSection):
     @property
     @override
     def devices_by_kind(self) -> bool:
-        """True: times are of kinds of task."""
         return True
 
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
@@ -429,7 +426,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those of `dorylus_job`."""
         return least_edges(
             (len(self.ranks(machines)), self.intervals, len(self.parameter_servers)),
             steps_of_model(self.model.layers, attention=self.attends, fuse=self.fuse),
@@ -439,7 +435,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `dorylus_job`."""
         if self.dying_lambdas.share and context.compute == "real":
             problem = "a lambda that dies takes a stated time, write timed or padded"
             raise ScenarioError(problem, key="emulation.compute")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from emu.systems.translation import Translation
     from emu.trust.guards import Evidence
 
-
 PAYLOADS = "payloads"
 
 

@@ -180,7 +180,6 @@ else:
     _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
     Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
 
-
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 
 
@@ -227,7 +226,6 @@ class P3JobSection(ReplicaSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             problem = "p3 splits a first layer that it knows: write a kind, not this"
@@ -268,7 +266,6 @@ class P3JobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job; see `p3_job`."""
         return p3_job(self.config(context))
 
     def config(self, context: BuildContext) -> P3Config:
@@ -312,7 +309,6 @@ class P3JobSection(ReplicaSection):
         context: BuildContext,
         cluster: Cluster,
     ) -> Realization:
-        """Return seconds and real bytes of ``job`` on its data set."""
         config, settings = self.config(context), job.settings
         _check_columns(config, dataset, cluster)
         plan = BatchPlan.from_settings(settings)

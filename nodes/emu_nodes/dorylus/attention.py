@@ -156,7 +156,6 @@ class EdgeApply(programs.ApplyBack):
     @property
     @override
     def computes_loss(self) -> bool:
-        """False."""
         return False
 
     @override

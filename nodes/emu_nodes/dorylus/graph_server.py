@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from emu_nodes.program import Payload
 
-
 #: Name of the rows of interval i, and of their vertices where these are not all.
 ROWS, IDS = "rows", "ids"
 
@@ -262,7 +261,6 @@ class AttentionServer(GraphServer):
 
     @override
     def pulled(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
-        """Return what a tensor task needs of the server."""
         kind, layer = step
         if kind in {"apply", "apply_back"}:
             found = {"rows": self._before(layer, interval, epoch)}

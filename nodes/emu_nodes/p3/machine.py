@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     _Gradients = tuple[NDArray[Any], NDArray[Any]]
 
-
 #: Own rows of layer 1, and all other parameters.
 _PARTS = "own", "upper"
 
