@@ -6,6 +6,8 @@ this module; the command line does.
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from emu.analysis.explanation import Explanation
+    from emu.packets import Control, Shares
     from emu.report.comparison import Comparison
+    from emu.runs.run_directory import RunDirectory
     from emu.trust.violation import AuditReport
+
+    Packets = tuple[Shares | None, Control | None]
 
 _LOAD = "write emu.load(NAME), of a file or a shipped one, or emu.loads(TEXT)"
 #: Share by which bytes and rates may be off.
@@ -71,7 +77,12 @@ def place(
 
 
 def simulate(
-    what: Scenario | Experiment, placement: Mapping[str, str] | None = None
+    what: Scenario | Experiment,
+    placement: Mapping[str, str] | None = None,
+    *,
+    network: str = "fluid",
+    sharing: str | None = None,
+    congestion_control: str | None = None,
 ) -> Schedule:
     """Return the schedule of a scenario in virtual time.
 
@@ -81,13 +92,35 @@ def simulate(
         A scenario, or what `place` returned.
     placement
         Task -> machine in place of the scenario's placement.
+    network
+        ``fluid``, rates of the policy, or ``ns3``, packets of TCP.
+    sharing, congestion_control
+        Of ``ns3``: ``fair`` (default) or ``tcp`` queues, ``cubic`` (default) or
+        ``reno``.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As `place`.
+        As `place`; with ``ns3`` when it is missing, or has no packets for the job.
+    SchedulingError
+        When ns-3 fails.
+    ValueError
+        When a name is none of these, or of packets without ``ns3``.
     """
-    return _ready(what, placement).simulate()
+    packets = _packets("network", network, "fluid", (sharing, congestion_control))
+    experiment = _ready(what, placement)
+    if packets is None:
+        return experiment.simulate()
+    from emu.packets import Control, Shares, simulate_packets  # noqa: PLC0415
+
+    shares, control = packets
+    return simulate_packets(
+        experiment.problem,
+        experiment.realization,
+        sharing=shares or Shares.FAIR,
+        control=control or Control.CUBIC,
+        byte_scale=experiment.scenario.emulation.stated_byte_scale,
+    ).schedule
 
 
 def run(
@@ -95,6 +128,10 @@ def run(
     placement: Mapping[str, str] | None = None,
     *,
     runs: str | Path = "runs",
+    witness: str | None = None,
+    sharing: str | None = None,
+    congestion_control: str | None = None,
+    force: bool = False,
 ) -> RecordedRun:
     """Carry a scenario out over sockets, on this host, and read what it left.
 
@@ -107,40 +144,80 @@ def run(
         As in `simulate`.
     runs
         Directory that takes the run directory.
+    witness
+        ``ns3``: the job is then simulated over packets; ``result["witness"]`` says who
+        agrees with whom.
+    sharing, congestion_control
+        Of the witness, as in `simulate`; default are those of kernel NICs, else
+        ``fair`` and ``cubic``.
+    force
+        Whether to measure times (``compute: real``) even where over 20 % of this host
+        is taken.
+
+    Warns
+    -----
+    UserWarning
+        When times are measured and over 5 % of this host is taken.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As `place`, or when the directory cannot be written.
+        As `place`, when the directory cannot be written, or this host has not the
+        memory; with a witness as `simulate`.
+    RunUntrusted
+        When times are measured, over 20 % of this host is taken, and nothing forces it.
     RunError
         When the run could not be finished; its directory then holds the beginning.
+    SchedulingError
+        When ns-3 fails; the directory then holds the run without its witness.
+    ValueError
+        When a name is none of these, or of packets without a witness.
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, with what was under way; all processes have ended.
     """
     # asyncio, sockets and the charts take half a second to import.
-    from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
     from emu.experiment.dry_run import check_ready  # noqa: PLC0415
-    from emu.experiment.run_experiment import (  # noqa: PLC0415
-        carry_out,
-        emulation_settings,
-    )
+    from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
     from emu.report.html import write_report  # noqa: PLC0415
     from emu.report.trace import write_trace  # noqa: PLC0415
     from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
 
+    packets = _packets("witness", witness, None, (sharing, congestion_control))
     scenario = _stated(what, placement)
     check_ready(scenario, Path(runs))
+    if scenario.emulation.compute == "real":
+        check_load(host_load(), warnings.warn, force=force)
     directory = RunDirectory.create(scenario.name, Path(runs))
-
-    def work() -> None:
-        experiment, choice = with_scales(scenario)
-        settings = emulation_settings(experiment.scenario)
-        carry_out(experiment, settings, directory, choice=choice)
-
-    _outside_loops(work)
+    _outside_loops(partial(_carry_out, scenario, directory, packets))
     write_trace(directory.path)
     write_report(directory.path)
     return load_run(directory.path)
+
+
+def _carry_out(
+    scenario: Scenario, directory: RunDirectory, packets: Packets | None
+) -> None:
+    """Run a scenario, and send its packets where they are a witness."""
+    from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
+    from emu.experiment.dry_run import check_memory, dry_run  # noqa: PLC0415
+    from emu.experiment.run_experiment import (  # noqa: PLC0415
+        carry_out,
+        emulation_settings,
+    )
+    from emu.experiment.witness import PacketNetwork, with_witness  # noqa: PLC0415
+    from emu.packets import check_packets  # noqa: PLC0415
+
+    def check(experiment: Experiment) -> None:
+        if packets is not None:
+            check_packets(experiment.problem)
+
+    experiment, choice = with_scales(scenario, check=check)
+    check_memory(dry_run(experiment), scenario.job.credit_window)
+    settings = emulation_settings(experiment.scenario)
+    outcome = carry_out(experiment, settings, directory, choice=choice)
+    if packets is not None:
+        network = PacketNetwork.of(experiment.scenario, *packets)
+        with_witness(outcome, network, directory)
 
 
 def compare(
@@ -215,6 +292,8 @@ def audit(
     *,
     tolerance: float | None = None,
     relative: float = EXACTNESS,
+    policy: bool = False,
+    training: bool = False,
 ) -> AuditReport:
     """Check a schedule, simulated or emulated, against the paper's constraints.
 
@@ -227,6 +306,9 @@ def audit(
         Seconds by which times may be off; default is 1 us.
     relative
         Share by which bytes and rates may be off.
+    policy, training
+        Of an emulated run: whether rates are computed again by its scenario's rule,
+        slowly, and whether it is trained again in one process to compare losses.
 
     Raises
     ------
@@ -245,10 +327,41 @@ def audit(
 
         run = run_to_audit(what)
         allowed = run.tolerance if tolerance is None else tolerance
-        return audit_whole(run, allowed, relative)[0]
+        return audit_whole(run, allowed, relative, rule=policy, training=training)[0]
     schedule = what if isinstance(what, Schedule) else what.best
     allowed = ROUNDING if tolerance is None else tolerance
     return audit_schedule(schedule, tolerance=allowed, relative=relative)
+
+
+def _packets(
+    name: str, found: str | None, without: str | None, of: tuple[str | None, str | None]
+) -> Packets | None:
+    """Return queues and TCP of packets as they are stated; None where there are none.
+
+    Raises
+    ------
+    ValueError
+        When a name is none of those that there are, or of packets that nothing sends.
+    """
+    from emu.packets import Control, Shares  # noqa: PLC0415
+
+    for key, value, known in (
+        (name, found, ("ns3", without)),
+        ("sharing", of[0], (None, *Shares)),
+        ("congestion_control", of[1], (None, *Control)),
+    ):
+        if value not in known:
+            names = ", ".join(str(each) for each in known)
+            raise ValueError(f"{key} is {value!r}: one of {names}")
+    if found != "ns3":
+        if of != (None, None):
+            raise ValueError(f"sharing, congestion_control: add {name}='ns3'")
+        return None
+    shares, control = of
+    return (
+        None if shares is None else Shares(shares),
+        None if control is None else Control(control),
+    )
 
 
 def _ready(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typing_extensions import override
 
 import emu
+from emu.cli.app import app
 from emu.errors import DataError, ScenarioError
+from emu.packets import missing_ns3
 from emu.units import DURATION
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -175,8 +179,10 @@ def test_what_is_returned_shows_itself_in_a_line() -> None:
 @pytest.mark.emulation
 @pytest.mark.untimed
 def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
-    run = emu.run(emu.load("golden", QUICK), runs=tmp_path)
+    witness = None if missing_ns3() else "ns3"
+    run = emu.run(emu.load("golden", QUICK), runs=tmp_path, witness=witness)
 
+    assert ("witness" in run.result) == (witness is not None)
     assert run.makespan == run.result["makespan"]
     assert run.result["replayed_makespan"] == 17.0
     assert {path.name for path in run.path.iterdir()} >= {"report.html", "trace.json"}
@@ -184,6 +190,58 @@ def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
     assert emu.audit(run, tolerance=5.0).passed
     assert emu.explain(run, helpful=False).simulated is not None
     assert repr(run).startswith("<RecordedRun golden-")
+
+
+#: Options without a parameter: what scripts have otherwise (a file and keys by `load`,
+#: results as objects, what is printed or shown), and work that only commands do.
+OTHERWISE = {
+    "file what result overrides json_target out top strict dry_run dashboard live": [
+        "run",
+        "simulate",
+        "compare",
+        "explain",
+        "audit",
+        "place",
+    ],
+    "agents hosts ray listen allow resume": ["run"],
+    "train": ["simulate"],
+    "systems write": ["compare"],
+    "bound_time": ["explain", "place"],
+    "scenario": ["audit"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE[next(iter(OTHERWISE))])
+def test_options_of_commands_are_parameters_too(name: str) -> None:
+    command = typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
+    options = {parameter.name for parameter in command.params}
+    parameters = {*inspect.signature(getattr(emu, name)).parameters}
+    same = {"move": "moves", "swap": "swaps"}
+    other = {w for words, of in OTHERWISE.items() if name in of for w in words.split()}
+
+    assert {same.get(option, option) for option in options} - other <= parameters
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"network": "ns"}, "network is 'ns': one of ns3, fluid"),
+        ({"sharing": "fair"}, "add network='ns3'"),
+        ({"network": "ns3", "sharing": "fare"}, "sharing is 'fare': one of"),
+        ({"network": "ns3", "congestion_control": "bbr"}, "'bbr': one of .*cubic"),
+    ],
+)
+def test_names_of_packets_are_checked(stated: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        emu.simulate(emu.load("golden"), **stated)
+
+
+@pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
+def test_packets_carry_a_scenario_too() -> None:
+    packets = emu.simulate(emu.load("golden"), network="ns3", sharing="tcp")
+
+    assert packets.makespan == pytest.approx(38.0, rel=0.02)
+    assert packets.makespan != 38.0
 
 
 @pytest.mark.emulation

@@ -236,9 +236,8 @@ def decide(
     held_up
         Share of it by which waits for a core may have moved the end there.
     """
-    starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
     lost = max(own_delay, held_up)
-    starved = max(starved, lost / max_error)
+    starved = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, lost / max_error)
     trust = _trust(effect, max_error, starved, guarded=bool(findings))
     cause: Cause | None = None
     reasons: tuple[str, ...] = ()
@@ -246,12 +245,9 @@ def decide(
     if trust is not Trust.TRUSTED:
         guards = (f"guard: {found}" for found in findings)
         busy, chance = _why(figures), sensitivity > max_error
-        own = [
-            text.format(100 * share)
-            for text, share in ((_OWN, own_delay), (_HELD, held_up))
-            if share > max_error
-        ]
-        reasons = (*guards, *own, *_where(effect, lateness, compute), *busy)
+        own = ((_OWN, own_delay), (_HELD, held_up))
+        lost_to = (text.format(100 * part) for text, part in own if part > max_error)
+        reasons = (*guards, *lost_to, *_where(effect, lateness, compute), *busy)
         late = max(effect.error, lost) > max_error
         cause = _cause(findings, late=late, chance=chance, busy=bool(busy))
         if chance:
