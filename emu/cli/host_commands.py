@@ -9,8 +9,22 @@ import typer
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
+from emu.errors import DataError, RunError
 from emu.files import left_behind, remove
+from emu.machines.cpu_groups import (
+    Hierarchy,
+    groups_left_behind,
+    remove_left_behind,
+)
 from emu.names import for_terminal
+
+
+def _groups() -> list[Path]:
+    """Return control groups of labs that are no more; none without such groups."""
+    try:
+        return groups_left_behind(Hierarchy.find())
+    except RunError:
+        return []
 
 
 @app.command()
@@ -26,18 +40,23 @@ def clean(
 ) -> None:
     """Remove files that a killed process or a power cut left.
 
-    These are folders of trials and of METIS in the temporary directory, and files half
-    written in run directories: of this user, and of processes that are no more. Runs
-    leave no process, port, namespace or shared memory, however they are killed.
+    These are folders of trials and of METIS in the temporary directory, files half
+    written in run directories, and control groups of labs with quotas: of this user,
+    and of processes that are no more. Runs leave no process, port, namespace or shared
+    memory, however they are killed.
 
     Raises
     ------
     DataError
         When something cannot be removed.
     """
-    found = left_behind(runs)
-    for path in [] if dry_run else found:
+    files, groups = left_behind(runs), _groups()
+    for path in [] if dry_run else files:
         remove(path)
+    if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):
+        problem = "cannot be removed: processes are in it, or it is another user's"
+        raise DataError(problem, path=str(stay[0]))
+    found = [*files, *groups]
     if emit(json_target, [str(path) for path in found]):
         for path in found:
             typer.echo(f"{'found' if dry_run else 'removed'} {for_terminal(str(path))}")

@@ -8,10 +8,12 @@ programs'.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.link_load import full_queues
 from emu.analysis.traffic import CONNECTION, messages
 from emu.fitting import Unfittable, fit_traffic
 from emu.problem import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from emu.analysis.link_load import FullQueues
     from emu.analysis.traffic import Traffic
     from emu.fitting import FittedIterations, FittedSteps
     from emu.fitting.steps import Marks
@@ -95,6 +98,27 @@ def predicted_lab(file: LabFile) -> Schedule | None:
     ]
     speeds = [f"cluster.machines[{places[n]}].speed={c!r}" for n, c in cores.items()]
     return prepare(load(path, [*nics, *speeds])).simulate()
+
+
+def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
+    """Return where TCP may make a predicted lab differ, known before it starts.
+
+    Parameters
+    ----------
+    predicted
+        Under max-min rates; queues are those of a lab that states none.
+    time_scale
+        Wall seconds per emulated second. A dilated NIC has the queue of an undilated
+        one, while TCP's timeouts are of wall time.
+    """
+    times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
+    found = full_queues(
+        predicted,
+        time_scale=1.0,
+        byte_scale=1.0,
+        older_first=simulate(predicted.problem, times, "fifo").makespan,
+    )
+    return dataclasses.replace(found, waits=found.waits / time_scale)
 
 
 def judge_lab(

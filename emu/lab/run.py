@@ -31,7 +31,7 @@ from emu.analysis.traffic import (
 )
 from emu.errors import DataError, RunError
 from emu.lab.output_lines import OutputLines, marks_of
-from emu.lab.prediction import judge_lab, predicted_lab, unknown
+from emu.lab.prediction import forecast, judge_lab, predicted_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
 from emu.machines.counters import PortOwners
@@ -394,7 +394,10 @@ def run_lab(
         When the lab cannot be started, or a machine dies.
     """
     programs, predicted = programs_of(file, command), predicted_lab(file)
+    plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
+        if plain and predicted is not None:
+            watch(forecast(predicted, lab.time_scale).sentence())
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         measured = _checked(lab, file)

@@ -2,7 +2,7 @@
 
 A lab has one folder of them, named by the process that made it, which holds a lock on
 it: the kernel lets go when that ends, however it does. A folder without a lock has no
-owner any more, and the next lab removes it.
+owner any more: the next lab with quotas and ``emu clean`` remove it.
 """
 
 from __future__ import annotations
@@ -232,16 +232,25 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
             ) from error
 
 
-def remove_left_behind(at: Hierarchy) -> None:
-    """Remove the groups of labs whose owners have ended."""
+def groups_left_behind(at: Hierarchy) -> list[Path]:
+    """Return the groups of labs whose owners have ended."""
+    found = []
     for top in sorted(at.folder.glob(f"{_NAME}*")):
         with contextlib.suppress(OSError):  # it has just gone, or its owner lives
             lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(top)
+                found.append(top)
             finally:
                 os.close(lock)
+    return found
+
+
+def remove_left_behind(at: Hierarchy) -> list[Path]:
+    """Remove the groups of labs whose owners have ended; return those that stay."""
+    for top in groups_left_behind(at):
+        _remove(top)
+    return groups_left_behind(at)
 
 
 def _remove(top: Path) -> None:

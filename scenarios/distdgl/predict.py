@@ -23,6 +23,7 @@ from labs import Trained
 import emu
 from emu.errors import DataError
 from emu.lab.fit_run import fit_run
+from emu.lab.prediction import forecast
 
 NICS = ["100,100,100,100", "50,50,50,50", "100,100,40,40", "200,50,200,50"]
 
@@ -94,6 +95,8 @@ def frozen(given: argparse.Namespace) -> dict[str, tuple[float, str]]:
                 for at, nic in enumerate(nics.split(","))
             }
             found = emu.simulate(emu.load(fit, changes))
+            if given.sharing == "tcp":
+                print(f"{nics}: {forecast(found).sentence()}")
             seconds = found.makespan / found.problem.job.iterations * lab.batches[1]
             told[nics] = {"seconds": seconds, "at": labs.now()}
     file.write_text(json.dumps(told, indent=1) + "\n")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import emu
 from emu.errors import ScenarioError, ScenarioErrors
 from emu.fitting import fit_iterations, fitted_scenario
-from emu.lab.prediction import judge_lab, laid_out, predicted_lab
+from emu.lab.prediction import forecast, judge_lab, laid_out, predicted_lab
 from emu.scenario.scenario_file import load_lab, loads
 from tests.fitting.crossed import crossed
 from tests.fitting.test_fit import PROGRAMS, job
@@ -158,6 +158,20 @@ cluster:
 lab:
   prediction: {scenario: fitted.json}
 """
+
+
+def test_what_tcp_may_add_is_foreseen_of_a_lab() -> None:
+    """Two answers of 20 to 40 kB at once into 5 Mbit/s, whose queue has 12.5 kB."""
+    slow = expected(m0="5 Mbit/s")
+    found = forecast(slow)
+
+    assert found.at_risk > 0
+    assert found.links[0] == "m0 in"
+    assert not found.holds
+    # At a tenth of the speed a timeout of 200 ms of wall time is a tenth as long.
+    dilated = forecast(slow, 10.0)
+    assert dilated.waits == pytest.approx(found.waits / 10)
+    assert (dilated.at_risk, dilated.links) == (found.at_risk, found.links)
 
 
 def test_the_prediction_is_made_at_the_nics_of_the_lab(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import RunError
 from emu.machines import cpu_groups
 from emu.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
@@ -94,6 +96,35 @@ def test_what_a_killed_owner_left_goes_with_the_next_start(at: Hierarchy) -> Non
     assert stayed
     assert not mine.exists()
     assert groups(at) == set()
+
+
+def test_emu_clean_removes_what_a_killed_owner_left(
+    at: Hierarchy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_groups, "_GOING", 0.2)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout is not None
+        child = int(owner.stdout.readline())
+        (mine,) = at.folder.glob(f"emu-lab-{owner.pid}-*")
+        lives = CliRunner().invoke(app, ["clean", "--runs", str(tmp_path)])
+        owner.kill()
+    where = ["clean", "--runs", str(tmp_path)]
+    seen = CliRunner().invoke(app, [*where, "--dry-run"])
+    there = mine.exists()
+    stays = CliRunner().invoke(app, where)
+    os.kill(child, signal.SIGKILL)
+    done = CliRunner().invoke(app, where)
+
+    assert str(mine) not in lives.output
+    assert f"found {mine}" in seen.output
+    assert there
+    assert stays.exit_code == 3
+    assert "processes are in it" in " ".join(stays.output.split())
+    assert f"removed {mine}" in done.output
+    assert not mine.exists()
 
 
 def test_a_program_that_made_groups_of_its_own_leaves_none(at: Hierarchy) -> None:
