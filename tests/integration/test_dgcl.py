@@ -1,4 +1,4 @@
-"""DGCL over sockets: weights, bytes, and a device that is killed in a stage."""
+"""DGCL over sockets and in virtual time: weights, bytes, a device that is killed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import systems
+from emu.testing.trials import Case, run_trial
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.leftovers import Leftovers
-
-pytestmark = pytest.mark.emulation
 
 EPOCHS = 4
 TEXT = f"""\
@@ -47,18 +46,16 @@ seed: 7
 """
 
 
+@pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.parametrize(
     "changes",
     [
         (),
-        ("job.plan=peer_to_peer", "job.backward=atomic", "job.model.kind=sage"),
         ("job.coordination=central", "job.cache_features=true"),
-        ("job.plan=swap",),
-        ("job.plan=replication", "job.cache_features=true"),
         ("job.plan=dgcl_r", "job.partitioner=hierarchical", "job.boxes=[3, 1]"),
     ],
-    ids=["planned", "peer to peer", "central", "swap", "replication", "dgcl_r"],
+    ids=["planned", "central", "dgcl_r"],
 )
 def test_weights_over_sockets_are_those_of_one_process(
     tmp_path: Path, changes: tuple[str, ...]
@@ -85,6 +82,36 @@ def test_weights_over_sockets_are_those_of_one_process(
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("job.plan=peer_to_peer", "job.backward=atomic", "job.model.kind=sage"),
+        ("job.plan=swap",),
+        ("job.plan=replication", "job.cache_features=true"),
+    ],
+    ids=["peer to peer", "swap", "replication"],
+)
+def test_weights_in_virtual_time_are_those_of_one_process(
+    changes: tuple[str, ...],
+) -> None:
+    experiment = prepare(loads(TEXT, changes))
+    trial = run_trial(Case.of(experiment))
+    assert trial.complaints == []
+    assert trial.run is not None
+    job, results = experiment.problem.job, trial.run.results
+    expected, _ = reference_training(job.settings, EPOCHS)
+
+    found = systems()["dgcl"].trained(job, results)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    for rank in range(4):
+        own = results[f"d{rank}.layer1"]["parameters"]
+        np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(
+        experiment.simulate().flow_bytes, trial.run.schedule.flow_bytes
+    )
+
+
+@pytest.mark.emulation
 @pytest.mark.untimed
 def test_a_device_killed_in_a_stage(tmp_path: Path, leftovers: Leftovers) -> None:
     experiment = prepare(loads(TEXT, ["emulation.compute=timed"]))
