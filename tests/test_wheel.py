@@ -85,6 +85,7 @@ def test_files_that_the_readme_names_are_there() -> None:
 
 
 @pytest.mark.netns
+@pytest.mark.untimed  # beside those that have built the wheel
 def test_a_lab_runs_from_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
     _emu(installed, tmp_path, "init", "all_reduce")
     short = "lab.programs[0].run='{python} {folder}/train.py --help'"

@@ -85,6 +85,7 @@ def test_a_false_simulation_is_named(
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_false_run_is_named(mutation: str, emulated: Path, tmp_path: Path) -> None:
     target = tmp_path / "run"
@@ -157,6 +158,7 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 @pytest.mark.parametrize("mutation", FILES)
 def test_false_files_of_a_run_are_named(
     mutation: str, emulated: Path, tmp_path: Path

@@ -162,6 +162,7 @@ def test_a_dry_run_says_what_is_known_and_starts_nothing(
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_trial_is_a_run_of_some_iterations() -> None:
     scenario = stating(load(GOLDEN), time_scale=0.1)
 
