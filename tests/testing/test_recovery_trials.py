@@ -94,12 +94,15 @@ def death(trials: Trials, seed: int) -> Faults:
 
 @pytest.mark.parametrize("name", ABLE)
 def test_weights_after_drawn_faults_are_those_of_none(name: str) -> None:
+    """At least 4 seeds, and until attempts have begun with every cut."""
     trials, began = kept(name), set[int]()
     assert [cut.iteration for cut in trials.undisturbed.cuts] == CUTS
-    for seed in range(24 if name in {"dgtp", "ring", "data_parallel"} else 8):
+    for seed in range(24):
         attempts = survived(trials.case, death(trials, seed), trials.faults(seed))
         assert weights(attempts[-1]) == weights(trials.undisturbed), f"seed {seed}"
         began |= {cut.iteration for one in attempts[:-1] for cut in one.cuts[-1:]}
+        if seed >= 3 and began == {*CUTS}:
+            break
     assert began == {*CUTS}
 
 
@@ -216,7 +219,10 @@ CHANGES = (
 def test_what_a_scenario_kills_comes_as_simulated(
     name: str, changes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Two kills at drawn times: weights, iterations and lost seconds."""
+    """Two kills at drawn times: weights, iterations and lost seconds.
+
+    When a kill comes is the coordinator's, whatever the system: dgtp has more seeds.
+    """
     trials = kept(name)
     machines = trials.case.problem.cluster.machines
     names = [machine.name for machine in machines][:3]
@@ -224,7 +230,7 @@ def test_what_a_scenario_kills_comes_as_simulated(
         changes = changes[:2]
     undisturbed = trials.undisturbed
     assert undisturbed.run is not None
-    for seed in range(8):
+    for seed in range(8 if name == "dgtp" else 2):
         rng = np.random.default_rng(seed)
         victims = rng.choice([*undisturbed.run.results, names[1]], 2)
         whole_length = undisturbed.run.schedule.makespan

@@ -29,7 +29,7 @@ from emu.testing import two_machine_example
 from tools.attacks.loaders import library_loaders, loaders
 
 ROOT = Path(__file__).parents[2]
-FILES = {"npz": 1500, "profile": 1500, "workload": 400, "run": 200, "scenario": 40}
+FILES = {"npz": 500, "profile": 500, "workload": 400, "run": 200, "scenario": 40}
 FILES |= {"trace": 400, "lab": 400, "sweep": 400, "text": 600, "torch": 200, "dgl": 400}
 FILES |= {"topology": 300, "ogb": 300, "packed_ogb": 300, "prepared": 200, "plan": 400}
 FILES |= {"hosts": 200}
