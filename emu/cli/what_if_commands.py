@@ -21,7 +21,7 @@ from emu.cli.options import (
     seconds,
 )
 from emu.errors import NodeLost, ScenarioError
-from emu.experiment.checkpoint_interval import intervals
+from emu.experiment.checkpoint_interval import intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
 from emu.experiment.systems import write_system
@@ -157,7 +157,7 @@ def _without_deaths(
     lines = [f"explained without deaths: {line}" for line in deaths]
     best = intervals(placed) if helpful else None
     if best is None:
-        return lines, {}
+        return lines + not_sought(placed.scenario), {}
     return [*lines, best.line()], {"checkpoints": best.to_json()}
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Schedule
-    from emu.scenario import Experiment
+    from emu.scenario import Experiment, Scenario
     from emu.scenario.events_section import CheckpointSection
 
 #: Jobs whose deaths are drawn, the same for every interval.
@@ -110,6 +110,14 @@ def intervals(experiment: Experiment) -> Intervals | None:
         stated.takes,
         stated.every,
     )
+
+
+def not_sought(scenario: Scenario) -> list[str]:
+    """Return a line on intervals that a missing cost left out; none else."""
+    stated, failures = scenario.checkpoint, scenario.failures
+    if stated is None or stated.takes or failures is None or not failures.mortal:
+        return []
+    return ["no best interval of checkpoints: state checkpoint.takes, above 0 s"]
 
 
 def _runs(experiment: Experiment) -> list[str]:

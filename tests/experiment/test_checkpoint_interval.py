@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from emu.experiment.checkpoint_interval import intervals, young_daly
+from emu.experiment.checkpoint_interval import intervals, not_sought, young_daly
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import DGTP
@@ -52,8 +52,14 @@ def test_the_best_by_simulation_is_near_dalys() -> None:
 
 
 def test_without_a_rate_or_a_cost_none_is_computed() -> None:
-    assert intervals(ready("every: 5 iterations")) is None
-    assert intervals(ready("every: 5 iterations, takes: 30 ms", "")) is None
+    free = ready("every: 5 iterations")
+    assert intervals(free) is None
+    assert ["checkpoint.takes" in line for line in not_sought(free.scenario)] == [True]
+    immortal = ready("every: 5 iterations, takes: 30 ms", "")
+    assert intervals(immortal) is None
+    assert not_sought(immortal.scenario) == []
+    assert not_sought(ready("every: 5 iterations, takes: 1 ms").scenario) == []
+    assert not_sought(ready("every: 5 iterations", "").scenario) == []
 
 
 def test_a_checkpoint_holds_the_job_for_what_it_takes() -> None:
