@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import ast
+import inspect
+import textwrap
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from emu.fields.quantities import Amount, Size
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
@@ -19,8 +28,53 @@ class Section(BaseModel):
         extra="forbid",
         frozen=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
     )
+
+    @override
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON Schema, with the docstring of every key as its description.
+
+        They are read from the source here and not when the class is made, as by
+        ``use_attribute_docstrings``: that was a fifth of a small simulation.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        texts = _key_docstrings(cls)
+        for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if field.description is None and name in texts and key in properties:
+                properties[key]["description"] = texts[name]
+        return schema
+
+
+def _key_docstrings(section: type[Section]) -> dict[str, str]:
+    """Return key -> docstring below it, of a section and those that it extends.
+
+    A section made without a file, say at a prompt, has none.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        if base is Section or not issubclass(base, Section):
+            continue
+        with suppress(OSError, TypeError):
+            parsed = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            found |= _docstrings_below(cast("ast.ClassDef", parsed.body[0]).body)
+    return found
+
+
+def _docstrings_below(statements: list[ast.stmt]) -> dict[str, str]:
+    return {
+        key.target.id: inspect.cleandoc(text.value.value)
+        for key, text in pairwise(statements)
+        if isinstance(key, ast.AnnAssign)
+        and isinstance(key.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 class Resources(Section):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
+from emu.fields.section import Section
 from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
@@ -290,3 +291,18 @@ def test_no_section_of_labs_hides_one_of_scenarios() -> None:
 
     for name in ours.keys() & labs.keys():
         assert ours[name] == labs[name], name
+
+
+def test_keys_are_described_below_them_in_their_sections_and_those_extended() -> None:
+    defined = json_schema()["$defs"]
+    text = "Size with its unit."
+
+    assert defined["Resources"]["properties"]["memory"]["description"] == text
+    assert "description" in json_schema()["properties"]["placement"]
+
+
+def test_a_section_made_at_a_prompt_is_without_descriptions() -> None:
+    made: dict[str, Any] = {"Section": Section, "__name__": "__main__"}
+    exec('class Own(Section):\n    key: int\n    """What it is."""\n', made)  # noqa: S102
+
+    assert "description" not in made["Own"].model_json_schema()["properties"]["key"]
