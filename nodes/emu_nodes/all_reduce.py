@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeMisbehaved
 from emu.workloads import part_bounds, steps_of
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,25 +42,17 @@ def _shared(process: dict[str, Any], task: str) -> _Shared:
     return found
 
 
-class _Place:
+class _Place(TaskProgram):
     """Place of a `Step` or `Receive` in its all-reduce."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         place = brief.settings
         self._shared = _shared(process, place["of"])
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
         self._steps = steps_of(place["algorithm"], self._ranks)
-
-    def report(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
-
-    def result(self) -> Payload:
-        """Return nothing: the sum is the worker's."""
-        return {}
 
 
 class Step(_Place):

@@ -96,6 +96,22 @@ class Program(Protocol):
         ...
 
 
+class TaskProgram:
+    """Base of programs: most report nothing, and leave nothing after the run."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief, self._process = brief, process
+        self._figures: dict[str, float] = {}
+
+    def report(self) -> dict[str, float]:
+        """Return figures of the last iteration."""
+        return self._figures
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}
+
+
 class ReadsNewest(Protocol):
     """Further method of a program whose task reads the newest over some in-edges."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.errors import NodeMisbehaved
 from emu.stream_key import stream_key
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
     return np.resize(pool, longest + _POOL)
 
 
-class Timed:
+class Timed(TaskProgram):
     """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
 
     The bytes are a window into one random pool, repeated up to the longest payload of
@@ -50,7 +50,7 @@ class Timed:
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief, self._process = brief, process
+        super().__init__(brief, process)
         self._seed: int = brief.job_settings.get("seed", 0)
         self._reads: Mapping[int, int] = {}
         rows: list[list[int]] = brief.settings.get("payload_bytes", [])
@@ -103,11 +103,3 @@ class Timed:
                     f"iteration {iteration} of {sender.peer} came with other bytes "
                     f"than its own, from byte {begin} to {begin + piece.size} at most"
                 )
-
-    def report(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}

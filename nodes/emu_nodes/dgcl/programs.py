@@ -15,7 +15,7 @@ from typing_extensions import override
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgcl.carrier import Carrier, Host
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,17 +171,16 @@ class Device(Carrier):
         return self.parameters
 
 
-class _CarrierTask:
+class _CarrierTask(TaskProgram):
     """State and methods that the tasks of a device, or of a host, share."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         if "dgcl" not in process:
             host = brief.settings["rank"] == brief.job_settings["parts"]
             process["dgcl"] = Host(brief) if host else Device(brief, process)
+        super().__init__(brief, process)
         self._carrier: Carrier = process["dgcl"]
-        self._brief = brief
         self._layer: int = brief.settings["layer"] - 1  # the job counts from 1
-        self._figures: dict[str, float] = {}
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return nothing for the tasks of this device: they share its memory."""
@@ -190,14 +189,6 @@ class _CarrierTask:
 
     def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
         raise NotImplementedError
-
-    def report(self) -> dict[str, float]:
-        """Return figures of the last iteration."""
-        return self._figures
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 class _DeviceTask(_CarrierTask):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
@@ -37,7 +38,7 @@ from emu.training import (
 )
 from emu.workloads import shard_bounds
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,7 @@ class JobData:
         return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
 
 
-class GraphStore:
+class GraphStore(TaskProgram):
     """Feature rows of one partition, mapped from the prepared data set.
 
     In ``oneshot`` sampling no one asks: the store derives each sampler's S_0 by itself.
@@ -88,18 +89,17 @@ class GraphStore:
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._collected(self._derived(0, 0))  # a rehearsal
-        self._rows = 0
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
-        self._rows = 0
+        count = 0
         payloads: dict[int, Payload] = {}
         for sampler, output in enumerate(self._brief.outputs):
             if self._oneshot:
@@ -110,7 +110,8 @@ class GraphStore:
                 self._check_owned(owned, sender.peer)
             rows = self._collected(owned)
             payloads[output.edge] = {"features": rows}
-            self._rows += len(rows)
+            count += len(rows)
+        self._figures = {"rows": float(count)}
         return payloads
 
     def _derived(self, sampler: int, iteration: int) -> NDArray[np.int64]:
@@ -132,16 +133,8 @@ class GraphStore:
                 f"{peer} asked {self._brief.name} for vertices of other stores"
             )
 
-    def report(self) -> dict[str, float]:
-        """Return the number of rows that the last iteration sent."""
-        return {"rows": float(self._rows)}
 
-    def result(self) -> Payload:
-        """Return nothing: a store ends as it began."""
-        return {}
-
-
-class GraphStoreHop:
+class GraphStoreHop(TaskProgram):
     """One hop of ``multiround`` sampling: neighbours of the vertices that it owns.
 
     Raises
@@ -151,16 +144,15 @@ class GraphStoreHop:
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         data = JobData(brief, process)
         data.batch(0, 0)  # a rehearsal
         self._structure, self._plan = data.dataset.structure, data.plan
         self._hop: int = brief.settings["hop"]
-        self._edges = 0
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
-        self._edges = 0
+        count = 0
         payloads: dict[int, Payload] = {}
         ends = zip(self._brief.inputs, self._brief.outputs, strict=True)
         for sampler, (sender, output) in enumerate(ends):
@@ -176,16 +168,9 @@ class GraphStoreHop:
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
             payloads[output.edge] = {"source": source, "destination": destination}
-            self._edges += len(source)
+            count += len(source)
+        self._figures = {"edges": float(count)}
         return payloads
-
-    def report(self) -> dict[str, float]:
-        """Return the number of edges that the last iteration sampled."""
-        return {"edges": float(self._edges)}
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 #: Rows of every message of a store that are compared with the data set. They are drawn
@@ -215,16 +200,15 @@ def add_replies(
         raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
 
 
-class _SamplerTask:
+class _SamplerTask(TaskProgram):
     """State and methods that the tasks of one sampler process share."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
         self._index: int = brief.settings["sampler"]
         self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
-        self._figures: dict[str, float] = {}
         self._own = np.random.default_rng()
         self._rehearse()
 
@@ -249,14 +233,6 @@ class _SamplerTask:
             output.edge: {name: vertices[owners == store]}
             for store, output in enumerate(self._brief.outputs)
         }
-
-    def report(self) -> dict[str, float]:
-        """Return the size of the last batch: only the assembling task has one."""
-        return self._figures
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 class SamplerHop(_SamplerTask):
@@ -360,7 +336,7 @@ def version_name(version: int) -> str:
     return f"parameters.{version}"
 
 
-class _Trainer:
+class _Trainer(TaskProgram):
     """Trainer that computes gradients on the mini-batches of the samplers.
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
@@ -368,13 +344,12 @@ class _Trainer:
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         settings = brief.job_settings
         dataset = JobData(brief, process).dataset
         self._samplers = [i for i in brief.inputs if i.peer_kind == "sampler"]
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
-        self._figures: dict[str, float] = {}
         self._worker: int = brief.settings["worker"]
         self._model: GraphModel | OwnModel | None = None
         if settings["compute"] != "timed":
@@ -405,10 +380,6 @@ class _Trainer:
     def parameters(self) -> NDArray[Any]:
         """The parameters of the last iteration, flat."""
         return self._parameters
-
-    def report(self) -> dict[str, float]:
-        """Return loss and accuracy on the last iteration's seeds; timed: nothing."""
-        return self._figures
 
 
 class Worker(_Trainer):
@@ -448,10 +419,6 @@ class Worker(_Trainer):
                 )
             self._parameters[first:last] = shard
 
-    def result(self) -> Payload:
-        """Return nothing: the servers hold the parameters."""
-        return {}
-
 
 class Replica(_Trainer):
     """A worker that holds and steps the parameters itself.
@@ -466,7 +433,6 @@ class Replica(_Trainer):
         self._sum = np.zeros_like(self._parameters)
         self._workers: int = brief.job_settings["workers"]
         self._summed = False
-        self._process = process
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Leave the gradient to the all-reduce, which needs no byte."""
@@ -492,13 +458,14 @@ class Replica(_Trainer):
         (one,) = state.values()
         self._optimizer.restore(one)
 
+    @override
     def result(self) -> Payload:
         """Return the ``parameters``, which all replicas hold alike."""
         self._step()
         return {"parameters": self._parameters}
 
 
-class ParameterServer:
+class ParameterServer(TaskProgram):
     """One shard of the parameters and its optimiser.
 
     Workers are summed in the order of the edges, which is their rank: floating-point
@@ -511,7 +478,7 @@ class ParameterServer:
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief = brief
+        super().__init__(brief, process)
         settings = brief.job_settings
         flat = initial_parameters(settings, JobData(brief, process).dataset)
         bounds = shard_bounds(len(flat), settings["parameter_servers"])
@@ -550,10 +517,7 @@ class ParameterServer:
         """Go on from its own state."""
         self._optimizer.restore(state[self._brief.name])
 
-    def report(self) -> dict[str, float]:
-        """Return nothing: workers report the loss."""
-        return {}
-
+    @override
     def result(self) -> Payload:
         """Return this server's ``parameters``."""
         return {"parameters": self._parameters}

@@ -24,7 +24,7 @@ from emu.training.interval_layers import (
 from emu.training.optimizers import make_optimizer
 from emu.workloads import PARTS
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 
-class Nothing:
+class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
         self.brief, self.process = brief, process
         self.reads: Mapping[int, int] = {}
 
@@ -61,14 +62,6 @@ class Nothing:
     def payload(self, _output: EdgeSpec, _iteration: int, made: Payload) -> Payload:
         """Return what goes over one of them."""
         return made
-
-    def report(self) -> dict[str, float]:
-        """Return no figures."""
-        return {}
-
-    def result(self) -> Payload:
-        """Leave nothing behind."""
-        return {}
 
     def input_of(
         self, kinds: tuple[str, ...], inputs: Mapping[int, Payload]
@@ -302,7 +295,6 @@ class _Tensor(Nothing):
             process["initial"] = initial_weights(settings, open_for(settings))
         self.part = brief.settings.get("part", 0)
         self.parts = settings["stream"] if "part" in brief.settings else 1
-        self._loss: float | None = None
 
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
@@ -310,7 +302,7 @@ class _Tensor(Nothing):
 
         A lambda that dies has read its weights and returns nothing else.
         """
-        end, self._loss = end_of(self.brief, iteration), None
+        end, self._figures = end_of(self.brief, iteration), {}
         if end == IDLE:
             return {}
         if end == DIES:
@@ -318,7 +310,7 @@ class _Tensor(Nothing):
             return {"version": np.array([version], np.int64)}
         made = self._whole_work(iteration, inputs)
         if end == LATE:
-            self._loss = None
+            self._figures = {}
         return made
 
     def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
@@ -339,7 +331,8 @@ class _Tensor(Nothing):
         if self.part + 1 < self.parts:
             held[key] = (weights, version), gradient, loss
         elif self.computes_loss:
-            self._loss = self.count * loss
+            # So that the mean over intervals is that of the graph.
+            self._figures = {"loss": self.count * loss}
         if server is not None:
             server.returned(step, self.interval, iteration, answer)
         made = {"version": np.array([version], np.int64)}
@@ -363,11 +356,6 @@ class _Tensor(Nothing):
         if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
             return {"gradient": made["gradient"]}
         return {}
-
-    @override
-    def report(self) -> dict[str, float]:
-        """Return the loss, so that the mean over intervals is that of the graph."""
-        return {} if self._loss is None else {"loss": self._loss}
 
     @property
     def computes_loss(self) -> bool:

@@ -16,7 +16,7 @@ from emu.training.layers import Block
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
-from emu_nodes.program import sends, tensor
+from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 
-class _P3Task:
+class _P3Task(TaskProgram):
     """State and methods that the tasks of a machine share."""
 
     #: Position of its phase in `emu.workloads.Pipeline.behind`.
@@ -37,9 +37,8 @@ class _P3Task:
         if "p3" not in process:
             process["p3"] = P3Machine(brief, process)
         self._machine: P3Machine = process["p3"]
-        self._brief, self._process = brief, process
+        super().__init__(brief, process)
         self._arrived: Mapping[int, Payload] = {}
-        self._figures: dict[str, float] = {}
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return the phase's payloads for its mini-batch, empty within the process."""
@@ -62,14 +61,6 @@ class _P3Task:
         """Return the payload from a task of another machine, and its edge."""
         edge = next(one for one in self._brief.inputs if one.peer == task)
         return self._arrived[edge.edge], edge
-
-    def report(self) -> dict[str, float]:
-        """Return loss and accuracy, or sizes, of the last mini-batch."""
-        return self._figures
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 class P3Sampler(_P3Task):
