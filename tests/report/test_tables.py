@@ -1,13 +1,14 @@
-"""Tables: what they say, and that they fit."""
+"""Tables and lines: what they say, and that they fit."""
 
 from __future__ import annotations
 
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from emu.experiment.attempts import Ended, recovery_of
 from emu.problem import (
     Cluster,
     Edge,
@@ -27,7 +28,14 @@ from emu.report import (
     terminal,
 )
 from emu.report.comparison import sweep_table
-from emu.report.explanation_tables import ranges
+from emu.report.explanation_tables import (
+    placing_line,
+    print_placing,
+    ranges,
+    unclaimed_line,
+)
+from emu.report.facts import run_facts
+from emu.report.html.page import headline
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
 
@@ -145,3 +153,69 @@ def test_wide_content_is_folded_at_100_columns() -> None:
     )
 
     assert max(map(len, _shown(placement_table(problem)))) <= 100
+
+
+def test_restarts_are_told_with_their_costs_and_culprits() -> None:
+    ended = [Ended(0, 20, 6.0, 4.0, 0.25, 2.25, "process w0 was killed by SIGKILL")]
+    content = {"makespan": 10.0, **recovery_of(ended, 10.0, 9.5)}
+    told = [(fact.label, fact.value, fact.note) for fact in run_facts(content)]
+    lines = [" ".join(row) for row in told]
+    (whole,) = [line for line in lines if line.startswith("with restarts")]
+    assert "18.25 s" in whole
+    labels = [label for label, _, _ in told]
+    assert labels.index("with restarts") < labels.index("emulated makespan")
+    assert any("of the last attempt, from iteration 20 on" in line for line in lines)
+    page = headline(content).partition("<details")
+    assert "18.25 s" in page[0]
+    assert "18.25 s" not in page[2]
+    assert "simulated 17.75 s of the last attempt alone" in whole
+    assert "lost in 1: 2.25 s recovery, 4 s again" in whole
+    assert "recovery is as stated" in whole
+    assert any("20: process w0 was killed by SIGKILL" in line for line in lines)
+    assert not any("restart" in " ".join(map(str, f)) for f in run_facts({}))
+
+
+PLACING: dict[str, Any] = {
+    "policy": "best",
+    "seed": 3,
+    "candidates": 6152,
+    "budget": 3076,
+    "optimal": False,
+    "unclaimed": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({}, "placed by best (at most 3,076 candidates, seed 3)"),
+        (
+            {"optimal": True},
+            "placed by best (at most 3,076 candidates, seed 3), no placement is better",
+        ),
+        ({"policy": "ifs", "candidates": 0}, "placed by ifs"),
+        ({"policy": "explicit", "candidates": 0}, "placed as the scenario states"),
+    ],
+)
+def test_the_line_names_policy_budget_and_seed(
+    change: dict[str, Any], line: str
+) -> None:
+    assert placing_line(PLACING | change) == line
+
+
+@pytest.mark.parametrize(
+    ("idle", "line"),
+    [
+        ([], ""),
+        (["cpu"], "warning: cpu limits nothing: no task demands any"),
+        (["cpu", "gpu"], "warning: cpu, gpu limit nothing: no task demands any"),
+    ],
+)
+def test_what_limits_nothing_is_warned_of_once_on_standard_error(
+    idle: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placing = PLACING | {"unclaimed": idle}
+    assert unclaimed_line(placing) == line
+    print_placing(placing, terminal())
+    out, err = capsys.readouterr()
+    assert (out, err) == (placing_line(PLACING) + "\n", line + "\n" if line else "")

@@ -1,4 +1,4 @@
-"""Lateness: what of an emulated schedule is not of the schedule."""
+"""Lateness of a run, and what it does to the end, by hand and by integrals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ from emu.problem import (
 )
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from emu.trust.lateness import YOUNG, chain_lateness, held_up
+from emu.trust.lateness import (
+    YOUNG,
+    chain_lateness,
+    clock_uncertainty,
+    flow_completion,
+    held_up,
+)
 
 
 def _simulated(iterations: int = 4) -> Schedule:
@@ -143,3 +149,63 @@ def test_flows_are_held_up_for_no_longer_than_they_last(
     waited: float, scale: float
 ) -> None:
     assert 0.0 <= _held_up(scale, {"a": waited, "b": waited}) <= 2 * 6 * (1 + 1e-9)
+
+
+ONE, OTHER = 3e-5, 2e-4
+
+
+def host(machine: str, uncertainty: float) -> dict[str, object]:
+    return {"machines": [machine], "clock": {"uncertainty": uncertainty}}
+
+
+def test_every_crossing_of_the_chain_counts_and_nothing_within_a_host() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization)
+    chain = critical_path(schedule)
+    first, second = (machine.name for machine in problem.cluster.machines)
+    machine_of, edges = problem.placement.machine_of, problem.job.edges
+    crossings = sum(
+        machine_of[edges[link.edge].source] != machine_of[edges[link.edge].destination]
+        for link in chain.links
+        if link.edge >= 0
+    )
+    last = (ONE, OTHER)[machine_of[chain.links[-1].task]]
+    apart = [host(first, ONE), host(second, OTHER)]
+    together = [{**host(first, OTHER), "machines": [first, second]}]
+
+    assert crossings > 1
+    assert clock_uncertainty(chain, problem, apart) == pytest.approx(
+        last + crossings * (ONE + OTHER)
+    )
+    assert clock_uncertainty(chain, problem, together) == pytest.approx(OTHER)
+    assert clock_uncertainty(chain, problem, [{"machines": [first, second]}]) == 0
+
+
+def test_simulated_flows_end_when_their_fluid_does() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, "oes", record_rates=True)
+
+    finish = flow_completion(schedule, time_scale=3.0)
+
+    assert len(finish.error) == len(schedule.flows()) > 0
+    assert np.abs(finish.error).max() < 1e-9
+    at = tuple(schedule.flows().T)
+    lengths = (schedule.flow_end - schedule.flow_start)[at]
+    assert finish.length == pytest.approx(3.0 * lengths)
+
+
+def test_what_is_late_is_held_against_its_length_or_two_milliseconds() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, "oes", record_rates=True)
+    late = schedule.flow_end.copy()
+    flows = [tuple(at) for at in schedule.flows().tolist()]
+    late[flows[0]] += 0.003
+    late[flows[1]] -= 0.001
+    run = dataclasses.replace(schedule, flow_end=late)
+
+    finish = flow_completion(run, time_scale=2.0)
+
+    assert finish.error[:3] == pytest.approx([0.006, -0.002, 0.0], abs=1e-9)
+    allowed = np.maximum(0.01 * finish.length[:2], 0.002)
+    assert finish.excess[:2] == pytest.approx([0.006, 0.002] / allowed)
+    assert finish.share[0] == pytest.approx(0.006 / finish.length[0])

@@ -1,13 +1,15 @@
-"""The verdict on a prediction, of runs that the simulator makes differ."""
+"""The verdict on a prediction and its witnesses, of runs that are made differ."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.analysis.critical_path import error_budget
 from emu.problem import (
@@ -22,7 +24,16 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.simulation import simulate
-from emu.trust.prediction import Outcome, judge_prediction, of_network
+from emu.testing.strategies import random_problem
+from emu.trust.prediction import (
+    Outcome,
+    Witnesses,
+    judge_prediction,
+    lone_rates,
+    most_senders,
+    of_network,
+)
+from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
     from emu.problem import Schedule
@@ -145,3 +156,150 @@ def test_machines_that_fill_a_nic_together_are_no_incast(
     free = replace(ran, rates=None, problem=stated)
     found = [*of_network(free, ["sink in"], [(0, 0)], 1.0)]
     assert any(reason.startswith("incast") for reason in found) == incast
+
+
+class _Verdict:
+    trust, reasons = Trust.DEGRADED, ("waits for a core",)
+
+
+def schedule(slow: float) -> Schedule:
+    """Return the job with its last NIC at a share of the stated rate."""
+    stated = problem_of(2)
+    made = simulate(problem_of(2, slow), expected(stated), "maxmin")
+    return replace(made, problem=stated, rates=None)
+
+
+def seen(
+    fluid: float, packets: float, measured: float, maxmin: float = 1.0, dropped: int = 0
+) -> tuple[Witnesses, dict[str, Any]]:
+    """Return witnesses with NICs at these shares, and the verdicts by pair."""
+    found = [schedule(slow) for slow in (fluid, maxmin, packets)]
+    run = schedule(measured)
+    all_of = Witnesses(found[0], found[1], found[2], dropped, run, "oes")
+    verdict: Any = _Verdict()
+    pairs = all_of.pairs(judged(run, found[0]), verdict, {}, time_scale=1.0)
+    return all_of, {f"{pair.of} over {pair.over}": pair.verdict for pair in pairs}
+
+
+def test_three_that_agree_have_no_reasons() -> None:
+    _, found = seen(1.0, 0.99, 0.98)
+
+    assert [*found] == [
+        "packets over fluid",
+        "measured over fluid",
+        "measured over packets",
+    ]
+    assert [str(one.outcome) for one in found.values()] == ["agrees"] * 3
+    assert [one.reasons for one in found.values()] == [()] * 3
+
+
+@pytest.mark.parametrize(
+    ("shares", "odd"),
+    [
+        ((1.0, 0.8, 1.0), "packets"),
+        ((1.0, 0.8, 0.8), "fluid"),
+        ((1.0, 1.0, 0.8), "measured"),
+    ],
+)
+def test_the_one_that_is_off_is_in_both_pairs_that_differ(
+    shares: tuple[float, float, float], odd: str
+) -> None:
+    all_of, found = seen(*shares)
+
+    differ = {name for name, one in found.items() if one.outcome == "differs"}
+    assert differ == {name for name in found if odd in name.split(" over ")}
+    for name, one in found.items():
+        of, over = (all_of.makespans[side] for side in name.split(" over "))
+        assert one.error == pytest.approx(of / over - 1)
+        if odd in name.split(" over "):
+            assert one.reasons
+
+
+def test_what_queues_dropped_and_the_run_lacked_come_first() -> None:
+    _, found = seen(1.0, 0.8, 1.0, dropped=7)
+
+    assert found["packets over fluid"].reasons[0].startswith("queues dropped 7 packets")
+    assert len(found["packets over fluid"].reasons) > 1
+    first = found["measured over packets"].reasons[0]
+    assert first == "the measurement is degraded: waits for a core"
+
+
+def test_a_rule_of_rates_is_blamed_for_its_own_part_alone() -> None:
+    _, found = seen(0.8, 1.0, 0.8, maxmin=1.0)
+
+    for name, sign in (("packets over fluid", "-"), ("measured over packets", "+")):
+        first = found[name].reasons[0]
+        assert first.startswith("rates by oes, while TCP shares about max-min")
+        assert f"is {sign}" in first
+    _, found = seen(0.8, 0.6, 0.8, maxmin=1.0)
+    assert "rates by" not in " ".join(found["packets over fluid"].reasons)
+
+
+def test_what_kernel_nics_let_go_at_once_is_named_where_a_run_is_shorter() -> None:
+    all_of, _ = seen(1.0, 0.9, 1.0)
+    verdict: Any = _Verdict()
+    for gift, named in (((0.0, 0.0), False), ((0.0, 40.0), True), ((0.4, 0.0), True)):
+        given = replace(all_of, gift=gift)
+        pairs = given.pairs(
+            judged(given.measured, given.fluid), verdict, {}, time_scale=1.0
+        )
+        said = " ".join(pairs[-1].verdict.reasons)
+        assert ("first bytes go at once after a pause: up to 1.6 s" in said) == named
+    longer, _ = seen(1.0, 1.0, 0.9)
+    pairs = replace(longer, gift=(0.4, 0.0)).pairs(
+        judged(longer.measured, longer.fluid), verdict, {}, time_scale=1.0
+    )
+    assert "after a pause" not in " ".join(pairs[-1].verdict.reasons)
+
+
+def met(made: Schedule, flow: tuple[int, int], port: int) -> list[tuple[int, int]]:
+    """Return the flows over a link that move while ``flow`` does, itself included."""
+    start, end = made.flow_start[flow], made.flow_end[flow]
+    return [
+        (e, n)
+        for e, n in made.flows().tolist()
+        if port in made.problem.hops[e]
+        and made.flow_start[e, n] < end
+        and made.flow_end[e, n] > start
+    ]
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@settings(deadline=None, max_examples=25)
+@given(SEEDS)
+def test_a_flow_alone_is_one_that_meets_no_other(seed: int) -> None:
+    made = simulate(*random_problem(np.random.default_rng(seed)))
+    capacity, wanted = made.problem.links.capacities, dict[int, int]()
+    for e, n in made.flows().tolist():
+        hops = made.problem.hops[e]
+        moves = made.flow_end[e, n] > made.flow_start[e, n]
+        if moves and all(met(made, (e, n), port) == [(e, n)] for port in hops):
+            for port in hops:
+                if capacity[port] == min(capacity[[*hops]]):
+                    wanted[port] = wanted.get(port, 0) + 1
+
+    found = lone_rates(made)
+    assert {port: len(rates) for port, rates in found.items()} == wanted
+    for share in (share for rates in found.values() for share in rates):
+        assert share == pytest.approx(1.0)  # a flow alone has all there is
+
+
+@settings(deadline=None, max_examples=25)
+@given(SEEDS)
+def test_senders_at_once_are_those_whose_flows_overlap(seed: int) -> None:
+    made = simulate(*random_problem(np.random.default_rng(seed)))
+    job, at = made.problem.job, made.problem.placement.machine_of
+    for port in range(len(made.problem.links)):
+        crowds = [
+            {
+                at[job.edges[e].source]
+                for e, n in met(made, (edge, k), port)
+                if made.flow_start[e, n] <= made.flow_start[edge, k]
+            }
+            for edge, k in made.flows().tolist()
+            if port in made.problem.hops[edge]
+            and made.flow_end[edge, k] > made.flow_start[edge, k]
+        ]
+        assert most_senders(made, port) == max(map(len, crowds), default=0)
