@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.link_load import excess_loads, fluid_bytes, pieces, worst_interval
-from emu.trust import audit_checks
+from emu.trust import audit_checks as alone
 from emu.trust.violation import (
     AuditReport,
     Findings,
@@ -94,36 +94,33 @@ def audit(
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates, job = schedule.rates, schedule.problem.job
-    schedule = audit_checks.sound(schedule)  # what is no rate is named, and left out
+    schedule = alone.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
+    waits = [*alone.channel_faults(schedule, tolerance)]
     checks = {
         "(5),(6)": (
             *auditor.every_iteration_once(),
-            *audit_checks.first_stores(schedule, tolerance),
-            *audit_checks.task_times(
-                schedule, tolerance, exact=times, least=least_times
-            ),
+            *alone.first_stores(schedule, tolerance),
+            *alone.task_times(schedule, tolerance, exact=times, least=least_times),
         ),
         "(7)": (
             *auditor.flows_after_their_source(),
-            *audit_checks.readiness(schedule, tolerance),
+            *alone.readiness(schedule, tolerance),
         ),
         "(8),(9)": tuple(auditor.tasks_after_their_inputs()),
         "(10)": tuple(auditor.one_iteration_at_a_time()),
         "(11)": tuple(auditor.one_flow_at_a_time()),
         "(12)": (
-            *audit_checks.impossible_values(schedule),
-            *audit_checks.rate_rows(schedule, rates, tolerance),
+            *alone.impossible_values(schedule),
+            *alone.rate_rows(schedule, rates, tolerance),
             *auditor.all_bytes(volumes),
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
-        "(15)": tuple(audit_checks.makespan_of(schedule, makespan, tolerance)),
-        "slots": (audit_checks.slot_faults(schedule, tolerance),),
-        "channels": (
-            (len(job.channels), [*audit_checks.channel_faults(schedule, tolerance)]),
-        ),
-        "reads": (audit_checks.newest_reads(schedule, tolerance),),
+        "(15)": tuple(alone.makespan_of(schedule, makespan, tolerance)),
+        "slots": (alone.slot_faults(schedule, tolerance),),
+        "channels": ((len(job.channels), waits),),
+        "reads": (alone.newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
     checked: dict[str, int] = {}
