@@ -329,13 +329,7 @@ def run(
 
 
 def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> None:
-    """Say what is known of a run before it starts; refuse what this host cannot hold.
-
-    Raises
-    ------
-    ScenarioError
-        When memory does not suffice.
-    """
+    """Say what is known of a run before it starts; refuse what memory cannot hold."""
     experiment, scenario = beginning.experiment, beginning.experiment.scenario
     if settings.launcher is None or settings.launcher.embedded:
         check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
@@ -350,13 +344,7 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
 def _stated(
     file: Path | None, overrides: list[str], resume: Path | None
 ) -> Callable[[], Scenario] | None:
-    """Return what loads the scenario that is named; None where only a run is.
-
-    Raises
-    ------
-    ScenarioError
-        When nothing is named, or overrides are of nothing.
-    """
+    """Return what loads the scenario that is named; None where only a run is."""
     if file is not None:
         return partial(load, file, overrides)
     if resume is None:
@@ -369,13 +357,7 @@ def _stated(
 
 
 def _only(stated: Callable[[], Scenario] | None) -> Scenario:
-    """Return the scenario that is named.
-
-    Raises
-    ------
-    ScenarioError
-        When none is.
-    """
+    """Return the scenario that is named; refuse to go on without one."""
     if stated is None:
         raise ScenarioError("write FILE: a run alone is not known", file="--dry-run")
     return stated()

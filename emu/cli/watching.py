@@ -20,7 +20,6 @@ from emu.units import format_rate
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from rich.console import Console
 
@@ -66,12 +65,7 @@ class ProgressLine(Observer):
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     @override
@@ -197,12 +191,7 @@ class Onlookers:
             return line
         return Observers([line, self._live.tape])
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, trace: object) -> None:
         self._drawing.close()
         if isinstance(error, EmulatorError):
             self._live.failed(str(error))

@@ -27,7 +27,6 @@ from emu.network import Strangers, format_address
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from emu.dashboard.live_run import LiveRun
     from emu.dashboard.status import Seen
@@ -363,12 +362,7 @@ class Dashboard:
             ) from self._failure
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._loop is not None and self._leave is not None:
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join()

@@ -17,6 +17,7 @@ from emu.analysis.explanation import NO_MOVES, apart_rows, cause_rows, pasted, p
 from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import WIDTH, plain_table, terminal
+from emu.scenario.error_messages import written
 from emu.units import (
     format_duration,
     format_money,
@@ -516,7 +517,7 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
     if not shown:
         return ""
     (key, value), *others = shown.items()
-    text = f"{key}={_inline(value)}"
+    text = f"{key}={written(value)}"
     if not others and len(text) <= _EDIT_WIDTH:
         return text
     return f"{key}, {len(others)} more" if others else key
@@ -532,15 +533,6 @@ _STANDING = (
     "placement.policy",
     "placement.tasks",
 )
-
-
-def _inline(value: object) -> str:
-    """Return a value as YAML writes it in one line."""
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{k}: {_inline(v)}' for k, v in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
-    return "null" if value is None else str(value)
 
 
 def difference(seconds: float, base: float) -> tuple[str, str]:

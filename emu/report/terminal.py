@@ -27,9 +27,9 @@ def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     quiet
         Whether nothing is to be printed, as beside JSON on standard output.
     """
-    console = Console(file=file, highlight=False, soft_wrap=False)
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    return _Literal(file=file, width=width, highlight=False, markup=False, quiet=quiet)
+    console = _Literal(file=file, highlight=False, markup=False, quiet=quiet)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
 
 
 class _Literal(Console):

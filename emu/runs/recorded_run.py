@@ -208,13 +208,7 @@ class RecordedRun:
 
 
 def _frames() -> ModuleType:
-    """Return `emu.runs.frames`, which takes half a second to import.
-
-    Raises
-    ------
-    DataError
-        When pandas is not installed.
-    """
+    """Return `emu.runs.frames`, which takes half a second to import."""
     import_library("pandas", "a frame of a run", INSTALL_FIGURES)
     return importlib.import_module("emu.runs.frames")
 

@@ -110,7 +110,7 @@ def _words(node: Node) -> str:
 def _plain_words(node: Node) -> str:
     word = _WORDS.get(node.get("type", ""), "")
     if node.get("examples") or "items" in node:
-        example = f"for example {_written(_example(node))}"
+        example = f"for example {written(_example(node))}"
         return example if "pattern" in node else f"{word}, {example}"
     return word
 
@@ -121,7 +121,7 @@ def _mapping_words(node: Node, mapping: Node) -> str:
     keys = f" with {', '.join(needed)}" if needed else ""
     more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
     said = f"a mapping{keys}{more if others else ''}"
-    return f"{said}; for example {_written(_example(node))}" if needed else said
+    return f"{said}; for example {written(_example(node))}" if needed else said
 
 
 def _example(node: Node) -> Any:
@@ -140,14 +140,14 @@ def _example(node: Node) -> Any:
     return {"integer": 1, "number": 1.0}.get(inner.get("type", ""), "name")
 
 
-def _written(value: Any) -> str:
-    """Return ``value`` as YAML on one line."""
+def written(value: Any) -> str:
+    """Return a value as YAML writes it in one line."""
     if isinstance(value, dict):
-        inside = (f"{key}: {_written(one)}" for key, one in value.items())
+        inside = (f"{key}: {written(one)}" for key, one in value.items())
         return "{" + ", ".join(inside) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_written, value))}]"
-    return str(value)
+        return f"[{', '.join(map(written, value))}]"
+    return "null" if value is None else str(value)
 
 
 MISSING = "this key is missing"
