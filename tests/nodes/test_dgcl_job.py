@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
 
-EPOCHS = 20
+EPOCHS = 6
 SETTINGS: dict[str, Any] = {
     "system": "dgcl",
     "dataset": {"name": "products-like", "scale": 0.0005, "seed": 3},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
 
-EPOCHS = 20
+EPOCHS = 6
 TEXT = """
 cluster: {{topology: {topology}}}
 job:
