@@ -112,7 +112,8 @@ class RateBoard:
         )
 
         def ordered(values: ArrayLike) -> NDArray[Any]:
-            return np.broadcast_to(np.asarray(values), where.shape)[order]
+            array = np.asarray(values)
+            return array[order] if array.ndim else array
 
         where = where[order]
         entries = self._entries

@@ -42,6 +42,18 @@ def test_a_line_is_read_as_published() -> None:
     board.close()
 
 
+def test_lines_that_change_places_stay_those_of_their_edges() -> None:
+    """The second line is written first: its rate falls."""
+    board = RateBoard.create(2)
+    board.publish([0, 1], [0, 0], [0.0, 0.0], [1.0, 9.0], 0.0)
+
+    board.publish([0, 1], [0, 0], [3.0, 4.0], [2.0, 5.0], [6.0, 7.0])
+
+    assert board.read(0) == RateSegment(0, 3.0, 2.0, 6.0)
+    assert board.read(1) == RateSegment(0, 4.0, 5.0, 7.0)
+    board.close()
+
+
 lines = st.lists(
     st.tuples(
         st.integers(0, 4), st.integers(0, 9), st.floats(0, 1e9), st.floats(0, 1e9)
