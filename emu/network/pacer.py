@@ -165,8 +165,7 @@ class Pacer:
         """Let go of an edge; the last one stops the alarm."""
         self._active.pop(edge, None)
         if not self._active:
-            self._due = math.inf
-            self._alarm.cancel()
+            self._arm()
 
     def look(self, edge: Paced) -> None:
         """Look at one edge now, apart from the others."""
