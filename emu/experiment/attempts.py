@@ -15,7 +15,7 @@ from emu.coordinator.settings import NO_KILL
 from emu.errors import DeadlineExceeded, NodeLost
 from emu.runs.run_directory import Cut, digest_of, newest_cut, write_cut
 from emu.scenario.realize import noted
-from emu.simulation.attempts import later
+from emu.simulation.attempts import later, recovery_after
 from emu.systems.system import held_by
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Progress(Observer):
 
     def __init__(self, experiment: Experiment) -> None:
         self._first, self._began = experiment.first, experiment.began
-        self._kill = due_in(experiment)[0]
+        self._kills, self._kill = experiment.kills, due_in(experiment)[0]
         job = experiment.problem.job
         names = [task.name for task in job.tasks]
         self._of_cuts = {names.index(name) for name in held_by(job)}
@@ -159,16 +159,18 @@ class Progress(Observer):
         kept = self._started.get(cut.iteration - self._first, 0.0)
         if cut.iteration <= self._first:
             kept = 0.0
+        killed = not math.isnan(self.zero) and ran >= self._kill
+        recovery = self._recovery
         return Ended(
             self._first,
             cut.iteration,
             ran,
             max(ran - kept, 0.0),
             error.noticed - error.seen,
-            self._recovery,
+            recovery_after(self._kills, recovery) if killed else recovery,
             str(error),
             self._began,
-            not math.isnan(self.zero) and ran >= self._kill,
+            killed,
         )
 
 

@@ -56,6 +56,8 @@ class Kill:
     name: str
     """The task or machine that was named."""
     processes: tuple[str, ...]
+    recovery: float | None = None
+    """Seconds from then to the restart; None for those of any death."""
 
 
 def factors_over(

@@ -128,12 +128,14 @@ def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if scenario.checkpoint.takes and scenario.emulation.compute == "real":
             problem = "measured work has no stated times: remove it, or write padded"
             yield ("checkpoint", "takes"), problem
-    for key in ("max_restarts", "recovery"):
-        if scenario.on_failure == "abort" and getattr(scenario, key) is not None:
-            problem = (
-                "a run is not restarted: write on_failure: restart, or remove this"
-            )
-            yield (key,), problem
+    if scenario.on_failure == "abort":
+        problem = "a run is not restarted: write on_failure: restart, or remove this"
+        for key in ("max_restarts", "recovery"):
+            if getattr(scenario, key) is not None:
+                yield (key,), problem
+        for position, event in enumerate(scenario.events):
+            if event.recovery is not None:
+                yield ("events", position, "recovery"), problem
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:

@@ -76,7 +76,7 @@ _KINDS: tuple[tuple[set[str], set[str]], ...] = (
     ({"cut"}, {"for", "direction"}),
     ({"slow", "by"}, {"for", "direction"}),
     ({"pause", "for"}, set()),
-    ({"kill"}, set()),
+    ({"kill"}, {"recovery"}),
 )
 
 
@@ -101,6 +101,8 @@ class EventSection(Section):
     """Machine whose tasks stand still."""
     kill: Name | None = None
     """Task or machine that dies; see ``on_failure``."""
+    recovery: Duration | None = None
+    """Time from this ``kill`` to the restart; default is the file's."""
     by: Factor | None = None
     """Times slower; what overlaps multiplies."""
     direction: Literal["in", "out", "both"] | None = None

@@ -235,7 +235,7 @@ class Experiment:
     kills: tuple[Kill, ...] = ()
     """Kills from then on, by time."""
     whole: Experiment | None = None
-    """What this is a part of; None where it is whole."""
+    """Experiment of the whole job; None where this is it."""
 
     @override
     def __repr__(self) -> str:

@@ -196,15 +196,20 @@ class Scenario(Section):
         What stands on no killed machine, or gates alone, is not there to be killed.
         """
         tasks = problem.machine_of_task
-        stated = [(event.at, event.kill) for event in self.events if event.kill]
+        stated = [(e.at, e.kill, e.recovery) for e in self.events if e.kill]
         if self.failures is not None:
-            stated += self.failures.deaths(problem.cluster, self.seed)
+            deaths = self.failures.deaths(problem.cluster, self.seed)
+            stated += [(at, name, None) for at, name in deaths]
         processes: dict[str, list[str]] = {}
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
             for name in {*names, tasks[names[0]]}:
                 processes.setdefault(name, []).append(process)
-        kills = (Kill(at, n, (*processes[n],)) for at, n in stated if n in processes)
+        kills = [
+            Kill(at, name, (*processes[name],), recovery)
+            for at, name, recovery in stated
+            if name in processes
+        ]
         return tuple(sorted(kills, key=lambda kill: kill.time))
 
     @property

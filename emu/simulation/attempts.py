@@ -115,10 +115,16 @@ def attempts(
         if len(killed) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
         cut, kept = _last_cut(schedule, rules, first, ran)
-        lost, pause = ran - kept, rules.recovery
+        lost, pause = ran - kept, recovery_after(kills, rules.recovery)
         killed.append(Killed(first, cut, began, ran, lost, pause, error))
         first, began = cut, began + ran + pause
         kills = later(kills, pending)
+
+
+def recovery_after(kills: Sequence[Kill], otherwise: float) -> float:
+    """Return the seconds from the first kills, the longest, to the restart."""
+    first = [kill.recovery for kill in kills if kill.time == kills[0].time]
+    return max(otherwise if each is None else each for each in first)
 
 
 def later(kills: Sequence[Kill], time: float) -> tuple[Kill, ...]:

@@ -75,6 +75,16 @@ def test_restarts_are_read_and_written() -> None:
     [
         ("max_restarts: 2", "max_restarts", "write on_failure: restart"),
         ("on_failure: retry", "on_failure", "restart"),
+        (
+            "events: [{at: 1 s, kill: w0, recovery: 3 s}]",
+            "events[0].recovery",
+            "write on_failure: restart",
+        ),
+        (
+            "events: [{at: 1 s, pause: m0, for: 1 s, recovery: 3 s}]",
+            "events[0]",
+            "or kill",
+        ),
         ("on_failure: restart\nmax_restarts: 0", "max_restarts", "1"),
     ],
 )

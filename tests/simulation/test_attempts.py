@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +62,10 @@ def test_one_task_goes_on_from_its_last_cut(seed: int) -> None:
 
     missed = int(rng.integers(0, 3))
     found = attempts(part, kills, Rules(9, recovery, every, (0,), missed))
+    own = [replace(kill, recovery=recovery) for kill in kills]
+    assert (
+        attempts(part, own, Rules(9, 99.0, every, (0,), missed)).killed == found.killed
+    )
 
     length, steps = followed(times, every, recovery, missed)
     assert found.makespan == pytest.approx(length)

@@ -239,6 +239,7 @@ def test_what_a_scenario_kills_comes_as_simulated(
             f"{{at: {at:.3f} s, kill: {victim}}}"
             for at, victim in zip((first, second), victims, strict=True)
         ]
+        kills[1] = kills[1].replace("}", ", recovery: 0.9 s}")
         events = ", ".join([*kills, *changes])
         for number, machine in enumerate(names):
             events = re.sub(rf"\bm{number}\b", machine, events)
@@ -252,6 +253,7 @@ def test_what_a_scenario_kills_comes_as_simulated(
             assert mine.killed
             assert victims[number] in theirs.error
             assert mine.next_iteration == theirs.next_iteration
+            assert mine.recovery == theirs.recovery == (0.9 if number else 0.7)
             assert mine.ran == pytest.approx(theirs.ran, abs=2e-3)
             assert mine.again == pytest.approx(theirs.again, abs=2e-3)
         found = recovery_of(ended, done.schedule.makespan, 0.0, simulated)["recovery"]
