@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.fitting.causes import FittedSteps
+from emu.fitting.steps import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,10 +24,6 @@ SEAT = "seat"
 #: Share of the iterations in which a server must be asked for it to wait its turn: an
 #: answer that is not there would wait like the others.
 OFTEN = 0.5
-#: Bytes by which a process lets the one before it in the ring send, as
-#: gloo does. Without them a chunk came early, in the way of answers: epochs of DistDGL
-#: were 1 to 3 % too long.
-NOTE = 48
 
 
 def fitted_scenario(

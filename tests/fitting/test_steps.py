@@ -12,7 +12,8 @@ import pytest
 
 import emu
 from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario, overtaken
-from emu.fitting.steps import FULL
+from emu.fitting.causes import caused
+from emu.fitting.steps import ALL, FULL, Step
 from emu.scenario.scenario_file import loads
 from tests.fitting.crossed import crossed
 
@@ -289,3 +290,27 @@ def test_what_a_sender_did_not_wait_for_is_found() -> None:
 
         large = [(step.source[0], step.destination[0]) for step in overtaken(found)]
         assert large == [(0, 1)] * there
+
+
+def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
+    """Data comes, 0.1 s of computing follow; a note of the other comes meanwhile."""
+    rng = np.random.default_rng(1)
+    a, b = (0, 0), (1, 0)
+    begin = np.linspace(0.0, 23 * 0.4, 24)
+    data = np.add(begin, 0.05, dtype=np.float64)
+    note = begin + 0.08 + rng.uniform(0, 0.02, 24)
+    own = data + 0.1 + rng.uniform(0, 0.005, 24)
+    many, few = np.full(24, 1e5), np.full(24, 48.0)
+    steps = [
+        Step(a, b, 0, ALL, begin + 0.01, data, many),
+        Step(a, b, 1, ALL, note, note, few),
+        Step(b, a, 0, ALL, own, own, few),
+        Step(b, a, 1, ALL, own + 1e-4, own + 0.04, many),
+    ]
+
+    found = caused(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
+
+    assert (0, True, 0) in found.causes[2]
+    assert (1, True, 0) not in found.causes[2]
+    assert (1, True, 0) in found.causes[3]  # what it lets go
+    np.testing.assert_allclose(found.gaps[2], own - data)
