@@ -96,6 +96,9 @@ class Tuner:
     rounded down and at least 1; where it is negative 11/10, rounded up. A slot that is
     held is not taken away: a smaller quota holds from when it is given back.
 
+    The autotuner of Dorylus (OSDI 2021, section 6): lambdas that outrun their server's
+    threads only wait. The paper states neither period nor steps; these are ours.
+
     Raises
     ------
     ValueError

@@ -1,4 +1,6 @@
-"""All-reduce as tasks: steps that send a part on, and receivers of the parts.
+"""Edges by the names of their tasks, credit windows, and all-reduce as tasks.
+
+An all-reduce has steps that send a part on, and receivers of the parts.
 
 A vector is cut into a chunk per rank, as ``numpy.array_split`` does. In the first half
 of the steps what is received is added, in the second half it replaces: every rank has

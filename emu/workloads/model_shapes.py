@@ -1,4 +1,4 @@
-"""List the tensors that the layers of a model hold, in this place alone.
+"""Tensors that the layers of a model hold, and bytes of what is sampled for them.
 
 ``sage``
     GraphSAGE with mean aggregation (Hamilton et al., NeurIPS 2017, algorithm 1):
@@ -16,6 +16,10 @@
 ``commnet``
     CommNet (Sukhbaatar et al., NIPS 2016, equation 2): weights of the neighbours' mean
     and of the vertex itself, no bias. Of whole graphs alone.
+
+Bytes are as in the paper's implementation: features and parameters in the precision of
+the job, labels int32, block edges as two int32, vertex ids and structure on request
+int64.
 """
 
 from __future__ import annotations
