@@ -394,17 +394,15 @@ def run_lab(
         When the lab cannot be started, or a machine dies.
     """
     programs, predicted = programs_of(file, command), predicted_lab(file)
-    plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
-        if plain and predicted is not None:
+        if predicted is not None and file.lab.sharing == "tcp" and not file.lab.queue:
             watch(forecast(predicted, lab.time_scale).sentence())
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         measured = _checked(lab, file)
         watch(f"NICs measured in {measured.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
-        noted = file.lab.capture or pcap
-        capture = lab.capture(headers) if noted else None
+        capture = lab.capture(headers) if file.lab.capture or pcap else None
         running = LabPrograms(lab, file, directory.path, watch)
         try:
             running.start(todo, command)
@@ -418,10 +416,7 @@ def run_lab(
         **_described(lab, seconds),
         "sharing": file.lab.sharing,
         **summary(
-            lab.machines,
-            [*running.runs.values()],
-            samples,
-            running.samples.early,
+            lab.machines, [*running.runs.values()], samples, running.samples.early
         ),
         "measured": measured.to_json(),
         "events": [vars(change) for change in running.changes],
