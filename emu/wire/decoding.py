@@ -221,11 +221,15 @@ class FrameReader:
         return self._frame() if self._filled == len(self._body) else None
 
     def _take_prefix(self, prefix: memoryview) -> None:
-        magic, version, kind, header, body = PREFIX.unpack(prefix)
+        magic, version, kind, header, body = PREFIX.unpack_from(prefix)
         if magic != MAGIC:
             raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
         if version != VERSION:
             raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
+        if CHECKSUM.unpack_from(prefix, PREFIX.size) != (
+            isal_zlib.crc32(prefix[: PREFIX.size]),
+        ):
+            raise MalformedFrame("the lengths of a frame were altered on their way")
         if kind not in self._kinds:
             raise MalformedFrame(f"a frame of kind {kind} has no place here")
         if kind in MESSAGE_KINDS:

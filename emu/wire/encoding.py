@@ -11,11 +11,9 @@ from isal import isal_zlib
 from emu.wire.frame_layout import (
     CHECKSUM,
     DTYPES,
-    MAGIC,
-    PREFIX,
-    VERSION,
     Kind,
     TensorSpec,
+    prefix_of,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def encode_message(
     """
     body = bytes(msgpack.packb(dict(fields)))
     mark = seal.next(body) if seal is not None else b""
-    return PREFIX.pack(MAGIC, VERSION, kind, len(mark), len(body)) + mark + body
+    return prefix_of(kind, len(mark), len(body)) + mark + body
 
 
 def encode_data(
@@ -77,6 +75,8 @@ def encode_data(
     ------
     ValueError
         If an array is not C-contiguous, or of a type that the wire does not carry.
+    struct.error
+        If the tensors take 4 GiB or more.
     """
     ordered = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
     specs = [_spec(name, array) for name, array in ordered]
@@ -94,7 +94,7 @@ def encode_data(
         checksum = isal_zlib.crc32(body, checksum)
     packed = CHECKSUM.pack(checksum) + packed
     length = sum(body.nbytes for body in bodies)
-    prefix = PREFIX.pack(MAGIC, VERSION, Kind.DATA, len(packed), length)
+    prefix = prefix_of(Kind.DATA, len(packed), length)
     return (memoryview(prefix + packed), *bodies)
 
 

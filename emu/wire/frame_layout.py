@@ -4,8 +4,11 @@
             4  u16      version of this layout
             6  u16      kind
             8  u32      length of the header
-           12  u64      length of the body
+           12  u32      length of the body
+           16  u32      CRC-32 of these 16 bytes
            20           header, then body
+
+An altered length would let a reader wait for bytes that never come, its sum does not.
 
 The header of a message is its seal, or nothing. That of a data frame is a CRC-32 (u32)
 of all that follows, then a msgpack map: TCP sums are 16 bits, and what a middlebox
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from isal import isal_zlib
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,10 +54,24 @@ def payload_kind(tensor: str) -> str:
 
 
 MAGIC = b"emuF"
-VERSION = 2
-PREFIX = struct.Struct(">4sHHIQ")
-PREFIX_BYTES = PREFIX.size
+VERSION = 3
+PREFIX = struct.Struct(">4sHHII")
 CHECKSUM = struct.Struct(">I")
+PREFIX_BYTES = PREFIX.size + CHECKSUM.size
+
+
+def prefix_of(
+    kind: int, header: int, body: int, version: int = VERSION, magic: bytes = MAGIC
+) -> bytes:
+    """Return the prefix of a frame with a header and a body of so many bytes.
+
+    Raises
+    ------
+    struct.error
+        When a length takes more than 32 bits.
+    """
+    lengths = PREFIX.pack(magic, version, kind, header, body)
+    return lengths + CHECKSUM.pack(isal_zlib.crc32(lengths))
 
 
 class Kind(enum.IntEnum):

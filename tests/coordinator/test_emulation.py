@@ -20,7 +20,7 @@ from emu.coordinator import RunSettings
 from emu.coordinator.process_specs import process_specs
 from emu.errors import DataError, DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.scenario.own_rules import registered
-from emu.wire.frame_layout import MAGIC, PREFIX, VERSION, Kind
+from emu.wire.frame_layout import VERSION, Kind, prefix_of
 from tests.coordinator.emulated import Acts, golden, named, run
 
 if TYPE_CHECKING:
@@ -324,8 +324,8 @@ def test_silent_agent_ends_the_run_with_its_name_and_how_long(
 GARBAGE = {
     "random": np.random.default_rng(7).bytes(4096),
     "long": b"\xff" * 64,
-    "oversized": PREFIX.pack(MAGIC, VERSION, Kind.HELLO, 2**32 - 1, 2**63),
-    "of another version": PREFIX.pack(MAGIC, VERSION + 1, Kind.HELLO, 4, 0) + b"\0" * 4,
+    "oversized": prefix_of(Kind.HELLO, 2**32 - 1, 2**32 - 1),
+    "of another version": prefix_of(Kind.HELLO, 4, 0, VERSION + 1) + b"\0" * 4,
     "http": b"GET / HTTP/1.1\r\n\r\n",
     "truncated": b"\x00" * 5,
 }

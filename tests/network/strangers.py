@@ -23,7 +23,7 @@ NONCE = bytes(32)
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     """Return the bytes of the next message frame, sealed or not."""
     prefix = await reader.readexactly(PREFIX_BYTES)
-    _, _, _, header, body = PREFIX.unpack(prefix)
+    _, _, _, header, body = PREFIX.unpack_from(prefix)
     return prefix + await reader.readexactly(header + body)
 
 

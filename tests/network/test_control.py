@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from emu.network import (
     connect_control,
 )
 from emu.wire import Kind, WireLimits, encode_message
+from emu.wire.frame_layout import prefix_of
 from tests.network.strangers import introduced, messages, pong
 
 Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
@@ -123,11 +123,11 @@ async def test_iteration_ends_with_the_peer() -> None:
 
 BAD = {
     "random": (bytes(range(3, 90)), "starts with"),
-    "wrong version": (struct.pack(">4sHHIQ", b"emuF", 1, 3, 0, 9), "version 1"),
-    "data": (struct.pack(">4sHHIQ", b"emuF", 2, 2, 10, 10), "kind 2"),
-    "oversized": (struct.pack(">4sHHIQ", b"emuF", 2, 3, 0, 1 << 50), "at most 4096"),
+    "wrong version": (prefix_of(3, 0, 9, 1), "version 1"),
+    "data": (prefix_of(2, 10, 10), "kind 2"),
+    "oversized": (prefix_of(3, 0, 1 << 31), "at most 4096"),
     "not a map": (
-        struct.pack(">4sHHIQ", b"emuF", 2, 3, 0, 1) + b"\x01",
+        prefix_of(3, 0, 1) + b"\x01",
         "not a msgpack map",
     ),
     "truncated": (HELLO[:-1], "ended inside a frame"),
@@ -158,8 +158,8 @@ async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
     ("data", "kind"),
     [
         (b"x" * 20, MalformedFrame),
-        (struct.pack(">4sHHIQ", b"emuF", 2, 3, 16, 1 << 40), FrameTooLarge),
-        (struct.pack(">4sHHIQ", b"emuF", 2, 3, 16, 9), TruncatedFrame),
+        (prefix_of(3, 16, 1 << 31), FrameTooLarge),
+        (prefix_of(3, 16, 9), TruncatedFrame),
     ],
     ids=["random", "oversized", "truncated"],
 )

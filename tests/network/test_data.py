@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,8 @@ from emu.network import (
     open_edge,
 )
 from emu.network.authentication import Challenge
-from emu.wire import Kind, WireLimits, encode_data, encode_message
+from emu.wire import PREFIX_BYTES, Kind, WireLimits, encode_data, encode_message
+from emu.wire.frame_layout import PREFIX, prefix_of
 from tests.network.strangers import NONCE, read_message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def test_a_payload_arrives_whole() -> None:
     rng = np.random.default_rng(1)
     payload: dict[str, Any] = {
         "features": rng.standard_normal((300_000, 8)).astype(np.float32),
-        "vertices": rng.integers(0, 1 << 40, 100),
+        "vertices": rng.integers(0, 1 << 31, 100),
         "mask": rng.integers(0, 2, 33).astype(bool),
     }
     async with receiving() as receiver:
@@ -182,10 +182,10 @@ STRANGERS = {
     "random": (bytes(range(7, 200)), "starts with"),
     "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "starts with b'GET '"),
     "wrong version": (
-        struct.pack(">4sHHIQ", b"emuF", 9, 1, 0, 5) + b"hello",
+        prefix_of(1, 0, 5, 9) + b"hello",
         "version 9",
     ),
-    "oversized": (struct.pack(">4sHHIQ", b"emuF", 2, 1, 0, 1 << 60), "at most 4096"),
+    "oversized": (prefix_of(1, 0, 1 << 31), "at most 4096"),
     "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
     "no challenge": (encode_message(Kind.HELLO, {"edge": 0}), "no challenge"),
     "short challenge": (
@@ -250,18 +250,18 @@ async def test_a_silent_stranger_has_a_deadline() -> None:
 
 
 GOOD = b"".join(encode_data(0, 0, {"x": np.arange(1000)}))
-SHAPES_DISAGREE = bytearray(GOOD)
-SHAPES_DISAGREE[19] ^= 8
+_, _, KIND, HEADER, LENGTH = PREFIX.unpack_from(GOOD)
+SHAPES_DISAGREE = prefix_of(KIND, HEADER, LENGTH + 8) + GOOD[PREFIX_BYTES:]
 
 BROKEN = {
     "truncated": (GOOD[:-1], TruncatedFrame, "7999 of 8000 bytes of its body"),
     "random": (bytes(range(100)), MalformedFrame, "starts with"),
     "oversized": (
-        struct.pack(">4sHHIQ", b"emuF", 2, 2, 10, 1 << 40),
+        prefix_of(2, 10, 1 << 31),
         FrameTooLarge,
         "at most 67108864",
     ),
-    "shapes disagree": (bytes(SHAPES_DISAGREE), MalformedFrame, "the body has 8008"),
+    "shapes disagree": (SHAPES_DISAGREE, MalformedFrame, "the body has 8008"),
     "another edge": (
         b"".join(encode_data(1, 0, {})),
         NodeMisbehaved,

@@ -32,9 +32,9 @@ def golden(hosts: int = 1) -> Trials:
 
 def ended_well(trials: Trials, seed: int, name: str) -> Trial:
     trial = trials.run(seed)
+    again = name if "(" in name else f"Trials(Case.of(experiment({name!r})))"
     assert trial.complaints == [], (
-        f"{name}, seed {seed}: {trial.faults}; again: tests/testing/trial_cases.py has "
-        f"the job, Trials(Case.of(experiment({name!r}))).run({seed}) repeats it"
+        f"seed {seed}: {trial.faults}; {again}.run({seed}) in this file repeats it"
     )
     return trial
 
@@ -93,7 +93,7 @@ def test_fresh_seeds_of_the_golden_job() -> None:
     began, first = time.process_time(), time.time_ns() % 10**9
     for seed in range(first, first + 100_000):
         hosts = 1 + seed % 2
-        ended_well(golden(hosts), seed, f"golden over {hosts} hosts")
+        ended_well(golden(hosts), seed, f"golden({hosts})")
         if time.process_time() - began > BUDGET:
             break
 
@@ -130,6 +130,14 @@ def test_a_killed_process_is_known_as_killed() -> None:
 
     assert trial.complaints == []
     assert str(trial.error).startswith("process w0 was killed by SIGKILL (")
+
+
+def test_an_altered_length_of_a_message_is_noticed_at_once() -> None:
+    """Seed 694249141: an agent waited for the rest until the deadline of the run."""
+    trial = golden(2).run(694249141)
+
+    assert trial.complaints == []
+    assert "host0 closed its connection" in str(trial.error)
 
 
 def test_an_altered_byte_of_a_payload_is_an_error() -> None:

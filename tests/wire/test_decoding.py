@@ -74,17 +74,18 @@ def frame_of(header: Any, body: bytes = b"", *, length: int | None = None) -> by
     packed = header if isinstance(header, bytes) else msgpack.packb(header)
     size = len(body) if length is None else length
     packed = struct.pack(">I", zlib.crc32(packed + body)) + packed
-    return struct.pack(">4sHHIQ", b"emuF", 2, 2, len(packed), size) + packed + body
+    return prefix_of(header=len(packed), body=size) + packed + body
 
 
 def prefix_of(
     magic: bytes = b"emuF",
-    version: int = 2,
+    version: int = 3,
     kind: int = 2,
     header: int = 9,
     body: int = 0,
 ) -> bytes:
-    return struct.pack(">4sHHIQ", magic, version, kind, header, body)
+    lengths = struct.pack(">4sHHII", magic, version, kind, header, body)
+    return lengths + struct.pack(">I", zlib.crc32(lengths))
 
 
 payloads = st.dictionaries(
@@ -118,6 +119,21 @@ def test_frames_survive_any_chunking(
         for name, array in payload.items():
             assert frame.arrays[name].shape == array.shape
             assert frame.arrays[name].tobytes() == array.tobytes()
+
+
+@given(
+    at=st.integers(0, PREFIX_BYTES - 1),
+    bit=st.integers(0, 7),
+    kind=st.sampled_from(Kind),
+)
+def test_an_altered_prefix_is_refused_before_what_follows_it(
+    at: int, bit: int, kind: Kind
+) -> None:
+    """An altered length would let the reader wait for bytes that nobody sends."""
+    sent = bytearray(prefix_of(kind=kind, header=9, body=9))
+    sent[at] ^= 1 << bit
+    with pytest.raises(MalformedFrame):
+        feed(reader_of(Recorder()), bytes(sent))
 
 
 @given(payloads, st.data(), pieces)
@@ -188,7 +204,7 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
     ("data", "message"),
     [
         (prefix_of(magic=b"HTTP"), "starts with b'HTTP'"),
-        (prefix_of(version=3), "version 3, ours is 2"),
+        (prefix_of(version=2), "version 2, ours is 3"),
         (prefix_of(kind=3), "kind 3 has no place"),
         (prefix_of(kind=77), "kind 77 has no place"),
         (prefix_of(header=0), "the header is empty"),
@@ -244,7 +260,7 @@ def test_malformed(data: bytes, message: str) -> None:
     [
         prefix_of(header=4097),
         prefix_of(body=(1 << 16) + 1),
-        prefix_of(body=2**64 - 1),
+        prefix_of(body=2**32 - 1),
         prefix_of(kind=1, header=0, body=4097),
         frame_of({**GOOD, "tensors": [["x", "f8", [1 << 31, 1 << 31]]]}),
         frame_of({**GOOD, "tensors": [["x", "f8", [0, 2**62]]]}),

@@ -23,7 +23,8 @@ from emu.wire import (
 )
 
 HELLO = (
-    b"emuF\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"
+    b"emuF\x00\x03\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
+    b"\x72\xca\x58\x94"
     b"\x81\xa4edge\x03"
 )
 DATA_HEADER = (
@@ -31,9 +32,10 @@ DATA_HEADER = (
     b"\xa7tensors\x92\x93\xa1a\xa2f4\x92\x01\x02\x93\xa1b\xa2u1\x91\x03"
 )
 BODY = b"\x00\x00\x80\x3f\x00\x00\x00\x40\x09\x08\x07"
+LENGTHS = b"emuF\x00\x03\x00\x02" + struct.pack(">II", len(DATA_HEADER) + 4, 11)
 DATA = (
-    b"emuF\x00\x02\x00\x02"
-    + struct.pack(">IQI", len(DATA_HEADER) + 4, 11, zlib.crc32(DATA_HEADER + BODY))
+    LENGTHS
+    + struct.pack(">II", zlib.crc32(LENGTHS), zlib.crc32(DATA_HEADER + BODY))
     + DATA_HEADER
     + BODY
 )
