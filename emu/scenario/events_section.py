@@ -100,7 +100,7 @@ class EventSection(Section):
     pause: Name | None = None
     """Machine whose tasks stand still."""
     kill: Name | None = None
-    """Task or machine that dies; see ``on_failure``."""
+    """Task, process or machine that dies; see ``on_failure``."""
     recovery: Duration | None = None
     """Time from this ``kill`` to the restart; default is the file's."""
     by: Factor | None = None
@@ -194,11 +194,12 @@ def kill_errors(
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
     for position, event in enumerate(events):
         name, trail = event.kill, ("events", position, "kill")
-        if name in machines and name in tasks:
+        if name in machines and name in {*tasks, *job.processes}:
             yield trail, f"{name!r} is a machine and a task: give one another name"
-        elif name is not None and name not in [*machines, *tasks]:
-            known = nearest(name, [*tasks, *machines])
-            yield trail, f"no task and no machine {name!r}, {known}"
+        elif name is not None and name not in {*machines, *tasks, *job.processes}:
+            # A machine of P3 has thirty tasks and one process.
+            known = nearest(name, [*job.processes, *machines])
+            yield trail, f"no task, process or machine {name!r}, {known}"
 
 
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:

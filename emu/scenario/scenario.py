@@ -203,7 +203,7 @@ class Scenario(Section):
         processes: dict[str, list[str]] = {}
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
-            for name in {*names, tasks[names[0]]}:
+            for name in {process, *names, tasks[names[0]]}:
                 processes.setdefault(name, []).append(process)
         kills = [
             Kill(at, name, (*processes[name],), recovery)

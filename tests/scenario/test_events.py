@@ -183,7 +183,11 @@ KILL = "  - {at: 1 s, kill: a}\n"
 @pytest.mark.parametrize(
     ("event", "key", "said"),
     [
-        ("{at: 1 s, kill: c}", "[0].kill", "no task and no machine 'c', known: a, b"),
+        (
+            "{at: 1 s, kill: c}",
+            "[0].kill",
+            "no task, process or machine 'c', known: a, b",
+        ),
         ("{at: -1 s, kill: a}", "[0].at", "-1 s"),
         ("{at: 0 s, kill: a}", "[0].at", "write a later time"),
         ("{at: 1 s, kill: a, for: 2 s}", "[0]", "found for and kill, write machine"),
@@ -240,6 +244,23 @@ def test_a_kill_that_ends_the_run_is_told_beforehand() -> None:
     assert "and the run ends" in experiment.remarks()[0]
 
 
+def test_a_process_of_several_tasks_is_killed_by_its_own_name() -> None:
+    text = """
+cluster: {machines: [{count: 2, nic: 1 Gbit/s}]}
+job: {system: p3, dataset: {name: products-like, scale: 0.001}, pipeline: none,
+      times: {sampler: 1 ms, model_forward: 1 ms, data_forward: 1 ms,
+              data_backward: 1 ms, model_backward: 1 ms},
+      model: {hidden: 8, layers: 2}, fanouts: [2, 2], batch_size: 4, iterations: 3}
+events: [{at: 2 ms, kill: NAME}]
+"""
+    by_process = prepare(loads(text.replace("NAME", "w1")))
+    by_task = prepare(loads(text.replace("NAME", "Df1")))
+
+    assert by_process.kills[0].processes == by_task.kills[0].processes == ("w1",)
+    with pytest.raises(ScenarioError, match="process or machine 'w2', known: w0, w1, m0"):
+        prepare(loads(text.replace("NAME", "w2")))
+
+
 def test_of_several_jobs_one_task_is_killed() -> None:
     job = """
   - name: NAME
@@ -248,5 +269,5 @@ def test_of_several_jobs_one_task_is_killed() -> None:
     text = f"cluster: {{machines: [{{name: m, nic: none}}]}}\njobs:{jobs}\n"
     experiment = prepare(loads(f"{text}events: [{{at: 0.5 s, kill: y/t}}]\n"))
     assert experiment.kills[0].processes == ("y/t",)
-    with pytest.raises(ScenarioError, match="no task and no machine 't'"):
+    with pytest.raises(ScenarioError, match="no task, process or machine 't'"):
         loads(f"{text}events: [{{at: 0.5 s, kill: t}}]\n")
