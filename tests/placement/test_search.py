@@ -121,11 +121,11 @@ def test_listing_ends_with_the_optimum_and_says_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # all placements of 100 clusters
+@pytest.mark.timeout(900)  # all placements of 40 clusters
 def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
-    """At least 95 % of 100 clusters, with and without listing; ETP's rate beside it."""
+    """At least 95 % of 40 clusters, with and without listing; ETP's rate beside it."""
     hits = {"listed": 0, "annealed": 0, "etp": 0}
-    settings = small_settings(100, 17, 4000)
+    settings = small_settings(40, 17, 4000)
     for seed, (job, cluster, profile, placements) in enumerate(settings):
         drawn = common_draws(profile, seed, ITERATIONS)
         optimum = least_makespan(job, cluster, drawn, placements)
@@ -144,8 +144,8 @@ def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
             hits[name] += result.makespan <= optimum * (1 + 1e-9)
     print(hits)  # noqa: T201 - the rates are the point of this test
 
-    assert hits["listed"] >= 95
-    assert hits["annealed"] >= 95
+    assert hits["listed"] >= 38
+    assert hits["annealed"] >= 38
     assert hits["etp"] <= hits["annealed"]
 
 

@@ -257,7 +257,9 @@ events: [{at: 2 ms, kill: NAME}]
     by_task = prepare(loads(text.replace("NAME", "Df1")))
 
     assert by_process.kills[0].processes == by_task.kills[0].processes == ("w1",)
-    with pytest.raises(ScenarioError, match="process or machine 'w2', known: w0, w1, m0"):
+    with pytest.raises(
+        ScenarioError, match="process or machine 'w2', known: w0, w1, m0"
+    ):
         prepare(loads(text.replace("NAME", "w2")))
 
 

@@ -109,9 +109,9 @@ def test_what_could_never_start_is_named() -> None:
 
 
 @pytest.mark.slow
-def test_a_million_tasks() -> None:
+def test_two_hundred_thousand_tasks() -> None:
     """A chain across two machines and back, and nothing about it is quadratic."""
-    count = 1_000_000
+    count = 200_000
     tasks = tuple(Task(f"t{j}", "link") for j in range(count))
     edges = tuple(Edge(j, j + 1) for j in range(count - 1))
     machine_of = tuple(j % 2 for j in range(count))

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from emu.analysis.bounds import bounds
+from emu.problem import Problem, Realization
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing import bench_directory, load_workload
@@ -43,10 +45,16 @@ def test_makespan_to_nine_digits(name: str, policy: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])
 @pytest.mark.parametrize(
-    ("name", "flows"), [("workload_a", 916), ("workload_b", 24942)]
+    ("name", "iterations", "flows"), [("workload_a", 20, 916), ("workload_b", 5, 6222)]
 )
-def test_every_flow_end(flat: ModuleType, name: str, flows: int, policy: str) -> None:
-    problem, realization, _ = load_workload(name)
+def test_every_flow_end(
+    flat: ModuleType, name: str, iterations: int, flows: int, policy: str
+) -> None:
+    whole, drawn, _ = load_workload(name)
+    job = replace(whole.job, iterations=iterations)
+    problem = Problem(whole.cluster, job, whole.placement)
+    times, volumes = drawn.times[:, :iterations], drawn.volumes[:, :iterations]
+    realization = Realization(times, volumes)
     expected = flat.FlatRun(problem, realization, policy)
     expected.run()
     schedule = simulate(problem, realization, policy)
