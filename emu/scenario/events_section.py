@@ -194,7 +194,7 @@ def kill_errors(
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
     for position, event in enumerate(events):
         name, trail = event.kill, ("events", position, "kill")
-        if name in machines and name in {*tasks, *job.processes}:
+        if name in machines and name in tasks:
             yield trail, f"{name!r} is a machine and a task: give one another name"
         elif name is not None and name not in {*machines, *tasks, *job.processes}:
             # A machine of P3 has thirty tasks and one process.

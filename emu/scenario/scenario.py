@@ -201,9 +201,11 @@ class Scenario(Section):
             deaths = self.failures.deaths(problem.cluster, self.seed)
             stated += [(at, name, None) for at, name in deaths]
         processes: dict[str, list[str]] = {}
+        machines = {machine.name for machine in problem.cluster.machines}
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
-            for name in {process, *names, tasks[names[0]]}:
+            # The process of a DGCL device is called as its machine, which is meant.
+            for name in {tasks[names[0]], *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
         kills = [
             Kill(at, name, (*processes[name],), recovery)
