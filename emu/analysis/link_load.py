@@ -7,7 +7,7 @@ are dropped waits for a timeout. Over packets (ns-3, cubic and reno, 300 drawn j
 queue would fill, and of the flows that did not 0.3 % took so long.
 
 Connections that share a NIC have unequal shares without a loss, too: on kernel NICs the
-golden job took 0.2 to 13.5 % longer (18 runs; `emu.analysis.fair_shares` has the
+golden job took 0.2 to 13.5 % longer (18 runs; `emu.trust.rate_audit` has the
 cause). With the older of them served first it takes 13.2 % longer in simulation.
 """
 

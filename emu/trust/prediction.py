@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.analysis.critical_path import critical_path, divergences
-from emu.analysis.fair_shares import shares_of_max_min
+from emu.trust.rate_audit import shares_of_max_min
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

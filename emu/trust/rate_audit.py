@@ -16,7 +16,7 @@ from emu.trust.guards.evidence import stated_capacities, stated_hops
 from emu.trust.violation import Findings, Violation, flow_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
@@ -149,6 +149,58 @@ def water_fill(
 def maxmin(flows: list[Flow], capacity: Capacities) -> None:
     """Fill with equal weights."""
     water_fill(flows, capacity, lambda _: 1.0)
+
+
+def shares_of_max_min(
+    schedule: Schedule, flows: Collection[Event]
+) -> dict[Event, tuple[float, float]]:
+    """Return bytes that flows carried, and those of max-min rates while they lasted.
+
+    Where a network shares max-min both are equal. On kernel NICs with one queue (Linux
+    6.18, reno) two connections of the golden job had 0.31 and 1.42 of it, and its
+    makespan was 9 % longer without a loss: a connection keeps in the queue of its
+    machine what it sends in 1 ms at the rate that its window allows, and the window of
+    one that has sent for longer is larger.
+
+    Parameters
+    ----------
+    flows
+        Between machines. With them come those that were under way beside them on one
+        of their links.
+    """
+    hops, start, end = (
+        stated_hops(schedule.problem),
+        schedule.flow_start,
+        schedule.flow_end,
+    )
+    every = {
+        (e, n): Flow(e, n, ("", "", 0, e), hops[e], 0.0, 0.0)
+        for e, n in schedule.flows().tolist()
+        if end[e, n] > start[e, n]
+    }
+
+    def beside(event: Event, other: Event) -> bool:
+        met = start[event] < end[other] and end[event] > start[other]
+        return bool(met) and not {*hops[event[0]]}.isdisjoint(hops[other[0]])
+
+    those = [event for event in flows if event in every]
+    wanted = {event for event in every if any(beside(event, one) for one in those)}
+    coming = sorted(every, key=lambda event: -start[event])
+    changes = [change.time for change in schedule.problem.cluster.changes]
+    moments = {*changes, *(t[event] for t in (start, end) for event in every)}
+    active: dict[Event, Flow] = {}
+    fair = dict.fromkeys(every, 0.0)
+    for moment, until in pairwise(sorted(moments)):
+        active = {event: flow for event, flow in active.items() if end[event] > moment}
+        while coming and start[coming[-1]] <= moment:
+            event = coming.pop()
+            active[event] = every[event]
+        if not wanted.isdisjoint(active):
+            maxmin([*active.values()], stated_capacities(schedule.problem, moment))
+            for event, flow in active.items():
+                fair[event] += flow.rate * (until - moment)
+    carried = schedule.flow_bytes
+    return {e: (float(carried[e]), float(fair[e])) for e in wanted if fair[e] > 0}
 
 
 def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:

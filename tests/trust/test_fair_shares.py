@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.fair_shares import shares_of_max_min
 from emu.problem import CapacityChange
 from emu.scenario import load, prepare
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
+from emu.trust.rate_audit import shares_of_max_min
 
 SEEDS = st.integers(0, 2**32 - 1)
 
