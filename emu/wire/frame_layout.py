@@ -60,9 +60,7 @@ CHECKSUM = struct.Struct(">I")
 PREFIX_BYTES = PREFIX.size + CHECKSUM.size
 
 
-def prefix_of(
-    kind: int, header: int, body: int, version: int = VERSION, magic: bytes = MAGIC
-) -> bytes:
+def prefix_of(kind: int, header: int, body: int) -> bytes:
     """Return the prefix of a frame with a header and a body of so many bytes.
 
     Raises
@@ -70,7 +68,7 @@ def prefix_of(
     struct.error
         When a length takes more than 32 bits.
     """
-    lengths = PREFIX.pack(magic, version, kind, header, body)
+    lengths = PREFIX.pack(MAGIC, VERSION, kind, header, body)
     return lengths + CHECKSUM.pack(isal_zlib.crc32(lengths))
 
 

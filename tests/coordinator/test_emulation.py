@@ -20,8 +20,9 @@ from emu.coordinator import RunSettings
 from emu.coordinator.process_specs import process_specs
 from emu.errors import DataError, DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.scenario.own_rules import registered
-from emu.wire.frame_layout import VERSION, Kind, prefix_of
+from emu.wire.frame_layout import VERSION, Kind
 from tests.coordinator.emulated import Acts, golden, named, run
+from tests.wire.prefix import prefix_of
 
 if TYPE_CHECKING:
     from emu.problem import (
@@ -324,8 +325,8 @@ def test_silent_agent_ends_the_run_with_its_name_and_how_long(
 GARBAGE = {
     "random": np.random.default_rng(7).bytes(4096),
     "long": b"\xff" * 64,
-    "oversized": prefix_of(Kind.HELLO, 2**32 - 1, 2**32 - 1),
-    "of another version": prefix_of(Kind.HELLO, 4, 0, VERSION + 1) + b"\0" * 4,
+    "oversized": prefix_of(kind=Kind.HELLO, header=2**32 - 1, body=2**32 - 1),
+    "of another version": prefix_of(kind=Kind.HELLO, version=VERSION + 1) + bytes(9),
     "http": b"GET / HTTP/1.1\r\n\r\n",
     "truncated": b"\x00" * 5,
 }

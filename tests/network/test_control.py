@@ -25,8 +25,8 @@ from emu.network import (
     connect_control,
 )
 from emu.wire import Kind, WireLimits, encode_message
-from emu.wire.frame_layout import prefix_of
 from tests.network.strangers import introduced, messages, pong
+from tests.wire.prefix import prefix_of
 
 Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
 TOKEN = "secret"  # noqa: S105
@@ -123,11 +123,11 @@ async def test_iteration_ends_with_the_peer() -> None:
 
 BAD = {
     "random": (bytes(range(3, 90)), "starts with"),
-    "wrong version": (prefix_of(3, 0, 9, 1), "version 1"),
-    "data": (prefix_of(2, 10, 10), "kind 2"),
-    "oversized": (prefix_of(3, 0, 1 << 31), "at most 4096"),
+    "wrong version": (prefix_of(kind=3, header=0, body=9, version=1), "version 1"),
+    "data": (prefix_of(kind=2, header=10, body=10), "kind 2"),
+    "oversized": (prefix_of(kind=3, header=0, body=1 << 31), "at most 4096"),
     "not a map": (
-        prefix_of(3, 0, 1) + b"\x01",
+        prefix_of(kind=3, header=0, body=1) + b"\x01",
         "not a msgpack map",
     ),
     "truncated": (HELLO[:-1], "ended inside a frame"),
@@ -158,8 +158,8 @@ async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
     ("data", "kind"),
     [
         (b"x" * 20, MalformedFrame),
-        (prefix_of(3, 16, 1 << 31), FrameTooLarge),
-        (prefix_of(3, 16, 9), TruncatedFrame),
+        (prefix_of(kind=3, header=16, body=1 << 31), FrameTooLarge),
+        (prefix_of(kind=3, header=16, body=9), TruncatedFrame),
     ],
     ids=["random", "oversized", "truncated"],
 )

@@ -31,8 +31,9 @@ from emu.network import (
 )
 from emu.network.authentication import Challenge
 from emu.wire import PREFIX_BYTES, Kind, WireLimits, encode_data, encode_message
-from emu.wire.frame_layout import PREFIX, prefix_of
+from emu.wire.frame_layout import PREFIX
 from tests.network.strangers import NONCE, read_message
+from tests.wire.prefix import prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -182,10 +183,10 @@ STRANGERS = {
     "random": (bytes(range(7, 200)), "starts with"),
     "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "starts with b'GET '"),
     "wrong version": (
-        prefix_of(1, 0, 5, 9) + b"hello",
+        prefix_of(kind=1, header=0, body=5, version=9) + b"hello",
         "version 9",
     ),
-    "oversized": (prefix_of(1, 0, 1 << 31), "at most 4096"),
+    "oversized": (prefix_of(kind=1, header=0, body=1 << 31), "at most 4096"),
     "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
     "no challenge": (encode_message(Kind.HELLO, {"edge": 0}), "no challenge"),
     "short challenge": (
@@ -251,13 +252,15 @@ async def test_a_silent_stranger_has_a_deadline() -> None:
 
 GOOD = b"".join(encode_data(0, 0, {"x": np.arange(1000)}))
 _, _, KIND, HEADER, LENGTH = PREFIX.unpack_from(GOOD)
-SHAPES_DISAGREE = prefix_of(KIND, HEADER, LENGTH + 8) + GOOD[PREFIX_BYTES:]
+SHAPES_DISAGREE = (
+    prefix_of(kind=KIND, header=HEADER, body=LENGTH + 8) + GOOD[PREFIX_BYTES:]
+)
 
 BROKEN = {
     "truncated": (GOOD[:-1], TruncatedFrame, "7999 of 8000 bytes of its body"),
     "random": (bytes(range(100)), MalformedFrame, "starts with"),
     "oversized": (
-        prefix_of(2, 10, 1 << 31),
+        prefix_of(kind=2, header=10, body=1 << 31),
         FrameTooLarge,
         "at most 67108864",
     ),

@@ -27,6 +27,7 @@ from emu.wire import (
     encode_message,
 )
 from emu.wire.decoding import AHEAD
+from tests.wire.prefix import prefix_of
 
 LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
 GOOD: dict[str, Any] = {
@@ -77,17 +78,6 @@ def frame_of(header: Any, body: bytes = b"", *, length: int | None = None) -> by
     return prefix_of(header=len(packed), body=size) + packed + body
 
 
-def prefix_of(
-    magic: bytes = b"emuF",
-    version: int = 3,
-    kind: int = 2,
-    header: int = 9,
-    body: int = 0,
-) -> bytes:
-    lengths = struct.pack(">4sHHII", magic, version, kind, header, body)
-    return lengths + struct.pack(">I", zlib.crc32(lengths))
-
-
 payloads = st.dictionaries(
     st.text(max_size=8),
     hnp.arrays(
@@ -129,7 +119,7 @@ def test_frames_survive_any_chunking(
 def test_an_altered_prefix_is_refused_before_what_follows_it(
     at: int, bit: int, kind: Kind
 ) -> None:
-    """An altered length would let the reader wait for bytes that nobody sends."""
+    """With an altered length the reader would wait for bytes that are never sent."""
     sent = bytearray(prefix_of(kind=kind, header=9, body=9))
     sent[at] ^= 1 << bit
     with pytest.raises(MalformedFrame):
