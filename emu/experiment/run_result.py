@@ -11,7 +11,7 @@ import numpy as np
 from emu.analysis.bounds import optimality
 from emu.analysis.critical_path import before_first_bytes
 from emu.analysis.link_load import fluid_ends
-from emu.analysis.throughput import pace
+from emu.analysis.throughput import pace, pipeline_depth
 from emu.analysis.traffic import kinds_between_machines
 from emu.experiment.attempts import recovery_of
 from emu.runs.result import (
@@ -102,11 +102,13 @@ class RunResult:
     def _stated(self) -> dict[str, Any]:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
         until, first = self.experiment.until, self.experiment.first
+        depth = pipeline_depth(job)
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
             "placing": self.experiment.placing,
             "iterations": job.iterations,
+            **({"mini_batches": job.iterations - depth} if depth else {}),
             "credit_window": scenario.job.credit_window,
             "processes": len(job.processes),
             "network": scenario.emulation.network,

@@ -72,6 +72,14 @@ def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     return shown
 
 
+def length_text(iterations: int, mini_batches: int) -> str:
+    """Return the length of a job, of a pipeline its mini-batches, too."""
+    length = f"{iterations} iterations"
+    if mini_batches == iterations:
+        return length
+    return f"{mini_batches} mini-batches in {length}"
+
+
 def job_line(
     job: Job,
     policy: str = "",
@@ -79,8 +87,6 @@ def job_line(
     pins: Collection[str] = (),
 ) -> str:
     """Return iterations, credit window, and the number of pinned tasks.
-
-    A pipeline has more iterations than mini-batches, the number that a scenario states.
 
     Parameters
     ----------
@@ -93,9 +99,7 @@ def job_line(
         pins by itself, as stores to their partitions, are not among them.
     """
     window = window or window_of(job) or "without effect"
-    length = f"{job.iterations} iterations"
-    if depth := pipeline_depth(job):
-        length = f"{job.iterations - depth} mini-batches in {length}"
+    length = length_text(job.iterations, job.iterations - pipeline_depth(job))
     parts = [length, f"credit window {window}"]
     fixed = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
     if fixed:

@@ -11,6 +11,7 @@ from emu.analysis.bounds import optimality_line
 from emu.report.explanation_tables import (
     cost_row,
     difference,
+    length_text,
     lost_line,
     model_rows,
     pace_rows,
@@ -84,12 +85,14 @@ def _relaunched(found: dict[str, Any] | None) -> Iterator[Fact]:
 def setting(result: dict[str, Any]) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
     known = {
-        "iterations": "{} iterations",
         "credit_window": "credit window {}",
         "processes": "{} processes",
         "policy": "rates by {}",
     }
     counts = [text.format(result[key]) for key, text in known.items() if key in result]
+    if iterations := result.get("iterations"):
+        length = length_text(iterations, result.get("mini_batches", iterations))
+        counts.insert(0, length)
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
     if "placing" in result:
         yield Fact("placement", result["placement"], placing_line(result["placing"]))

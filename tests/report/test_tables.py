@@ -34,7 +34,7 @@ from emu.report.explanation_tables import (
     ranges,
     unclaimed_line,
 )
-from emu.report.facts import run_facts
+from emu.report.facts import run_facts, setting
 from emu.report.html.page import headline
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
@@ -158,11 +158,11 @@ def test_wide_content_is_folded_at_100_columns() -> None:
 def test_restarts_are_told_with_their_costs_and_culprits() -> None:
     ended = [Ended(0, 20, 6.0, 4.0, 0.25, 2.25, "process w0 was killed by SIGKILL")]
     content = {"makespan": 10.0, **recovery_of(ended, 10.0, 9.5)}
-    told = [(fact.label, fact.value, fact.note) for fact in run_facts(content)]
-    lines = [" ".join(row) for row in told]
+    rows = [(fact.label, fact.value, fact.note) for fact in run_facts(content)]
+    lines = [" ".join(row) for row in rows]
     (whole,) = [line for line in lines if line.startswith("with restarts")]
     assert "18.25 s" in whole
-    labels = [label for label, _, _ in told]
+    labels = [label for label, _, _ in rows]
     assert labels.index("with restarts") < labels.index("emulated makespan")
     assert any("of the last attempt, from iteration 20 on" in line for line in lines)
     page = headline(content).partition("<details")
@@ -173,6 +173,14 @@ def test_restarts_are_told_with_their_costs_and_culprits() -> None:
     assert "recovery is as stated" in whole
     assert any("20: process w0 was killed by SIGKILL" in line for line in lines)
     assert not any("restart" in " ".join(map(str, f)) for f in run_facts({}))
+
+
+def test_a_run_of_a_pipeline_counts_the_mini_batches_that_were_stated() -> None:
+    def said(**more: int) -> str:
+        return next(setting({"iterations": 14, "credit_window": 4, **more})).note
+
+    assert said() == "14 iterations, credit window 4"
+    assert said(mini_batches=12) == "12 mini-batches in 14 iterations, credit window 4"
 
 
 PLACING: dict[str, Any] = {
