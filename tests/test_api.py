@@ -223,7 +223,7 @@ def test_options_of_commands_are_parameters_too(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "told"),
+    ("stated", "message"),
     [
         ({"network": "ns"}, "network is 'ns': one of ns3, fluid"),
         ({"sharing": "fair"}, "add network='ns3'"),
@@ -231,8 +231,8 @@ def test_options_of_commands_are_parameters_too(name: str) -> None:
         ({"network": "ns3", "congestion_control": "bbr"}, "'bbr': one of .*cubic"),
     ],
 )
-def test_names_of_packets_are_checked(stated: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_names_of_packets_are_checked(stated: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         emu.simulate(emu.load("golden"), **stated)
 
 

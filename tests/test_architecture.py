@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pydoc
 import re
 import subprocess
 from pathlib import Path
@@ -53,6 +54,22 @@ def test_functions_are_short(path: str) -> None:
     }
 
     assert {n: lines for n, lines in lengths.items() if lines > MAX_FUNCTION} == {}
+
+
+def test_names_in_backticks_are_there() -> None:
+    """Code that moves leaves names behind, in docstrings and comments."""
+    texts = [(ROOT / path).read_text() for path in PRODUCT]
+    texts += [path.read_text() for path in (ROOT / "emu" / "core").glob("*.[ch]")]
+    names = set(re.findall(r"`((?:emu|emu_nodes)(?:\.\w+)+)`", "\n".join(texts)))
+    missing = set()
+    for name in names:
+        owner, _, last = name.rpartition(".")
+        fields = getattr(pydoc.locate(owner), "__annotations__", {})
+        if pydoc.locate(name) is None and last not in fields:
+            missing.add(name)
+
+    assert len(names) > 50
+    assert missing == set()
 
 
 @pytest.mark.parametrize("path", PRODUCT)

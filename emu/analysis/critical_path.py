@@ -373,7 +373,7 @@ def send_rows(logs: Iterable[bytes]) -> Rows:
     Parameters
     ----------
     logs
-        What `emu.network.SendLog` packed, of every process.
+        What `emu.network.send_log.SendLog` packed, of every process.
     """
     rows: Rows = {}
     for log in logs:

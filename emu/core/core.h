@@ -53,7 +53,7 @@ typedef struct {
                                   the rule says */
 } Tuners;
 
-/* Shares of their speed that machines have over time, see `emu.problem.SpeedSteps`; of no
+/* Shares of their speed that machines have over time, see `emu.problem.changes.SpeedSteps`; of no
  * use, and nothing is looked up, where all have all of it. */
 typedef struct {
     int64_t count;             /* steps, 0 where no machine is ever slower */

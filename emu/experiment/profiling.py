@@ -199,7 +199,7 @@ def measure_profile(
     Raises
     ------
     RunError, DataError
-        As `emu.coordinator.carry_out`.
+        As `emu.experiment.run_experiment.carry_out`.
     """
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))

@@ -111,8 +111,8 @@ def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
         seconds ``cpu``, times ``perturbed`` by what was late; by (edge, iteration)
         ``flow_ready``, ``flow_start``, ``flow_end`` and the iteration in ``reads``;
         ``task_settled`` and ``flow_settled`` of the schedule;
-        ``sends``: rows of `emu.network.SendLog`; ``quotas`` of the schedule where
-        some are tuned.
+        ``sends``: rows of `emu.network.send_log.SendLog`; ``quotas`` of the schedule
+        where some are tuned.
 
     Raises
     ------

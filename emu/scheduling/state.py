@@ -105,7 +105,7 @@ def check_rows(job: Job, profile: Profile) -> None:
 
 
 class Log(NamedTuple):
-    """When everything happened, seconds, as in `emu.schedule.Schedule`.
+    """When everything happened, seconds, as in `emu.problem.Schedule`.
 
     A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
     ``fifo`` in any case. So is ``reads``: per edge and iteration of its destination,

@@ -110,7 +110,7 @@ def test_the_bound_is_not_above_the_makespan() -> None:
 def test_a_bound_that_the_run_disproves_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It used to be cut to the makespan, so nobody saw that it was false."""
+    """Cut to the makespan, a false bound would look right."""
     problem, realization = two_machine_example(2)
     length = makespan(problem, realization)
     monkeypatch.setattr(

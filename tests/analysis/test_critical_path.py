@@ -264,7 +264,7 @@ def test_late_task_is_blamed() -> None:
 
 
 def test_waits_of_the_simulation_count_against() -> None:
-    """What the simulation waited for elsewhere shortens the difference."""
+    """Waits of the simulation elsewhere shorten the difference."""
     case = two_machine_example(3)
     fast, slow = simulate(*case), distorted(simulate(*case))
     causes = {drift.cause for drift in divergences(fast, slow)}

@@ -1,4 +1,4 @@
-"""How fast a job goes, and its money, by hand and by the paper of Dorylus."""
+"""Speed and cost of a job, by hand and by the paper of Dorylus."""
 
 from __future__ import annotations
 

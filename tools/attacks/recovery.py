@@ -61,7 +61,7 @@ LENGTHS = {
     "dgcl": (8, 1),
     "dorylus": (8, 1),
 }
-#: What `emu run` is told of each network.
+#: Options of `emu run` for each network.
 NETWORKS = {
     "plain": (),
     "kernel": (

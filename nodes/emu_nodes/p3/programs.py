@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class _P3Task(TaskProgram):
     """State and methods that the tasks of a machine share."""
 
-    #: Position of its phase in `emu.workloads.Pipeline.behind`.
+    #: Position of its phase in `emu.systems.p3.job.Pipeline.behind`.
     phase = 0
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
