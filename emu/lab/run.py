@@ -394,8 +394,9 @@ def run_lab(
         When the lab cannot be started, or a machine dies.
     """
     programs, predicted = programs_of(file, command), predicted_lab(file)
+    plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
-        if predicted is not None and file.lab.sharing == "tcp" and not file.lab.queue:
+        if plain and predicted is not None:
             watch(forecast(predicted, lab.time_scale).sentence())
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
