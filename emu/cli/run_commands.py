@@ -39,6 +39,8 @@ from emu.experiment.expectations import missed_expectations
 from emu.experiment.host_load import WARNED, check_load, host_load
 from emu.experiment.profiling import (
     measure_profile,
+    measured_times,
+    of_length,
     prepare_profile,
     profile_from_trace,
 )
@@ -56,10 +58,10 @@ from emu.launch import (
 from emu.launch.host_report import loopback_rate, usable_cores
 from emu.launch.programs import program_path
 from emu.report import terminal
-from emu.report.explanation_tables import ranges_table
+from emu.report.explanation_tables import ranges_table, times_lines
 from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import load, write_profile
+from emu.scenario import ProfileFile, load, write_profile, write_scenario
 from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
@@ -471,11 +473,15 @@ def _told(console: Console, said: str) -> None:
 def profile(
     file: ScenarioFile,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML).",
+        ),
     ],
     overrides: Overrides = None,
     iterations: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Iterations to measure.")
+        int, typer.Option(metavar="N", min=1, help="Iterations or epochs to measure.")
     ] = 50,
     trace: Annotated[
         Path | None,
@@ -497,6 +503,8 @@ def profile(
 
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
+    Systems whose tasks overlap iterations (p3, dgcl, dorylus) take no profile: OUT is
+    their scenario, with the median time of each kind in job.times.
 
     With --from nothing is run: the k-th occurrence of a range that the trace recorded
     (torch.profiler.record_function) is iteration k, and volumes are those of what the
@@ -512,21 +520,31 @@ def profile(
 
         with console.status("counting what is sampled"):
             measured = profile_from_trace(scenario, trace, stated_ranges, watch)
-        write_profile(out, measured)
-        console.print(f"written to {out}; use it with --set profile={out}")
+        _write_profile(console, out, measured)
         return
-    stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
-    scenario = load(file, stated, timed=False)
+    stated = load(file, overrides or [], timed=False)
+    scenario = of_length(stated, iterations)
     check_ready(scenario, runs)
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
     with ProgressLine(experiment.problem.job, console) as line:
-        measured = measure_profile(experiment, directory, line)
+        found = measure_profile(experiment, directory, line)
     after = host_load()
     if after.worst > max(before.worst, WARNED):
         check_load(after, partial(_told, console), force=force)
+    if scenario.job.unprofiled:
+        times, rest = measured_times(experiment, found.times)
+        write_scenario(out, timed := load(stated, {"job.times": times}))
+        console.print(f"written to {out}, with job.times as measured here:")
+        console.print(*times_lines(timed.job.times, rest), sep="\n")
+        console.print(f"next: emu simulate {out}")
+        return
+    _write_profile(console, out, ProfileFile.of(experiment.problem.job, found))
+
+
+def _write_profile(console: Console, out: Path, measured: ProfileFile) -> None:
     write_profile(out, measured)
     console.print(f"written to {out}; use it with --set profile={out}")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
 from emu.systems.training_section import TrainingSection
+from emu.units import DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,7 +169,8 @@ def _without(found: Mapping[str, Range], name: str) -> str:
 def prepare_profile(scenario: Scenario) -> Experiment:
     """Return the experiment that measures the job of a scenario.
 
-    It stands where IFS puts it: neither CPU times nor volumes depend on that.
+    It stands where IFS puts it: neither CPU times nor volumes depend on that. What
+    takes no profile has ``1 s`` at every key of ``job.times`` that will be measured.
 
     Raises
     ------
@@ -181,6 +184,9 @@ def prepare_profile(scenario: Scenario) -> Experiment:
             problem = section.unmeasured or "write each job into a file of its own"
             raise ScenarioError(problem, key="job.system")
     job = build_job(scenario)
+    if scenario.job.unprofiled:
+        keys = scenario.job.measured_keys({task.kind for task in job.tasks})
+        scenario = load(scenario, {f"job.times.{key}": "1 s" for key in keys})
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
@@ -191,10 +197,18 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
+def of_length(scenario: Scenario, iterations: int) -> Scenario:
+    """Return the scenario with so many iterations, or epochs where it counts these."""
+    if "iterations" not in type(scenario.job).model_fields:
+        return load(scenario, {"job.epochs": iterations}, timed=False)
+    edit = {"job.iterations": iterations, "job.epochs": None}
+    return load(scenario, edit, timed=False)
+
+
 def measure_profile(
     experiment: Experiment, directory: RunDirectory, observer: Observer | None = None
-) -> ProfileFile:
-    """Run the job and return its CPU times and volumes per task and edge.
+) -> Profile:
+    """Run the job and return its CPU times and volumes.
 
     Raises
     ------
@@ -212,5 +226,55 @@ def measure_profile(
         log=directory.path / "agent.log",
         observer=observer,
     )
-    profile = Profile(run.cpu, run.realization.volumes)
-    return ProfileFile.of(experiment.problem.job, profile)
+    return Profile(run.cpu, run.realization.volumes)
+
+
+def measured_times(
+    experiment: Experiment, measured: NDArray[np.float64]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return ``job.times`` by which kinds of task take what they were measured to take.
+
+    A key gets the time by which all tasks of its kinds together take the median, over
+    iterations, of what they took: the first ones, which warm up, do not count.
+
+    Parameters
+    ----------
+    experiment
+        As `prepare_profile` returns it, of a system that takes no profile.
+    measured
+        CPU seconds, tasks x iterations.
+
+    Returns
+    -------
+    tuple[dict[str, Any], dict[str, float]]
+        ``job.times``, and mean seconds of a task of the kinds that have no key.
+    """
+    scenario, job = experiment.scenario, experiment.problem.job
+    kinds = {task.name: task.kind for task in job.tasks}
+    stated = np.asarray(realize(scenario, job).times)
+    left = set(kinds)
+    # Kinds that share a key have none alone: all that are left, at last.
+    for group in [
+        *({kind} for kind in dict.fromkeys(kinds.values())),
+        {*kinds.values()},
+    ]:
+        names = {name for name in left if kinds[name] in group}
+        rows = [name in names for name in kinds]
+        before, after = stated[rows].sum(axis=0), measured[rows].sum(axis=0)
+        if not before.any():
+            continue
+        ratio = float(np.median(after[before > 0] / before[before > 0]))
+        scale = partial(_four_digits, ratio)
+        edit, covered = scenario.job.scaled_times(kinds, names, scale)
+        scenario = load(scenario, edit)
+        left -= covered
+    rest: dict[str, list[float]] = defaultdict(list)
+    for (name, kind), row in zip(kinds.items(), measured, strict=True):
+        if name in left:
+            rest[kind].append(float(row.mean()))
+    times = scenario.job.times.model_dump(mode="json", exclude_none=True)
+    return times, {kind: float(np.mean(means)) for kind, means in rest.items()}
+
+
+def _four_digits(ratio: float, time: float) -> str:
+    return DURATION.exact(float(f"{time * ratio:.4g}"))

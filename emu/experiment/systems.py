@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from ruamel.yaml import YAML
 
 from emu.errors import DataError, ScenarioError
-from emu.files import write_atomic
 from emu.graph_data import BatchPlan, open_for, sampled_counts
-from emu.scenario import build_job, load, read_profile
+from emu.scenario import build_job, load, read_profile, write_scenario
 from emu.systems.system import systems
 from emu.systems.training_section import PHASES
 from emu.systems.translation import SAME_KEYS, CommonJob
@@ -185,6 +182,4 @@ def write_system(scenario: Scenario, system: str, file: Path) -> None:
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(file.parent)) from error
-    text = io.StringIO()
-    YAML().dump(as_system(scenario, system).to_json(), text)
-    write_atomic(file, text.getvalue())
+    write_scenario(file, as_system(scenario, system))

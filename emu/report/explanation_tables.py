@@ -61,6 +61,21 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     return shown
 
 
+def times_lines(
+    times: Iterable[tuple[str, Any]], rest: Mapping[str, float]
+) -> list[str]:
+    """Return the keys of ``job.times`` above 0, and kinds of task that have none."""
+    lines = []
+    for key, time in times:
+        listed = time if isinstance(time, tuple) else (time or 0.0,)
+        if any(listed):
+            lines.append(f"  {key}: {', '.join(map(format_duration, listed))}")
+    for kind, seconds in rest.items():
+        if seconds:
+            lines.append(f"  ({kind}: {format_duration(seconds)}, no key takes it)")
+    return lines
+
+
 def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     """Return loss and validation accuracy over time, where that was looked at."""
     shown = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")

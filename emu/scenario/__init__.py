@@ -6,7 +6,7 @@ Must not know: sockets, node processes, how a schedule is made.
 from emu.scenario.experiment import Experiment, place, prepare
 from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario, json_schema
-from emu.scenario.scenario_file import find_errors, load
+from emu.scenario.scenario_file import find_errors, load, write_scenario
 from emu.scenario.workload_file import ProfileFile, read_profile, write_profile
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "read_profile",
     "realize",
     "write_profile",
+    "write_scenario",
 ]

@@ -259,6 +259,8 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if section.unprofiled:
             yield ("profile",), section.unprofiled
         return
+    for key in section.untimed():
+        yield ("job", "times", key), NO_TIME
     if not isinstance(section, TrainingSection):
         return
     known = section.times.stated()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
 from emu.fields.suggestion import nearest
+from emu.files import write_atomic
 from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
@@ -267,12 +270,18 @@ def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
     return "lab" in stated and not stated & {"job", "jobs"}
 
 
-def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:
+def loads(
+    text: str,
+    overrides: Overrides = (),
+    *,
+    name: str = "scenario",
+    timed: bool = True,
+) -> Scenario:
     """Return the scenario that ``text``, YAML or JSON, describes.
 
     Parameters
     ----------
-    overrides
+    overrides, timed
         As in `load`.
     name
         What the scenario is called in errors, and where it does not name itself.
@@ -283,7 +292,21 @@ def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Sc
         As `load`.
     """
     with one_error(name, partial(ScenarioError, file=name)):
-        return _good(_changed(parse_document(text, name), overrides, Path()))
+        document = _changed(parse_document(text, name), overrides, Path())
+        return _good(document, timed=timed)
+
+
+def write_scenario(path: Path, scenario: Scenario) -> None:
+    """Write a scenario as YAML, whole or not at all.
+
+    Raises
+    ------
+    DataError
+        When it cannot be written.
+    """
+    text = io.StringIO()
+    YAML().dump(scenario.to_json(), text)
+    write_atomic(path, text.getvalue())
 
 
 def load_again(source: Source) -> Scenario:

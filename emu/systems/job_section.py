@@ -12,6 +12,7 @@ from emu.fields.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Resources, Trail
@@ -64,7 +65,7 @@ class JobSection(Section):
     unmeasured: ClassVar[str] = ""
     """Why its tasks cannot be measured, empty where they can."""
     unprofiled: ClassVar[str] = ""
-    """Why it takes no profile, empty where it does."""
+    """Why it takes no profile, empty where it does; measured are ``times`` then."""
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
 
@@ -73,6 +74,7 @@ class JobSection(Section):
 
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
+        times: Any  # a section; a word in jobs of the user's own
 
         @property
         def iterations(self) -> int | None: ...  # noqa: D102
@@ -181,6 +183,14 @@ class JobSection(Section):
     def slot_problems(self, cluster: ClusterSection) -> Problems:
         """Yield the same of slots, once machines and resources are right."""
         yield from ()
+
+    def untimed(self) -> Iterator[str]:
+        """Yield the keys of ``times`` that have to be stated, and are not."""
+        yield from ()
+
+    def measured_keys(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+        """Return the keys of ``times`` that the CPU times of these kinds give."""
+        return tuple(key for key in type(self.times).model_fields if key in kinds)
 
     def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
         """Yield (where, what is demanded there)."""

@@ -16,7 +16,7 @@ from emu.graph_data import open_for, open_layers
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
-from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.training_section import number_bytes
 from emu.systems.translation import summed
 from emu.systems.whole_graph_section import (
     TimePerLayer,
@@ -29,6 +29,7 @@ from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
@@ -67,7 +68,6 @@ class DgclJobSection(WholeGraphSection):
     """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
 
     unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
-    unmeasured: ClassVar[str] = "stages cannot be profiled, write job.times"
     shaped_by_data: ClassVar[bool] = True
 
     system: Literal["dgcl"]
@@ -156,11 +156,16 @@ class DgclJobSection(WholeGraphSection):
             yield ("job", "cache_features"), problem
 
     @override
-    def slot_problems(self, cluster: ClusterSection) -> Problems:
+    def untimed(self) -> Iterator[str]:
         """Yield passes without a time."""
-        for key in ("forward", "backward"):
-            if getattr(self.times, key) is None:
-                yield ("job", "times", key), NO_TIME
+        yield from (
+            k for k in ("forward", "backward") if getattr(self.times, k) is None
+        )
+
+    @override
+    def measured_keys(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+        """Return all but the time of gates, which compute nothing."""
+        return tuple(k for k in DgclTimesSection.model_fields if k != "coordination")
 
     @override
     def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:

@@ -39,7 +39,7 @@ from emu.systems.dorylus.volumes import (
     dorylus_realization,
     weight_bytes,
 )
-from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.training_section import number_bytes
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
     WholeGraphSection,
@@ -140,7 +140,6 @@ class DorylusJobSection(WholeGraphSection):
     """
 
     unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
-    unmeasured: ClassVar[str] = "tasks of intervals cannot be profiled, write job.times"
 
     @property
     @override
@@ -351,11 +350,9 @@ class DorylusJobSection(WholeGraphSection):
                 yield ("job", key), problem
 
     @override
-    def slot_problems(self, cluster: ClusterSection) -> Problems:
+    def untimed(self) -> Iterator[str]:
         """Yield kinds of task without a time."""
-        missing = self._needed() - self.times.stated().keys()
-        for kind in sorted(missing):
-            yield ("job", "times", kind), NO_TIME
+        yield from sorted(self._needed() - self.times.stated().keys())
 
     def _needed(self) -> set[str]:
         kinds = {"gather", "apply"}

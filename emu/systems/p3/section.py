@@ -186,9 +186,6 @@ _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 class P3JobSection(ReplicaSection):
     """P3: push the structure, pull partial activations, never a feature."""
 
-    unmeasured: ClassVar[str] = (
-        "cycles of a pipeline cannot be profiled, write job.times"
-    )
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
     )
