@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.training.layers import as_tensor
 from emu.workloads import layer_shapes
@@ -28,25 +29,46 @@ if TYPE_CHECKING:
     Aggregate = Callable[[Tensor], Tensor]
 
 
-class _Sum:
-    """The product of an adjacency with rows: a weighted sum of neighbours per row."""
+def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:
+    from torch.nn.functional import embedding_bag
 
-    def __init__(self, adjacency: Adjacency, dtype: Any) -> None:
-        self._columns = as_tensor(adjacency.columns).long()
-        self._offsets = as_tensor(adjacency.indptr)
-        self._weights = as_tensor(adjacency.weights).to(dtype)
+    columns = as_tensor(adjacency.columns).long()
+    offsets = as_tensor(adjacency.indptr)
+    weights = as_tensor(adjacency.weights).to(dtype)
+    return lambda rows: embedding_bag(
+        columns,
+        rows,
+        offsets,
+        mode="sum",
+        per_sample_weights=weights,
+        include_last_offset=True,
+    )
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        from torch.nn.functional import embedding_bag
 
-        return embedding_bag(
-            self._columns,
-            rows,
-            self._offsets,
-            mode="sum",
-            per_sample_weights=self._weights,
-            include_last_offset=True,
-        )
+def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
+    """Return the product of an adjacency with rows, one per column.
+
+    Its gradient is the product with the transpose: torch's own for a weighted bag takes
+    12 to 37 times as long (amazon_computers, 32 columns: 61.7 against 1.7 ms).
+    """
+    import torch
+
+    forward_bag = _bag(adjacency, dtype)
+    backward_bag = _bag(adjacency.transposed(columns), dtype)
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @override
+        def forward(_: Any, rows: Tensor) -> Tensor:
+            return forward_bag(rows)
+
+        @staticmethod
+        @override
+        def backward(_: Any, gradient: Tensor) -> Tensor:
+            return backward_bag(gradient.contiguous())
+
+    found: Aggregate = Product.apply
+    return found
 
 
 def _weighed_sum(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -141,7 +163,9 @@ class PartModel:
         self._dtype = getattr(torch, settings["precision"])
         self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
         self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
-        sums = [_Sum(part.forward, self._dtype) for part in parts]
+        sums = [
+            _product(part.forward, len(part.vertices), self._dtype) for part in parts
+        ]
         self._sums = sums if len(sums) > 1 else sums * self.layers
         self._parts = parts if len(parts) > 1 else parts * self.layers
         self._rows = [len(part.vertices) for part in self._parts]
