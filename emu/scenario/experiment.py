@@ -350,9 +350,10 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, found, policy = self.problem, self.placed, self.scenario.placed_by
+        jobs = self.scenario.each_job()
         if policy == "sequential":
-            jobs = self.scenario.jobs
-            each = ", ".join(f"{one.name} by {one.placement.policy}" for one in jobs)
+            parts = self.scenario.jobs
+            each = ", ".join(f"{one.name} by {one.placement.policy}" for one in parts)
             policy = f"sequential: {each}"
         fixed = problem.job.fixed
         return {
@@ -361,7 +362,11 @@ class Experiment:
             "candidates": found.candidates if found and not fixed else 0,
             "budget": found.budget if found and not fixed else 0,
             "optimal": bool(fixed or (found and found.optimal)),
-            "unclaimed": [*unclaimed(problem.job, problem.cluster)],
+            "unclaimed": [
+                resource
+                for resource in unclaimed(problem.job, problem.cluster)
+                if not any(resource in job.made_slots for *_, job in jobs)
+            ],
         }
 
     @property

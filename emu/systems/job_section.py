@@ -230,6 +230,11 @@ class JobSection(Section):
         return self.trains
 
     @property
+    def made_slots(self) -> frozenset[str]:
+        """Resources of machines whose amounts are numbers of slots of the job."""
+        return frozenset()
+
+    @property
     def asks_for_gpus(self) -> str:
         """The key that a gpu per worker would go without, empty where it is stated."""
         return ""

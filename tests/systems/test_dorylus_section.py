@@ -64,6 +64,27 @@ def test_a_server_has_a_thread_per_core(cpu: str, threads: int) -> None:
     assert g0.slots["threads"] == g1.slots["threads"] == 3
 
 
+@pytest.mark.parametrize(
+    ("edits", "idle"),
+    [
+        ([], []),
+        (["job.threads=2"], ["cpu"]),
+        (["cluster.machines.g0.gpu=2"], ["gpu"]),
+        (["cluster.machines.g0.gpu=2", "job.backend=gpu"], []),
+    ],
+)
+def test_what_becomes_slots_is_not_called_idle(
+    edits: list[str], idle: list[str]
+) -> None:
+    experiment = _prepared("cluster.machines.g0.cpu=4", *edits)
+    assert experiment.placing["unclaimed"] == idle
+    if "job.backend=gpu" in edits:
+        slots = [
+            machine.slots.get("gpu") for machine in experiment.problem.cluster.machines
+        ]
+        assert slots[:2] == [2, 1]
+
+
 def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
     scenario = loads(FILE, ["job.lambda_uplink=1 Gbit/s"])
     cluster = scenario.to_cluster()

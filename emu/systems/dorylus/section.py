@@ -243,8 +243,15 @@ class DorylusJobSection(WholeGraphSection):
         slots = {THREADS: self.threads or max(int(server.cpu or 1), 1)}
         slots[LAMBDAS] = self.quota
         if self.backend == "gpu":
-            slots["gpu"] = 1
+            slots["gpu"] = max(int(server.gpu or 1), 1)
         return {**slots, **server.slots}
+
+    @property
+    @override
+    def made_slots(self) -> frozenset[str]:
+        """Cores, as threads, unless these are stated; GPUs where they compute."""
+        cores = {"cpu"} if self.threads is None else set()
+        return frozenset(cores | ({"gpu"} if self.backend == "gpu" else set()))
 
     @property
     def attends(self) -> bool:
