@@ -1,21 +1,30 @@
 """Run iterations for a long time; print what memory, descriptors and lateness came to.
 
     tools/hostile soak OUT [--minutes 60] [--scenario golden] [--set KEY=VALUE]
+        [--time-scale 0.02] [--kills SECONDS]
 
 Looks at every process of the run every ten seconds: resident memory, descriptors, CPU
 time; and at how busy the cores were since the last look. OUT/rows.jsonl has the looks;
 the table has, per process, where it began and ended and the slope after the first
 tenth. Lateness is what each iteration adds to the distance from the run's replay.
+
+With ``--kills`` a process of the run that was drawn, any but the command, is killed
+every so many wall seconds, and the run restarts. The scenario must keep checkpoints.
+Another run to which nothing happens, eight times as fast, tells whether the weights are
+the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +32,18 @@ import numpy as np
 import psutil
 
 import emu
+from emu.runs.array_files import read_weights
+from emu.runs.recorded_run import read_manifest
 from tools.attacks.chaos import MARK, roles, settings
+from tools.attacks.recovery import same
 
 EVERY = 10.0  # wall seconds between two looks
 SKIPPED = 0.1  # share of the looks that is warm-up
-TIME_SCALE = 0.02
 SETTINGS = ["emulation.byte_scale=5000", "emulation.deadline=600 s"]
 # Without a window payloads of iterations far ahead fill the memory of those behind.
 SETTINGS += ["emulation.silence=600 s", "job.credit_window=2"]
+RESTARTING = ["on_failure=restart", "max_restarts=100000"]
+FASTER = 8  # times, of the run to which nothing happens
 
 
 def look(mark: str) -> dict[str, dict[str, float]]:
@@ -92,7 +105,32 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def lateness(run: Path) -> str:
+def kill_one(mark: str, chance: np.random.Generator) -> str:
+    """Kill a process of the run, any but the command; return what it was."""
+    there = roles(mark)
+    there.pop("command", None)
+    if not there:
+        return ""
+    role = str(chance.choice(sorted(there)))
+    with contextlib.suppress(psutil.NoSuchProcess):
+        there[role].kill()
+    return role
+
+
+def killed(rows: list[dict[str, Any]], run: Path, undisturbed: Path) -> str:
+    """Return who was killed, and whether that shows in the weights, in words."""
+    counts = Counter(row["killed"] for row in rows if row["killed"])
+    who = ", ".join(f"{count} {role}" for role, count in counts.most_common())
+    attempts = read_manifest(run / "manifest.json").get("attempts", [])
+    weights = read_weights(undisturbed)
+    agree = "identical" if same(run, weights) else "OTHER"
+    return (
+        f"{counts.total()} killed ({who}), {len(attempts)} restarts, "
+        f"{agree} weights in {len(weights)} arrays"
+    )
+
+
+def lateness(run: Path, time_scale: float) -> str:
     """Return how much later than in the replay each iteration made the next, in words.
 
     A job waits for what is late, so that the ends themselves only grow apart.
@@ -102,9 +140,9 @@ def lateness(run: Path) -> str:
         return "; ".join(recorded.missing)
     ends = recorded.emulated.task_end.max(axis=0)
     behind = ends - recorded.simulated.task_end.max(axis=0)
-    added = 1e3 * TIME_SCALE * np.diff(behind)
+    added = 1e3 * time_scale * np.diff(behind)
     tenth = max(1, len(added) // 10)
-    at = list(ends[1:] * TIME_SCALE / 60)
+    at = list(ends[1:] * time_scale / 60)
     return (
         f"added by each of {len(ends)} iterations, wall ms, medians: "
         f"{np.median(added[tenth : 2 * tenth]):.3f} in the second tenth, "
@@ -113,9 +151,18 @@ def lateness(run: Path) -> str:
     )
 
 
-def watched(command: list[str], out: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Run a command and look at it until it ends; return its exit status, the looks."""
+def watched(
+    command: list[str], out: Path, kills: float
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run a command and look at it until it ends; return its exit status, the looks.
+
+    Parameters
+    ----------
+    kills
+        Wall seconds from one kill to the next; infinite for none.
+    """
     mark, begun = f"soak.{os.getpid()}", time.monotonic()
+    due, chance = begun + kills, np.random.default_rng(0)
     rows: list[dict[str, Any]] = []
     with (out / "output").open("wb") as output:
         run = subprocess.Popen(
@@ -130,6 +177,10 @@ def watched(command: list[str], out: Path) -> tuple[int, list[dict[str, Any]]]:
                 minute = (time.monotonic() - begun) / 60
                 busy = psutil.cpu_percent() / 100  # since the last look
                 rows.append({"minute": minute, "busy": busy, "held": look(mark)})
+                rows[-1]["killed"] = ""
+                if time.monotonic() >= due:
+                    rows[-1]["killed"] = kill_one(mark, chance)
+                    due += kills
                 with (out / "rows.jsonl").open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
                 time.sleep(EVERY)
@@ -139,6 +190,11 @@ def watched(command: list[str], out: Path) -> tuple[int, list[dict[str, Any]]]:
     return run.returncode, rows
 
 
+def newest(runs: Path) -> Path:
+    """Return the last run directory."""
+    return max(runs.iterdir(), key=lambda path: path.stat().st_mtime)
+
+
 def main() -> int:
     """Run, look, print; return the command's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -146,19 +202,29 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--scenario", default="golden")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--time-scale", type=float, default=0.02)
+    parser.add_argument("--kills", type=float, default=math.inf)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    runs, scale = options.out / "runs", options.time_scale
     changes = [*SETTINGS, *options.set]
-    command = [sys.executable, "-m", "emu", "run", options.scenario]
-    command += ["--runs", str(options.out / "runs")]
-    command += settings(options.scenario, changes, TIME_SCALE, 60 * options.minutes)
-    code, rows = watched(command, options.out)
+    words = [sys.executable, "-m", "emu", "run", options.scenario]
+    words += settings(options.scenario, changes, scale, 60 * options.minutes)
+    command = [*words, "--runs", str(runs)]
+    if options.kills < math.inf:
+        command += [part for each in RESTARTING for part in ("--set", each)]
+    code, rows = watched(command, options.out, options.kills)
     running = [row for row in rows if len(row["held"]) > 3]  # all are there
-    print(f"{command[-1]}, {rows[-1]['minute']:.1f} minutes")
+    print(f"{' '.join(words[3:])}, {rows[-1]['minute']:.1f} minutes")
     if running:
         print(load(running), table(running), sep="\n")
     print((options.out / "output").read_text())
     if not code:
-        newest = max((options.out / "runs").iterdir(), key=lambda p: p.stat().st_mtime)
-        print(lateness(newest))
+        print(lateness(newest(runs), scale))
+    if not code and options.kills < math.inf:
+        calm, faster = options.out / "calm", f"emulation.time_scale={scale / FASTER}"
+        words += ["--set", faster, "--runs", str(calm)]
+        nothing = subprocess.DEVNULL
+        subprocess.run(words, stdin=nothing, stdout=nothing, check=True)
+        print(killed(rows, newest(runs), newest(calm)))
     return code
