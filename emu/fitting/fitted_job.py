@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.fitting.causes import FittedSteps
+from emu.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
 from emu.fitting.steps import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
 
     from emu.analysis.traffic import Traffic
     from emu.fitting.conversations import Process
@@ -24,6 +26,9 @@ SEAT = "seat"
 #: Share of the iterations in which a server must be asked for it to wait its turn: an
 #: answer that is not there would wait like the others.
 OFTEN = 0.5
+#: Tasks that stand for moments of a step, by their names behind its own: flows of a
+#: channel that are ready together go by name, so what goes first is ``.drained``.
+_MOMENTS = {BEGUN: "", DRAINED: ".drained", GOT: ".got"}
 
 
 def fitted_scenario(
@@ -190,18 +195,26 @@ class _StepsJob(_Job):
         self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
     ) -> None:
         super().__init__(traffic, cores)
-        for step, gaps in zip(found.steps, found.gaps, strict=True):
-            source, destination = map(self._name, (step.source, step.destination))
-            name = self._step(step)
+        for step, gaps, held in zip(found.steps, found.gaps, found.held, strict=True):
+            name, sizes = self._step(step), np.rint(step.sizes).astype(int)
             self._task(name, step.source, gaps)
-            self._task(f"{name}.got", step.destination, np.zeros(found.count))
-            self._flow(name, f"{name}.got", np.rint(step.sizes).astype(int).tolist())
-            self.flows[-1]["channel"] = f"{source}.{destination}"
+            last = np.minimum(sizes, round(held)) if held else sizes
+            if held:
+                self._arrival(step, _MOMENTS[DRAINED], sizes - last)
+            self._arrival(step, _MOMENTS[GOT], last)
         for step, causes in zip(found.steps, found.causes, strict=True):
-            for number, end, lag in causes:
-                cause = self._step(found.steps[number]) + (".got" if end else "")
+            for number, moment, lag in causes:
+                cause = self._step(found.steps[number]) + _MOMENTS[moment]
                 self._flow(cause, self._step(step))
                 self.flows[-1]["lag"] = lag
+
+    def _arrival(self, step: Step, moment: str, sizes: NDArray[np.int64]) -> None:
+        """Send some bytes of a step to a task without time, which then has them."""
+        name = self._step(step)
+        self._task(f"{name}{moment}", step.destination, np.zeros(len(sizes)))
+        self._flow(name, f"{name}{moment}", sizes.tolist())
+        source, destination = map(self._name, (step.source, step.destination))
+        self.flows[-1]["channel"] = f"{source}.{destination}"
 
     def _step(self, step: Step) -> str:
         source, destination = map(self._name, (step.source, step.destination))

@@ -8,7 +8,7 @@ do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
+_Row: TypeAlias = "NDArray[np.float64]"
+_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -52,6 +54,28 @@ _PHASES = 64
 
 
 @dataclass(frozen=True, eq=False)
+class Crossed:
+    """Packets of one process to another, by time."""
+
+    time: NDArray[np.float64]
+    before: NDArray[np.int64]
+    """Bytes before each of them, and of all."""
+
+    def left(
+        self, until: NDArray[np.float64], at: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return how many of the first ``until`` bytes are to come after ``at``."""
+        came = self.before[np.searchsorted(self.time, at, "right")]
+        return np.maximum(until - came, 0.0)
+
+    def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the seconds at which so many bytes had come."""
+        place = np.searchsorted(self.before[1:], byte, "left")
+        found = self.time[np.minimum(place, len(self.time) - 1)]
+        return np.where(np.isnan(byte), np.nan, found)
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """Bytes that a process sends another as one, by iteration; NaN where none were."""
 
@@ -66,6 +90,22 @@ class Step:
     """Seconds of the first and the last packet."""
     sizes: NDArray[np.float64]
     """Bytes."""
+    until: NDArray[np.float64]
+    """Bytes of all that crossed when it had."""
+    crossed: Crossed
+
+    def part(self, some: slice) -> Step:
+        """Return the step in some of the iterations."""
+        rows = (getattr(self, name)[some] for name in _BY_ITERATION)
+        return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
+
+    def drained(self, held: float) -> NDArray[np.float64]:
+        """Return the seconds at which all but so many bytes had come."""
+        return self.crossed.when(self.until - np.minimum(held, self.sizes))
+
+
+#: Fields of a step that have a value per iteration.
+_BY_ITERATION = ("first", "last", "sizes", "until")
 
 
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
@@ -90,7 +130,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         total = float(packets.bytes.sum())
         clock, begins = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, begins, ends, traffic, total)):
-            step = Step(*ends, number, clock, *parts)
+            crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
+            step = Step(*ends, number, clock, *parts, crossed=crossed)
             found.append(_numbered(step, begins))
     return found
 
@@ -150,8 +191,8 @@ def _parts(
     ends: tuple[Process, Process],
     traffic: Traffic,
     total: float,
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
-    """Yield times of the first and the last packet, and bytes, of every step."""
+) -> Iterator[_Rows]:
+    """Yield the rows `_BY_ITERATION` of every step."""
     edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
     before = np.append(0, np.cumsum(way.bytes))
     sent = np.diff(before[edges])
@@ -182,10 +223,12 @@ def _parts(
         most = len(way.time) - 1
         first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
         there = (sent > 0) & ~np.isnan(sizes)
+        until = before[edges[:-1]] + end
         yield (
             np.where(there, first, np.nan),
             np.where(there, np.maximum(first, last), np.nan),
             np.where(there, sizes, np.nan),
+            np.where(there, until, np.nan),
         )
 
 
@@ -273,7 +316,7 @@ def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
     by = int(np.median(late))
     if by == 0:
         return step
-    rows = [np.roll(row, by) for row in (step.first, step.last, step.sizes)]
-    for row in rows:
+    rows = {name: np.roll(getattr(step, name), by) for name in _BY_ITERATION}
+    for row in rows.values():
         row[slice(0, by) if by > 0 else slice(by, None)] = np.nan
-    return Step(step.source, step.destination, step.number, step.clock, *rows)
+    return replace(step, **rows)

@@ -12,14 +12,20 @@ import pytest
 
 import emu
 from emu.fitting import FittedSteps, Unfittable, fit_traffic, fitted_scenario, overtaken
-from emu.fitting.causes import caused
-from emu.fitting.steps import ALL, FULL, Step
+from emu.fitting.causes import DRAINED, caused
+from emu.fitting.steps import ALL, FULL, Crossed, Step
 from emu.scenario.scenario_file import loads
 from tests.fitting.crossed import crossed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.fitting.conversations import Process
     from emu.fitting.steps import Marks
     from emu.problem import Schedule
+
+    Ends = tuple[Process, Process]
+    Row = NDArray[np.float64]
 
 PROGRAMS = ("server", "worker")
 ITERATIONS = 12
@@ -292,6 +298,51 @@ def test_what_a_sender_did_not_wait_for_is_found() -> None:
         assert large == [(0, 1)] * there
 
 
+def test_a_sender_waits_until_the_kernel_has_taken_what_it_sends() -> None:
+    """With a slower NIC it goes on later, else what it sends next is in the way."""
+    build = Build(8)
+    build.task("worker-m0.one", 0.03, 0.04)
+    build.task("worker-m0.two", 0.05, 0.06)
+    for part, size in (("a", 200 * FULL), ("b", 70 * FULL)):
+        build.task(f"worker-m1.{part}", 0.0, 0.0)
+        build.flow("worker-m0.one", f"worker-m1.{part}", size)
+        build.flows[-1]["channel"] = "long"
+    build.flow("worker-m1.a", "worker-m0.two")
+    build.task("worker-m2.got", 0.001, 0.002)
+    build.flow("worker-m0.two", "worker-m2.got", 60 * FULL)
+    build.task("worker-m1.reply", 0.1, 0.12)
+    build.flow("worker-m1.b", "worker-m1.reply")
+    build.flow("worker-m1.reply", "worker-m0.one", 48, lag=1)
+    document = build.scenario()
+
+    found, again = fitted(document, ["worker-m0.one"])
+
+    assert DRAINED in {moment for own in found.causes for _, moment, _ in own}
+    for nics in ({}, {"m0": "5 Mbit/s"}, {"m1": "4 Mbit/s"}):
+        truth = per_iteration(simulated(document, **nics))
+        assert per_iteration(simulated(again, **nics)) == pytest.approx(truth, rel=0.02)
+
+
+def test_a_kernel_holds_what_was_on_its_way() -> None:
+    """The next step begins when 150 of 300 kB are there: so much was held."""
+    begin = np.linspace(0.0, 23 * 0.4, 24)
+    sizes = np.full(24, 3e5)
+    time = (begin[:, None] + 0.05 + np.linspace(0, 0.1, 100)).ravel()
+    crossed = Crossed(time, np.arange(2401) * 3000)
+    a, b, c = (0, 0), (1, 0), (2, 0)
+    first, last = begin + 0.05, begin + 0.15
+    until = np.cumsum(sizes)
+    steps = [Step(a, b, 0, ALL, first, last, sizes, until, crossed)]
+    own = first + 0.0501
+    steps.append(Step(a, c, 0, ALL, own, own + 0.1, sizes, until, crossed))
+
+    found = caused(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
+
+    assert found.causes[1] == ((0, DRAINED, 0),)
+    assert found.held[0] == pytest.approx(1.5e5, abs=6000)
+    np.testing.assert_allclose(found.gaps[1], 0.0, atol=0.002)
+
+
 def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
     """Data comes, 0.1 s of computing follow; a note of the other comes meanwhile."""
     rng = np.random.default_rng(1)
@@ -300,12 +351,18 @@ def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
     data = np.add(begin, 0.05, dtype=np.float64)
     note = begin + 0.08 + rng.uniform(0, 0.02, 24)
     own = data + 0.1 + rng.uniform(0, 0.005, 24)
-    many, few = np.full(24, 1e5), np.full(24, 48.0)
+    many, few = np.full(24, 9e4), np.full(24, 48.0)
+
+    def step(ends: Ends, number: int, first: Row, last: Row, sizes: Row) -> Step:
+        until = np.cumsum(sizes)
+        crossed = Crossed(last, np.append(0, until).astype(np.int64))
+        return Step(*ends, number, ALL, first, last, sizes, until, crossed)
+
     steps = [
-        Step(a, b, 0, ALL, begin + 0.01, data, many),
-        Step(a, b, 1, ALL, note, note, few),
-        Step(b, a, 0, ALL, own, own, few),
-        Step(b, a, 1, ALL, own + 1e-4, own + 0.04, many),
+        step((a, b), 0, begin + 0.01, data, many),
+        step((a, b), 1, note, note, few),
+        step((b, a), 0, own, own, few),
+        step((b, a), 1, own + 1e-4, own + 0.04, many),
     ]
 
     found = caused(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)

@@ -100,6 +100,8 @@ def serve(kind: str, count: int) -> None:
         calls.serve_forever()
     listening = socket.create_server(("", PORT))
     connections = [listening.accept()[0] for _ in range(WORKERS)]
+    # Who connected first differs from run to run, and whom it serves first counts.
+    connections.sort(key=lambda one: one.getpeername())
     if kind == "turns":
         for _ in range(count):
             for one in connections:
