@@ -11,6 +11,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.input_file import read_text
+from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job, virtual_training
 from emu.scenario.virtual_training import LOOKS, Progress, progress_along, steps_of
@@ -37,24 +38,25 @@ _ROUNDING = 3
 
 
 def training_audit(run: Path, job: Job) -> Findings:
-    """Return the number of losses computed again, and the first wrong one of a job.
+    """Return the number of values computed again, and the first wrong one of a job.
 
     All steps are taken again in one process, where nothing is sent. A gradient or a
-    parameter that arrived with other content changes the next loss. What the last step
-    made is in no loss, so it is not compared. Sampling, models and optimisers are the
-    same code in both: their faults change neither, and only their own tests find them.
+    parameter that arrived with other content changes the next loss, and the weights in
+    the end. Sampling, models and optimisers are the same code in both: their faults
+    change neither, and only their own tests find them.
 
     Parameters
     ----------
     run
-        Run directory, of which training.csv is read.
+        Run directory, of which training.csv and weights.npz are read.
     job
         Job of its scenario, not of the run.
 
     Raises
     ------
     DataError
-        When the job has trained nothing, or training.csv holds no losses of it.
+        When the job has trained nothing, training.csv holds no losses of it, or
+        weights.npz is damaged.
     """
     from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
 
@@ -72,23 +74,13 @@ def training_audit(run: Path, job: Job) -> Findings:
             )
             raise DataError(problem, path=str(run))
         missed = system.updates_missed(settings) if system else 0
-        batches = int(found.index.max()) + 1
-        alone = _alone(settings, batches, missed)[found.index]
-        off = np.abs(found.to_numpy() - alone)
-        allowed = _EXACTNESS[settings["precision"]] * np.abs(alone)
-        if (off > allowed).any() and settings["precision"] == "float32":
-            # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
-            exact = _alone({**settings, "precision": "float64"}, batches, missed)
-            carried = np.abs(alone - exact[found.index])
-            allowed += _ROUNDING * np.maximum.accumulate(carried)
-        wrong = off > allowed
-        checked += len(found)
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            subject = f"{name}loss[{found.index[first]}]"
-            sentence = f"{subject} is {found.iloc[first]:.6g}, {alone[first]:.6g} alone"
+        wrong = _first_wrong(found, _weights(run, name), settings, missed)
+        checked += len(found) + 1
+        if wrong is not None:
+            off, subject, words = wrong
+            sentence = f"{name}{subject} {words}"
             violations.append(
-                Violation("training", subject, off[first], "values", sentence)
+                Violation("training", name + subject, off, "values", sentence)
             )
     if not checked:
         raise DataError("trained nothing, so no loss can be compared", path=str(run))
@@ -114,12 +106,51 @@ def _losses(frame: pd.DataFrame, name: str) -> pd.Series[float]:
     return mine.groupby("iteration").value.mean()
 
 
+def _weights(run: Path, name: str) -> NDArray[np.float64]:
+    """Return the parameters that a job ended with, flat."""
+    parts = read_weights(run)
+    mine = [part.ravel() for key, part in parts.items() if key.startswith(name)]
+    return np.concatenate([np.empty(0), *mine])
+
+
+def _first_wrong(
+    found: pd.Series[float],
+    weights: NDArray[np.float64],
+    settings: Mapping[str, Any],
+    missed: int,
+) -> tuple[float, str, str] | None:
+    """Return what is wrong first, by how much, what, and in words."""
+    rows, batches = found.index, int(found.index.max()) + 1
+    alone, losses = _alone(settings, batches, missed)
+    if len(weights) != len(alone):
+        return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
+    size = np.linalg.norm
+    off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
+    allowed = np.append(np.abs(losses[rows]), size(alone))
+    allowed *= _EXACTNESS[settings["precision"]]
+    if (off > allowed).any() and settings["precision"] == "float32":
+        # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
+        wide, exact = _alone({**settings, "precision": "float64"}, batches, missed)
+        carried = np.maximum.accumulate(np.abs(losses - exact)[rows])
+        allowed += _ROUNDING * np.append(carried, size(alone - wide))
+    if not (off > allowed).any():
+        return None
+    first = int(np.argmax(off > allowed))
+    if first == len(found):
+        share = off[first] / max(float(size(alone)), 1e-300)
+        return off[first], "weights", f"are {share:.2g} of them off those alone"
+    words = f"is {found.iloc[first]:.6g}, {losses[rows][first]:.6g} alone"
+    return off[first], f"loss[{rows[first]}]", words
+
+
 def _alone(
     settings: Mapping[str, Any], batches: int, missed: int
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the parameters and the losses of one process."""
     from emu.training import reference_training  # noqa: PLC0415 - torch, a second
 
-    return np.array(reference_training(settings, batches, missed)[1])
+    parameters, losses = reference_training(settings, batches, missed)
+    return parameters.astype(np.float64), np.array(losses)
 
 
 FILE = "validation.csv"

@@ -76,7 +76,7 @@ def test_weights_over_sockets_are_those_of_one_process(
     assert evaluate_run(run.path) == {"": run.result["accuracy"]}
     curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
     assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
-    assert training_audit(run.path, job) == (EPOCHS, [])
+    assert training_audit(run.path, job) == (EPOCHS + 1, [])
     np.testing.assert_array_equal(  # every flow carried what the plan says
         run.outcome.predicted.flow_bytes, left.schedule.flow_bytes
     )

@@ -95,7 +95,7 @@ def test_pipe_over_sockets_equals_one_process(tmp_path: Path) -> None:
     assert evaluate_run(run.path) == {"": run.result["accuracy"]}
     curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
     assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
-    assert training_audit(run.path, job) == (EPOCHS, [])
+    assert training_audit(run.path, job) == (EPOCHS + 1, [])
     ran, predicted = run.outcome.run.schedule, run.outcome.predicted
     at = tuple(ran.flows().T)
     np.testing.assert_array_equal(ran.flow_bytes[at], predicted.flow_bytes[at])

@@ -72,7 +72,7 @@ def test_weights_of_pipe_are_those_without_deaths(tmp_path: Path, launch: str) -
     subject = read_to_audit(run.path)
     report, _ = audit_whole(subject, subject.tolerance, 1e-6)
     assert not report.violations
-    assert training_audit(run.path, job) == (6, [])
+    assert training_audit(run.path, job) == (7, [])
 
 
 def test_async_equals_one_process_with_the_recorded_reads(tmp_path: Path) -> None:

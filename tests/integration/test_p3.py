@@ -88,7 +88,7 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     assert evaluate_run(run.path) == {"": run.result["accuracy"]}
     curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
     assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-5)
-    assert training_audit(run.path, job) == (BATCHES, [])
+    assert training_audit(run.path, job) == (BATCHES + 1, [])
     assert run.result["accuracy"].keys() >= {"train", "test"}
     stated = json.loads((run.path / "manifest.json").read_text())
     assert stated["pipeline"]["updates_missed"] == 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.runs.array_files import write_weights
 from emu.runs.retraining import training_audit
 from emu.scenario import build_job
 from emu.scenario.scenario_file import loads
@@ -49,25 +50,39 @@ def write_losses(run: Path, losses: dict[str, list[float]]) -> None:
     (run / "training.csv").write_text("\n".join(lines) + "\n")
 
 
-def losses_of(job: Job) -> list[float]:
-    return reference_training(job.settings, 3)[1]
+def losses_of(job: Job, run: Path, off: float = 0.0) -> list[float]:
+    """Return the losses of one process; the run has its weights, or others."""
+    weights, losses = reference_training(job.settings, 3)
+    write_weights(run, {"": (1 + off) * weights})
+    return losses
 
 
 def test_losses_of_one_process_are_right(tmp_path: Path) -> None:
     job = job_of()
-    write_losses(tmp_path, {"": losses_of(job)})
+    write_losses(tmp_path, {"": losses_of(job, tmp_path)})
 
-    assert training_audit(tmp_path, job) == (3, [])
+    assert training_audit(tmp_path, job) == (4, [])
+
+
+def test_what_the_last_step_made_is_compared(tmp_path: Path) -> None:
+    job = job_of()
+    write_losses(tmp_path, {"": losses_of(job, tmp_path, off=0.001)})
+
+    _, violations = training_audit(tmp_path, job)
+
+    assert [v.subject for v in violations] == ["weights"]
+    write_weights(tmp_path, {"": np.ones(3)})
+    assert "are 3 numbers" in str(training_audit(tmp_path, job)[1][0])
 
 
 def test_the_first_wrong_loss_is_named(tmp_path: Path) -> None:
     job = job_of()
-    losses = losses_of(job)
+    losses = losses_of(job, tmp_path)
     write_losses(tmp_path, {"": [losses[0], losses[1] * 1.001, losses[2] * 1.1]})
 
     checked, violations = training_audit(tmp_path, job)
 
-    assert checked == 3
+    assert checked == 4
     assert [v.subject for v in violations] == ["loss[1]"]
     assert violations[0].amount == pytest.approx(losses[1] * 0.001, rel=1e-3)
 
@@ -80,21 +95,23 @@ def test_steps_carry_rounding_on(
 
     def alone(settings: Any, *_: int) -> Any:
         carried = 0.001 if settings["precision"] == "float64" else 0.0
-        return np.array([2.0, 2.0, 2.0 + carried])
+        return np.ones(3), np.array([2.0, 2.0, 2.0 + carried])
 
     monkeypatch.setattr("emu.runs.retraining._alone", alone)
     losses = [2.0, 2.0, 2.0]
     losses[wrong] += 0.002
     write_losses(tmp_path, {"": losses})
+    write_weights(tmp_path, {"": np.ones(3)})
 
     checked, violations = training_audit(tmp_path, job_of())
 
-    assert checked == 3
+    assert checked == 4
     assert [one.subject for one in violations] == found
 
 
 def test_every_one_of_several_jobs_is_compared(tmp_path: Path) -> None:
-    alone = losses_of(job_of())
+    weights, alone = reference_training(job_of().settings, 3)
+    write_weights(tmp_path, {"a/all": weights, "b/all": weights})
     part = LEARNS.replace("\n", "\n    ")
     jobs = "".join(f"- name: {n}\n  job:\n    {part.rstrip()}\n" for n in "ab")
     text = f"{CLUSTER}emulation: {{compute: real}}\njobs:\n{jobs}"
@@ -103,7 +120,7 @@ def test_every_one_of_several_jobs_is_compared(tmp_path: Path) -> None:
 
     checked, violations = training_audit(tmp_path, job)
 
-    assert checked == 6
+    assert checked == 8
     assert [v.subject for v in violations] == ["b/loss[0]"]
 
 
@@ -125,12 +142,13 @@ job:
   times: {{{times}}}
 """
     job = build_job(loads(text, []))
-    losses = reference_training(job.settings, 5, missed)[1]
+    weights, losses = reference_training(job.settings, 5, missed)
+    write_weights(tmp_path, {"all": weights})
     lines = [f"0,Df0,{n},loss,{loss:.8g}" for n, loss in enumerate(losses)]
     head = "time,task,iteration,figure,value"
     (tmp_path / "training.csv").write_text("\n".join([head, *lines]) + "\n")
 
-    assert training_audit(tmp_path, job) == (5, [])
+    assert training_audit(tmp_path, job) == (6, [])
 
 
 def test_a_job_that_learns_nothing_cannot_be_compared(tmp_path: Path) -> None:

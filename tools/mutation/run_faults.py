@@ -42,6 +42,7 @@ _CONTENT = "stream_key(self._seed, edge, iteration)"
 _WINDOW = "return pool[start : start + row[iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else times[n]"
+_TOLD = '"""Return this server\'s ``parameters``."""\n'
 _QUOTA = "state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];"
 _SHARE = "least_over(layout, state->scratch.share, group)"
 
@@ -195,6 +196,12 @@ FAULTS: dict[str, RunFault] = {
         "held = getattr(self, '_held', self._parameters.copy())\n        "
         "self._held = self._parameters.copy()\n        "
         "payload = {version_name(iteration): held}",
+        scenario="learning",
+    ),
+    "weights told a hundredth smaller": RunFault(
+        _PARAMETERS,
+        f'{_TOLD}        return {{"parameters": self._parameters}}',
+        f'{_TOLD}        return {{"parameters": 0.99 * self._parameters}}',
         scenario="learning",
     ),
     # Tasks, slots, windows.
