@@ -21,7 +21,7 @@ from emu.cli.options import (
     seconds,
 )
 from emu.errors import NodeLost, ScenarioError
-from emu.experiment.checkpoint_interval import intervals, not_sought
+from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
 from emu.experiment.systems import write_system
@@ -155,6 +155,7 @@ def _without_deaths(
     except NodeLost as error:
         deaths = [str(error)]
     lines = [f"explained without deaths: {line}" for line in deaths]
+    lines += copies_line(placed, schedule.makespan)
     best = intervals(placed) if helpful else None
     if best is None:
         return lines + not_sought(placed.scenario), {}

@@ -3,6 +3,7 @@
 What a job's iterations 0 to k - 1 leave to the others is the state of the tasks that
 keep some, as each has it before its iteration k. Such a task sends a copy on its way
 into that iteration; the cut is whole when all have come, and kept in a thread then.
+With copies on other machines (`emu.workloads.copies`) those send it, once they have it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from emu.errors import NodeMisbehaved
 from emu.runs.run_directory import Cut
 from emu.wire.array_parts import ArrayParts, state_parts
+from emu.workloads import copies_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,6 +68,9 @@ class CutKeeper:
     def __init__(self, job: Job, plan: CutPlan | None) -> None:
         self._plan = plan
         self._process = {task.name: task.process_name for task in job.tasks}
+        self._copies = copies_of(job)
+        for owner, copy in self._copies.items():
+            self._process[owner] = job.tasks[copy].process_name
         first = plan.start.iteration if plan is not None else 0
         self._last = first + job.iterations
         self._coming: dict[int, dict[str, ArrayParts]] = {}
@@ -86,7 +91,8 @@ class CutKeeper:
             or part.task not in plan.owners
             or self._process.get(part.task) != process
             or n % plan.every
-            or not plan.start.iteration < n < self._last
+            or not plan.start.iteration <= n < self._last
+            or (n == plan.start.iteration and not self._copies)
         ):
             raise NodeMisbehaved(f"{process} sent state that was not asked for")
         states = self._coming.setdefault(n, {})
@@ -103,8 +109,10 @@ class CutKeeper:
             self._begin(plan, n)
 
     def _begin(self, plan: CutPlan, n: int) -> None:
-        """Keep a cut that is whole, after the one before it."""
+        """Keep a cut that is whole, after the one before it; the first is kept."""
         parts = self._coming.pop(n)
+        if n == plan.start.iteration:
+            return
         try:
             states = {name: parts[name].arrays() for name in plan.owners}
         except ValueError as error:

@@ -1,7 +1,8 @@
 """Iterations between two checkpoints: Young's and Daly's, and the best by simulation.
 
 Machines die independently, each at its stated rate, and any death stops the job. What a
-checkpoint costs is ``checkpoint.takes``; without it none is computed.
+checkpoint costs is ``checkpoint.takes``, and on a peer what the flows delay the job, by
+simulation; without either none is computed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from emu.errors import NodeLost
 from emu.problem import Kill
 from emu.scenario import prepare
 from emu.simulation.attempts import attempts
-from emu.units import format_duration
+from emu.units import format_duration, format_size
+from emu.workloads import copies_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +51,7 @@ class Intervals:
     iteration: float
     """Seconds of an iteration without checkpoints."""
     takes: float
+    """Seconds that the stated ones delay the job, each: simulated with copies."""
     stated: int
 
     def to_json(self) -> dict[str, Any]:
@@ -65,7 +68,7 @@ class Intervals:
             f"a checkpoint every {self.best} iterations would be best: {best} over "
             f"{_DRAWS} draws, {length} with every {self.stated}; Young "
             f"{self.young:.3g}, Daly {self.daly:.3g} with a death each {rate} and "
-            f"{cost} a checkpoint, as stated"
+            f"{cost} a checkpoint"
         )
 
 
@@ -88,13 +91,22 @@ def intervals(experiment: Experiment) -> Intervals | None:
     """Return the intervals of a scenario; None where it states no rate or no cost."""
     scenario, stated = experiment.scenario, experiment.scenario.checkpoint
     failures = scenario.failures
-    if stated is None or not stated.takes or failures is None or not failures.mortal:
+    if stated is None or failures is None or not failures.mortal:
+        return None
+    if not stated.takes and stated.to == "disk":
         return None
     homes = {experiment.tasks[name] for name in _runs(experiment)}
     between = failures.mortal / len(homes)
     count = experiment.problem.job.iterations
     free = _every(experiment, count).simulate().makespan / count
-    young, daly = young_daly(stated.takes, between)
+    takes = stated.takes or 0.0
+    if stated.to == "peer":
+        longer, (cuts, _) = (
+            experiment.simulate().makespan - free * count,
+            _copied(experiment),
+        )
+        takes = max(longer, 0.0) / max(cuts, 1)
+    young, daly = young_daly(takes, between)
     tried = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     rates = rng.exponential(between, (_DRAWS, _RESTARTS))
@@ -107,15 +119,43 @@ def intervals(experiment: Experiment) -> Intervals | None:
         means,
         between,
         free,
-        stated.takes,
+        takes,
         stated.every,
     )
+
+
+def _copied(experiment: Experiment) -> tuple[int, float]:
+    """Return the number of checkpoints that go to peers, and the bytes of all."""
+    job, volumes = experiment.problem.job, experiment.realization.volumes
+    ends = {*copies_of(job).values()}
+    rows = [e for e, edge in enumerate(job.edges) if edge.destination in ends]
+    cuts = int((volumes[rows] > 0).any(axis=0).sum()) if rows else 0
+    return cuts, float(volumes[rows].sum())
+
+
+def copies_line(experiment: Experiment, makespan: float) -> list[str]:
+    """Return a line on what checkpoints to peers cost; none without any.
+
+    Parameters
+    ----------
+    makespan
+        As simulated, without deaths.
+    """
+    cuts, size = _copied(experiment)
+    if not cuts:
+        return []
+    free = _every(experiment, experiment.problem.job.iterations).simulate().makespan
+    each, longer = format_size(size / cuts), format_duration(makespan - free)
+    share = f"{100 * (makespan / free - 1):.3g} %"
+    return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
 
 
 def not_sought(scenario: Scenario) -> list[str]:
     """Return a line on intervals that a missing cost left out; none else."""
     stated, failures = scenario.checkpoint, scenario.failures
-    if stated is None or stated.takes or failures is None or not failures.mortal:
+    if stated is None or failures is None or not failures.mortal:
+        return []
+    if stated.takes or stated.to == "peer":
         return []
     return ["no best interval of checkpoints: state checkpoint.takes, above 0 s"]
 

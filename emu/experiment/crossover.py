@@ -25,7 +25,7 @@ from emu.problem import Problem, Profile
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
-from emu.scenario.experiment import check_rule, cost_of, with_placed_rings
+from emu.scenario.experiment import check_rule, cost_of, following_placement
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import process_of
 from emu.simulation import sensitivity, simulate
@@ -101,7 +101,7 @@ def _variants(
     candidates = [_candidate(base, base, own[0], exact=exact)]
     for near in _near(base.problem, moves, swaps):
         problem = replace(base.problem, placement=near.placement)
-        problem = with_placed_rings(base.scenario, problem)
+        problem = following_placement(base.scenario, problem)
         moved = replace(base, problem=problem, placed=None)
         candidates.append(_candidate(base, moved, str(near), near.moves))
     rules = [_rule(base.scenario, policy) for policy in policies]
@@ -145,7 +145,7 @@ def _placed(base: Experiment, policy: str) -> Experiment:
     job = build_job(scenario)
     reference = base.problem.reference(base.realization)
     found = place(scenario, job, cluster, reference)
-    problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
+    problem = following_placement(scenario, Problem(cluster, job, found.placement))
     return Experiment(scenario, problem, problem.taken(reference), found)
 
 

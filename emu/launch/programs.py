@@ -15,6 +15,7 @@ from emu.foreign_code import INSTALL_TORCH
 from emu.names import printable
 from emu.network import derive_key
 from emu.systems.system import systems
+from emu.workloads.copies import COPY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -67,7 +68,7 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
         When there is another one; nothing of it was imported. When one needs torch,
         and this host has none.
     """
-    known = _known(torch=False) | _known(torch=True)
+    known = _known(torch=False) | _known(torch=True) | {COPY}
     for program in sorted(set(programs) - known - set(allowed)):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "

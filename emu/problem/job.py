@@ -435,8 +435,13 @@ class Realization:
         for row, cycles in zip(times, behind, strict=True):
             row[:cycles] = 0.0
         for row, edge in zip(volumes, job.edges, strict=True):
-            row[: behind[edge.source]] = 0.0
+            row[: max(behind[edge.source], behind[edge.destination] - edge.lag)] = 0.0
         return Realization(times, volumes)
+
+    def of(self, job: Job) -> Realization:
+        """Return what is of the first tasks and edges alone, those of ``job``."""
+        rows = self.times[: len(job.tasks)], self.volumes[: len(job.edges)]
+        return Realization(*rows)
 
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""

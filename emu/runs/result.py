@@ -13,7 +13,7 @@ from emu.errors import DataError
 from emu.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
-from emu.scenario.experiment import with_placed_rings
+from emu.scenario.experiment import following_placement
 from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
 
@@ -200,4 +200,4 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     job = replace(job, iterations=iterations)
     placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
     problem = Problem(cluster, job, Placement(tuple(placed)))
-    return schedule_of(with_placed_rings(scenario, problem), content)
+    return schedule_of(following_placement(scenario, problem), content)

@@ -27,6 +27,7 @@ from emu.scenario.run_sections import (
 from emu.scheduling import RATE_POLICIES
 from emu.systems.job_section import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
+from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -244,6 +245,7 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
         process
         for process, members in job.units.items()
         if job.tasks[members[0]].pinned is None
+        and job.tasks[members[0]].kind != CHECKPOINT
         and not stated.keys() & {process, *(job.tasks[t].name for t in members)}
     ]
     if missing:
@@ -267,7 +269,7 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if section.measures_worker:
         known["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
-    for kind in sorted(kinds - known.keys()):
+    for kind in sorted(kinds - known.keys() - {CHECKPOINT}):
         yield ("job", "times", kind), NO_TIME
 
 
@@ -306,11 +308,11 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
     ({"job", "emulation", "expect"}, _expectations),
-    ({"cluster", "job", "placement", "events"}, _structure),
+    ({"cluster", "job", "placement", "events", "checkpoint"}, _structure),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
     ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),
-    ({"cluster", "job", "profile"}, _times),
+    ({"cluster", "job", "profile", "checkpoint"}, _times),
 )
 
 

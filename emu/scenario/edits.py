@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
-from emu.scenario.experiment import place, prepare, with_placed_rings
+from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.system import content_of
@@ -60,7 +60,7 @@ class ScenarioEdits:
 
     def placed(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
-        return with_placed_rings(self._scenario, problem)
+        return following_placement(self._scenario, problem)
 
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the placement that ``placement.policy: best`` finds.

@@ -404,8 +404,8 @@ class CheckpointSection(Section):
     """Iterations between two checkpoints: ``20 iterations``."""
     takes: Duration | None = None
     """Time for which tasks with state stand still."""
-    to: Literal["disk"] = "disk"
-    """``disk``: the last two, in the run directory."""
+    to: Literal["disk", "peer"] = "disk"
+    """``disk``: in no time; ``peer``: flows to the next machine."""
 
 
 def _listed(names: list[str]) -> str:

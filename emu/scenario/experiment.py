@@ -35,7 +35,13 @@ from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
 from emu.simulation.attempts import Attempts, Rules, attempts, later
 from emu.systems.system import held_by, system_of, updates_missed
-from emu.workloads import repeated
+from emu.workloads import (
+    copies_of,
+    copy_names,
+    repeated,
+    with_peers,
+    without_copies,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +79,7 @@ def place(
     ScenarioError, DataError
         As `realize`.
     """
-    section = scenario.placement
+    section, copied, job = scenario.placement, job, without_copies(job)
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
@@ -91,19 +97,21 @@ def place(
             "beta_unit": section.beta_unit,
         }
     # Only searches, and who shares slots, ask how long a placement takes.
-    judged = section.policy in SEARCHES or slot_teams(job)
-    if judged and realization is None:
-        realization = realize(scenario, job)
-    return place_by(
+    profile = None
+    if section.policy in SEARCHES or slot_teams(job):
+        profile = repeated(job, (realization or realize(scenario, copied)).of(job))
+    found = place_by(
         section.policy,
         job,
         cluster,
-        profile=repeated(job, realization) if judged and realization else None,
+        profile=profile,
         seed=scenario.seed,
-        tasks=section.tasks,
+        tasks={n: m for n, m in section.tasks.items() if n not in copy_names(copied)},
         progress=progress,
         **options,
     )
+    placement = _with_peers(scenario, copied, cluster, found.placement)
+    return replace(found, placement=placement)
 
 
 def _jobs_cost(scenario: Scenario) -> JobsCost | None:
@@ -116,11 +124,37 @@ def _jobs_cost(scenario: Scenario) -> JobsCost | None:
     return JobsCost(cost != "max", weights)
 
 
-def with_placed_rings(scenario: Scenario, problem: Problem) -> Problem:
-    """Return the problem with rings in the order that its placement asks for.
+class NoPeer(PlacementError):
+    """A machine beside which no other can keep checkpoints."""
 
-    Those of jobs with ``ring: placed``; whatever order they had before.
+    key = "checkpoint.to"
+
+
+def _with_peers(
+    scenario: Scenario, job: Job, cluster: Cluster, placement: Placement
+) -> Placement:
+    """Return a placement with the copies of state on other machines.
+
+    Raises
+    ------
+    NoPeer
+        When there is no other.
     """
+    stated, count = scenario.placement.tasks, len([*scenario.stated_cluster.named()])
+    try:
+        return with_peers(job, cluster, placement, stated, count)
+    except ValueError as error:
+        raise NoPeer(f"{error}: add one, or write to: disk") from error
+
+
+def following_placement(scenario: Scenario, problem: Problem) -> Problem:
+    """Return the problem with rings and copies where its placement asks for.
+
+    Rings of jobs with ``ring: placed``, whatever order they had before; copies of state
+    on peers.
+    """
+    placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
+    problem = replace(problem, placement=placement)
     alone = {item.name: part.job for item, part in scenario.parts()}
     for name, job in (alone or {"": scenario.job}).items():
         if job.rings_follow_placement:
@@ -308,6 +342,7 @@ class Experiment:
             scenario.checkpoint.every if scenario.checkpoint else 0,
             tuple(job.index(name) for name in held_by(job)),
             updates_missed(job),
+            (*copies_of(job).values(),),
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
@@ -440,10 +475,14 @@ def prepare(
         advice = scenario.advice(str(error))
         error.args = (scenario.origin.located(error.key, advice),)
         raise
+    problem = Problem(cluster, job, found.placement)
+    for name in copy_names(job) & scenario.placement.tasks.keys():
+        if (at := problem.machine_of_task[name]) != scenario.placement.tasks[name]:
+            raise NoPeer(f"{name} stands where what it copies does: write {at}, say")
     broken = found.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
+    problem = following_placement(scenario, Problem(cluster, job, found.placement))
     kills = scenario.kills(problem)
     return Experiment(scenario, problem, problem.taken(realization), found, kills=kills)
 

@@ -13,20 +13,27 @@ import numpy as np
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
+from emu.problem import Realization
 from emu.scenario.run_sections import pinned
 from emu.scenario.workload_file import read_profile
-from emu.systems.system import held_by, system_of
+from emu.systems.system import held_by, state_bytes, system_of
 from emu.systems.training_section import (
     FiguresSection,
     ModelProgramSection,
     TrainingSection,
 )
 from emu.training import try_out
-from emu.workloads import JobPart, several_jobs, several_realizations
+from emu.workloads import (
+    JobPart,
+    copied_bytes,
+    several_jobs,
+    several_realizations,
+    without_copies,
+)
 
 if TYPE_CHECKING:
     from emu.fields.section import Section
-    from emu.problem import Job, Realization
+    from emu.problem import Job
     from emu.scenario.scenario import Scenario
 
 #: Random stream of the scenario's seed; placement has another.
@@ -191,13 +198,20 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     DataError
         When the profile or the data set is missing, damaged, or of another job.
     """
-    realization, stated = _realized(scenario, job), scenario.checkpoint
-    if stated is None or not stated.takes:
-        return realization
-    times = realization.times.copy()
-    keepers = {job.index(name) for names in held_by(job).values() for name in names}
-    times[[*keepers], stated.every :: stated.every] += stated.takes
-    return replace(realization, times=times)
+    stated = scenario.checkpoint
+    if stated is None:
+        return _realized(scenario, job)
+    found = _realized(scenario, without_copies(job))
+    copies = np.zeros((len(job.tasks) - len(found.times), job.iterations))
+    times = np.vstack([found.times, copies])
+    if stated.takes:
+        keepers = {job.index(name) for names in held_by(job).values() for name in names}
+        times[[*keepers], stated.every :: stated.every] += stated.takes
+    scale = scenario.emulation.stated_byte_scale
+    real = state_bytes(job) if stated.to == "peer" else {}
+    sizes = {name: size / scale for name, size in real.items()}
+    copied = copied_bytes(job, sizes, stated.every)
+    return Realization(times, np.vstack([found.volumes, copied]))
 
 
 def _realized(scenario: Scenario, job: Job) -> Realization:

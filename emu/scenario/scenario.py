@@ -36,9 +36,9 @@ from emu.scenario.run_sections import (
     pinned,
 )
 from emu.systems.job_section import BuildContext, with_slowness
-from emu.systems.system import section_types
+from emu.systems.system import held_by, section_types, updates_missed
 from emu.units import RATE
-from emu.workloads import JobPart, several_jobs
+from emu.workloads import JobPart, several_jobs, with_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,12 +80,12 @@ class Scenario(Section):
     events: tuple[EventSection, ...] = ()
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
     checkpoint: CheckpointSection | None = None
-    """State that a job keeps, to go on from: ``{every: 20 iterations, to: disk}``."""
+    """State to go on from: ``{every: 20 iterations, to: disk}``."""
     failures: FailuresSection | None = None
     """Faults that are drawn by their rate."""
     on_failure: Literal["abort", "restart"] = "abort"
     """``restart``: where a process or host dies or stands still, the job goes on from
-    its last checkpoint, or its beginning."""
+    its last checkpoint."""
     max_restarts: Count | None = None
     """Restarts of one run; default is 3."""
     recovery: Duration | None = None
@@ -97,7 +97,7 @@ class Scenario(Section):
     expect: ExpectSection = ExpectSection()
     """Expected results."""
     prices: PricesSection = PricesSection()
-    """Prices of functions, for the cost of a job whose machines have a price."""
+    """Prices of functions."""
     seed: Seed = 0
     """Seed of everything random."""
     profile: FilePath | None = None
@@ -312,7 +312,18 @@ class Scenario(Section):
             job = section.build(self.build_context(train_vertices, opened=opened))
             profiled = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=profiled)
+            job = self._with_copies(job)
         return pinned(job, self.pins) if pins else job
+
+    def _with_copies(self, job: Job) -> Job:
+        """Return the job with the copies that checkpoints go to."""
+        stated = self.checkpoint
+        if stated is None or stated.to != "peer":
+            return job
+        owners = (name for names in held_by(job).values() for name in names)
+        return with_copies(
+            job, dict.fromkeys(owners), stated.every, updates_missed(job)
+        )
 
     @property
     def window(self) -> int | None:

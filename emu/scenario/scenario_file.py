@@ -43,6 +43,7 @@ from emu.scenario.workload_file import (
 )
 from emu.scheduling import policy_named
 from emu.systems.training_section import program_text
+from emu.workloads import without_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -136,7 +137,7 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
         try:
-            read_profile(scenario.profile).profile(job)
+            read_profile(scenario.profile).profile(without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains:

@@ -14,6 +14,7 @@ from emu.errors import ScenarioError
 from emu.graph_data import open_for
 from emu.scenario.realize import build_job
 from emu.systems.system import system_of
+from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +62,8 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
     steps = steps_of(job)
     ends = np.zeros(steps)
     for position, task in enumerate(job.tasks):
-        if task.kind in ending[:1] or not (ending or task.gate):
+        last_of_all = not (ending or task.gate or task.kind == CHECKPOINT)
+        if task.kind in ending[:1] or last_of_all:
             last = min(steps, job.rounds[position] - task.behind)
             own = schedule.task_end[position, task.behind : task.behind + last]
             ends[:last] = np.fmax(ends[:last], own)

@@ -31,6 +31,8 @@ class Rules:
     """Tasks that a cut waits for: it is taken when the last begins its iteration."""
     missed: int = 0
     """Iterations after that until it counts: updates are on their way till then."""
+    copies: tuple[int, ...] = ()
+    """Tasks that must have it until it counts; none where the keepers have."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,12 @@ def _last_cut(
     """Return the cut that the next attempt begins with, and when it was taken."""
     if rules.every:
         begun = schedule.task_start[list(rules.keepers)].max(axis=0)
+        there = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
         left = min(schedule.problem.job.rounds[task] for task in rules.keepers)
         newest = (first + left - 1) // rules.every * rules.every
         for cut in range(newest, first, -rules.every):
             whole = cut - first + rules.missed
-            if whole < left and begun[whole] <= ran:
+            if whole < left and there[whole] <= ran:
                 return cut, float(begun[cut - first])
     return first, 0.0
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import EmulatorError
+from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,6 +54,10 @@ def _no_outlook(_settings: Mapping[str, Any]) -> Iterable[str]:
 
 def _none_missed(_settings: Mapping[str, Any]) -> int:
     return 0
+
+
+def _no_vectors(_job: Job) -> Mapping[str, tuple[int, ...]]:
+    return {}
 
 
 def _synchronous(_settings: Mapping[str, Any]) -> bool:
@@ -122,6 +127,9 @@ class System:
     """Returns, by name of every task whose program keeps state, the tasks with whose
     state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
     None where it takes none."""
+    vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = _no_vectors
+    """Returns, by name of every task whose state makes a cut, the lengths of the
+    vectors of parameters that it steps."""
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
@@ -199,6 +207,29 @@ def updates_missed(job: Job) -> int:
     return 0 if system is None else system.updates_missed(job.settings)
 
 
+def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
+    """Return the real bytes of what every task of a cut has before each iteration.
+
+    Of every vector the parameters, two moments with Adam, the number of steps, and the
+    gradients that are on their way at a cut: see `emu.training.optimizers`.
+
+    Raises
+    ------
+    DataError
+        When the data set is missing or damaged.
+    """
+    system, settings = system_of(job.settings), job.settings
+    if system is None:
+        return {}
+    arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
+    missed = np.minimum(np.arange(job.iterations), system.updates_missed(settings))
+    each = (arrays + missed) * np.dtype(settings["precision"]).itemsize
+    return {
+        name: sum(lengths) * each + 8 * len(lengths)
+        for name, lengths in system.vectors(job).items()
+    }
+
+
 def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
     job = next(iter(schedules.values())).problem.job
@@ -226,6 +257,8 @@ def content_of(name: str, kinds: tuple[str, str]) -> str:
     name
         System of the job, asked first: custom and several jobs have kinds of others.
     """
+    if kinds[1] == CHECKPOINT:
+        return "checkpoints"
     known = systems()
     for system in sorted(known.values(), key=lambda system: system.name != name):
         if kinds in system.carries:

@@ -10,6 +10,15 @@ from emu.workloads.all_reduce import (
     steps_of,
     window_of,
 )
+from emu.workloads.copies import (
+    CHECKPOINT,
+    copied_bytes,
+    copies_of,
+    copy_names,
+    with_copies,
+    with_peers,
+    without_copies,
+)
 from emu.workloads.model_shapes import (
     PARTS,
     SPLIT_WEIGHTS,
@@ -30,11 +39,15 @@ from emu.workloads.several_jobs import (
 
 __all__ = [
     "ALL_REDUCE",
+    "CHECKPOINT",
     "PARTS",
     "RELEASE",
     "SPLIT_WEIGHTS",
     "JobPart",
     "SampleCounts",
+    "copied_bytes",
+    "copies_of",
+    "copy_names",
     "credit_edges",
     "first_layer_share",
     "layer_shapes",
@@ -47,4 +60,7 @@ __all__ = [
     "shard_sizes",
     "steps_of",
     "window_of",
+    "with_copies",
+    "with_peers",
+    "without_copies",
 ]

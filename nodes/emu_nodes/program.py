@@ -112,6 +112,23 @@ class TaskProgram:
         return {}
 
 
+class Copy(TaskProgram):
+    """Takes the state of a task on another machine."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self.owner: str = brief.settings["of"]
+        self.kept: dict[int, Payload] = {}
+        """State that the last iteration brought, if it brought one, by its cut."""
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Copy what has come; send nothing."""
+        (came,) = inputs.values()
+        state = {name: array.copy() for name, array in came.items()}
+        self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
+        return {}
+
+
 class ReadsNewest(Protocol):
     """Further method of a program whose task reads the newest over some in-edges."""
 

@@ -51,6 +51,7 @@ from emu.wire.messages import (
     unpack,
 )
 from emu.wire.process_spec import ProcessSpec
+from emu.workloads import CHECKPOINT
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
 from emu_nodes.task_runner import (
@@ -385,7 +386,11 @@ class NodeProcess:
                 kind=task.kind,
                 iterations=task.iterations + first,
                 inputs=tuple(edge_brief(e, first) for e in task.inputs),
-                outputs=tuple(edge_brief(e, first) for e in task.outputs),
+                outputs=tuple(
+                    edge_brief(e, first)
+                    for e in task.outputs
+                    if e.peer_kind != CHECKPOINT  # the runner sends over it
+                ),
                 settings=task.settings,
                 job_settings=self._spec.job_settings,
                 first=first,

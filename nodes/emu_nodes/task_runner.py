@@ -35,6 +35,8 @@ from emu.problem import end_of_work
 from emu.this_host import this_host
 from emu.wire.array_parts import state_parts
 from emu.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
+from emu.workloads import CHECKPOINT
+from emu_nodes.program import Copy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -152,9 +154,12 @@ class TaskRunner:
     ) -> None:
         self.name, self.task, self._spec = spec.name, spec.task, spec
         self.program = program
+        self._owner = program.owner if isinstance(program, Copy) else spec.name
         self._inputs = {end.edge: end for end in spec.inputs}
         self._outputs = {end.edge: end for end in spec.outputs}
         self._around = around
+        copies = (e.edge for e in spec.outputs if e.peer_kind == CHECKPOINT)
+        self._copy = next(copies, None)  # edge to where its state goes, if any does
         self._newest = NewestInputs(self._arrival)
         self._begun: dict[int, Payload] = {}
         self.doing = ""
@@ -200,7 +205,7 @@ class TaskRunner:
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
         for cut, state in kept.items():
-            for part in state_parts(self.name, cut, state):
+            for part in state_parts(self._owner, cut, state):
                 around.report(part)
         self.doing = ""
 
@@ -235,6 +240,11 @@ class TaskRunner:
         if order.reads:
             cast("ReadsNewest", self.program).read(dict(order.reads))
         payloads = self.program.run(iteration + self._around.first, inputs)
+        if self._copy is not None:  # which reports it when it has come
+            payloads[self._copy] = next(iter(kept.values()), {})
+            kept = {}
+        elif isinstance(self.program, Copy):
+            kept = self.program.kept
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
@@ -245,7 +255,9 @@ class TaskRunner:
         """Return the state of a cut that is whole before an iteration, else nothing."""
         n, every = iteration + self._around.first, self._spec.cuts
         program = cast("KeepsUpdatesUnderWay", self.program)
-        if every and iteration and n % every == 0:
+        # What begins with a cut copies it again: who had the copy may be who died.
+        begins = n if self._copy is not None else iteration
+        if every and begins and n % every == 0:
             self._begun[n] = program.state(n)
         missed: int = getattr(program, "missed", 0)
         cut = n - missed

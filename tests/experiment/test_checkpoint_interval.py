@@ -7,9 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from emu.experiment.checkpoint_interval import intervals, not_sought, young_daly
+from emu.experiment.checkpoint_interval import (
+    copies_line,
+    intervals,
+    not_sought,
+    young_daly,
+)
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
+from emu.units import format_size
 from tests.testing.trial_cases import DGTP
 
 KILLS = "failures: {machine: {every: 6 s, what: kill}}"
@@ -68,3 +74,22 @@ def test_a_checkpoint_holds_the_job_for_what_it_takes() -> None:
         for more in ("", ", takes: 30 ms")
     )
     assert held - free == pytest.approx(4 * 0.03, rel=1e-2)
+
+
+def test_copies_cost_what_they_delay_the_job() -> None:
+    """A NIC of 2 Mbit/s is busy for 0.1 s with what an iteration of 0.4 s sends."""
+    stated = ready("every: 5 iterations, to: peer", iterations=21)
+    slow = stated.scenario.model_copy(update={"failures": None})
+    found = intervals(stated)
+    assert found is not None
+    free = ready("every: 5 iterations", "", 21).simulate().makespan
+    longer = prepare(slow).simulate().makespan - free
+    assert longer > 0
+    assert found.takes == pytest.approx(longer / 4)
+    (line,) = copies_line(stated, free + longer)
+    sizes = stated.realization.volumes[-2]
+    each = format_size(float(sizes[5]))
+    assert np.flatnonzero(sizes).tolist() == [5, 10, 15, 20]
+    assert line.startswith(f"4 checkpoints to peers of {each}: ")
+    assert copies_line(ready("every: 5 iterations"), 1.0) == []
+    assert not_sought(stated.scenario) == []

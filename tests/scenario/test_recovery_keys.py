@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu.errors import ScenarioError
-from emu.scenario import Scenario
+from emu.errors import PlacementError, ScenarioError
+from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import CASES
 
@@ -51,7 +51,7 @@ def test_what_keeps_none_is_one_error(name: str) -> None:
             "checkpoint: {every: 2 iterations, takes: 1 s}\nemulation: {compute: real}",
             "measured work has no stated times",
         ),
-        ("checkpoint: {every: 2 iterations, to: peer}", "to"),
+        ("checkpoint: {every: 2 iterations, to: host}", "known: disk, peer"),
     ],
 )
 def test_what_cannot_be_is_one_error(more: str, problem: str) -> None:
@@ -106,3 +106,41 @@ def test_a_kill_goes_with_checkpoints_and_restarts() -> None:
     with pytest.raises(ScenarioError, match="write on_failure: restart") as found:
         stated("dgtp", "recovery: 2 s")
     assert found.value.key == "recovery"
+
+
+PEER = "checkpoint: {every: 2 iterations, to: peer}"
+
+
+def placed(more: str, machines: int = 3) -> Experiment:
+    text = CASES["dgtp"].replace("count: 3", f"count: {machines}")
+    text = text.replace("policy: round_robin", f"policy: round_robin{more}")
+    return prepare(loads(f"name: dgtp\n{text}\n{PEER}\n"))
+
+
+def test_a_copy_stands_on_the_next_machine_or_the_stated_one() -> None:
+    tasks = placed("").tasks
+    assert (tasks["ps0"], tasks["ps0.copy"]) == ("m1", "m2")
+    tasks = placed(", tasks: {ps0: m2}").tasks
+    assert (tasks["ps0"], tasks["ps0.copy"]) == ("m2", "m0")
+    tasks = placed(", tasks: {ps0.copy: m0}").tasks
+    assert (tasks["ps0"], tasks["ps0.copy"]) == ("m1", "m0")
+
+
+@pytest.mark.parametrize(
+    ("more", "machines", "problem"),
+    [
+        ("", 1, "ps0 stands on m, and no machine is next to it: add one, or write to"),
+        (", tasks: {ps0.copy: m1}", 3, "ps0.copy stands where what it copies does: w"),
+        (", tasks: {ps1.copy: m1}", 3, "no task 'ps1.copy', did you mean 'ps0.copy'"),
+    ],
+)
+def test_a_copy_beside_what_it_copies_is_one_error(
+    more: str, machines: int, problem: str
+) -> None:
+    with pytest.raises((PlacementError, ScenarioError), match=problem):
+        placed(more, machines)
+
+
+def test_functions_keep_no_copies() -> None:
+    tasks = prepare(stated("dorylus", PEER)).tasks
+    assert (tasks["wu0"], tasks["wu0.copy"]) == ("ps", "g0")

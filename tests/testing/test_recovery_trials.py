@@ -18,6 +18,7 @@ from emu.experiment.training_results import by_mini_batch
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
+from emu.workloads import copies_of
 from tests.testing.trial_cases import CASES
 
 if TYPE_CHECKING:
@@ -40,11 +41,16 @@ OTHERS = {
 }
 
 
+#: Jobs whose checkpoints are flows to other machines.
+PEERS = tuple(f"{name} to peer" for name in ("dgtp", "p3-B", "dgcl", "dorylus"))
+
+
 def kept_scenario(name: str, more: str = "") -> Scenario:
+    name, _, to = name.partition(" to ")
     text = re.sub(
         "(iterations|epochs): [23]", rf"\1: {ITERATIONS}", (CASES | OTHERS)[name]
     )
-    checkpoint = f"checkpoint: {{every: {EVERY} iterations}}"
+    checkpoint = f"checkpoint: {{every: {EVERY} iterations, to: {to or 'disk'}}}"
     # In the last 0.5 ms of wall time of a flow its sender sees no rise of its rate: at
     # time scale 1 nine iterations of data_parallel ended 30 us after the simulated end.
     padded = "emulation: {compute: padded, time_scale: 10}"
@@ -105,7 +111,37 @@ def test_weights_after_drawn_faults_are_those_of_none(name: str) -> None:
     assert began == {*CUTS}
 
 
-@pytest.mark.parametrize("name", [*ABLE, *OTHERS])
+@pytest.mark.parametrize("name", PEERS)
+def test_what_comes_to_peers_is_what_a_disk_keeps_and_as_large_as_was_simulated(
+    name: str,
+) -> None:
+    trials, disk = kept(name), kept(name.removesuffix(" to peer")).undisturbed
+    case, found = trials.case, trials.undisturbed
+    for mine, theirs in zip(found.cuts, disk.cuts, strict=True):
+        assert mine.iteration == theirs.iteration
+        assert mine.states.keys() == theirs.states.keys()
+        for owner, state in theirs.states.items():
+            assert mine.states[owner].keys() == state.keys()
+            for tensor, array in state.items():
+                np.testing.assert_array_equal(mine.states[owner][tensor], array)
+    assert found.run is not None
+    job, copies = case.problem.job, copies_of(case.problem.job)
+    for edge, there in enumerate(job.edges):
+        owner = job.tasks[there.source].name
+        if there.destination == copies.get(owner):
+            sent = found.run.realization.volumes[edge]
+            sizes = [
+                sum(array.nbytes for array in cut.states[owner].values())
+                for cut in found.cuts
+            ]
+            assert sent[sent > 0].tolist() == sizes
+            np.testing.assert_array_equal(sent, case.expected.volumes[edge])
+            assert case.problem.hops[edge]
+    own = weights(disk)
+    assert {task: weights(found)[task] for task in own} == own
+
+
+@pytest.mark.parametrize("name", [*ABLE, *OTHERS, *PEERS[:2]])
 def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
     name: str,
 ) -> None:
@@ -214,7 +250,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("changes", [(), CHANGES], ids=["calm", "changing"])
-@pytest.mark.parametrize("name", ABLE)
+@pytest.mark.parametrize("name", [*ABLE, PEERS[0]])
 def test_what_a_scenario_kills_comes_as_simulated(
     name: str, changes: tuple[str, ...], tmp_path: Path
 ) -> None:

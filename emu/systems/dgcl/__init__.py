@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.system import System
+from emu.workloads import parameter_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +51,14 @@ def _held(job: Job) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(names, ("d0.layer1",))  # likewise
 
 
+def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+
+    dataset, model = open_for(job.settings), job.settings["model"]
+    count = parameter_count(model, dataset.feature_length, dataset.classes)
+    return {"d0.layer1": (count,)}
+
+
 DGCL = System(
     "dgcl",
     _section,
@@ -59,6 +68,7 @@ DGCL = System(
     trained=_trained,
     step_kinds=("gradient1", "layer1"),
     cuts=_held,
+    vectors=_vectors,
     carries=CARRIES,
     remarks=_remarks,
     outlook=_outlook,

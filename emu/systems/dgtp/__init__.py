@@ -8,6 +8,7 @@ import numpy as np
 
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import System
+from emu.workloads import parameter_count, shard_sizes
 from emu.workloads.all_reduce import ALL_REDUCE
 
 if TYPE_CHECKING:
@@ -41,6 +42,15 @@ def _held_state(job: Job) -> dict[str, tuple[str, ...]]:
     holders, workers = _holders(job)
     own = {} if holders[0] in workers else {name: (name,) for name in holders}
     return own | dict.fromkeys(workers, holders)
+
+
+def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+
+    dataset, (holders, _) = open_for(job.settings), _holders(job)
+    model, length = job.settings["model"], dataset.feature_length
+    sizes = shard_sizes(parameter_count(model, length, dataset.classes), len(holders))
+    return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
 
 
 def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -77,6 +87,7 @@ DGTP = System(
     step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
     cuts=_held_state,
+    vectors=_vectors,
     carries=CARRIES,
     translation=_translation,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
 from emu.systems.system import System
+from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -57,6 +59,15 @@ def _held(job: Job) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+
+    dataset, model = open_for(job.settings), job.settings["model"]
+    shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
+    counts = [sum(prod(shape) for shape in layer) for layer in shapes]
+    return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
+
+
 def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
     from emu.systems.dorylus.remarks import read_lines  # noqa: PLC0415 - numpy
 
@@ -95,6 +106,7 @@ DORYLUS = System(
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
     cuts=_held,
+    vectors=_vectors,
     functions=function_times,
     carries=CARRIES,
     remarks=_remarks,

@@ -89,6 +89,21 @@ def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]
     return column_blocks(settings["columns"], feature_length, members)
 
 
+def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+    """Return a machine's own columns of layer 1, and all other parameters."""
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+    from emu.systems.p3.section import split_model  # noqa: PLC0415 - pydantic
+
+    dataset, settings = open_for(job.settings), job.settings
+    length = dataset.feature_length
+    model = split_model(settings["model"], length, dataset.classes, 1)
+    blocks = _blocks(settings, length)
+    return {
+        f"Mf{rank}": (blocks[rank % len(blocks)] * model.first_width, model.upper)
+        for rank in range(settings["workers"])
+    }
+
+
 def _section() -> type[JobSection]:
     from emu.systems.p3.section import P3JobSection  # noqa: PLC0415 - pydantic
 
@@ -115,5 +130,6 @@ P3 = System(
     trained=joined_columns,
     updates_missed=_missed,
     cuts=own_state,
+    vectors=_vectors,
     translation=_translation,
 )

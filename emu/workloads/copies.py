@@ -1,0 +1,140 @@
+"""Copies of state on other machines: checkpoints that travel as flows of the job.
+
+A task with state sends it to its copy, a task that takes no time on the next machine
+(Gemini, SOSP 2023, section 4: a checkpoint in the memory of another machine). Nothing
+waits for a copy but the one after it: a task begins the iteration that sends the next
+only when the last has arrived (CheckFreq, FAST 2021, section 4.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.problem import Edge, Placement, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job
+
+#: Kind and program of the tasks that take copies.
+CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"
+
+
+def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job:
+    """Return a job with a copy of some tasks, each behind all that it has.
+
+    Parameters
+    ----------
+    owners
+        Names of the tasks whose state is copied.
+    every
+        Iterations between two copies.
+    missed
+        Iterations from the one that a state is of until all of it is there to be sent.
+    """
+    tasks, edges = [*job.tasks], [*job.edges]
+    for owner in owners:
+        source, copy = job.index(owner), len(tasks)
+        settings = {"of": owner, "missed": missed}
+        kept = job.tasks[source].iterations
+        tasks.append(
+            Task(
+                f"{owner}.copy",
+                CHECKPOINT,
+                program=COPY,
+                settings=settings,
+                iterations=kept,
+                behind=missed,
+            )
+        )
+        edges.append(Edge(source, copy))
+        edges.append(Edge(copy, source, lag=every, credit=True))
+    return replace(job, tasks=tuple(tasks), edges=tuple(edges))
+
+
+def copies_of(job: Job) -> dict[str, int]:
+    """Return the position of the copy of every task that has one, by its name."""
+    return {
+        job.tasks[edge.source].name: edge.destination
+        for edge in job.edges
+        if job.tasks[edge.destination].kind == CHECKPOINT
+    }
+
+
+def copy_names(job: Job) -> set[str]:
+    """Return the names of all copies."""
+    return {task.name for task in job.tasks if task.kind == CHECKPOINT}
+
+
+def without_copies(job: Job) -> Job:
+    """Return a job as it was before `with_copies`."""
+    tasks = tuple(task for task in job.tasks if task.kind != CHECKPOINT)
+    first = len(tasks)
+    edges = (e for e in job.edges if e.source < first and e.destination < first)
+    return replace(job, tasks=tasks, edges=tuple(edges))
+
+
+def copied_bytes(
+    job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
+) -> NDArray[np.float64]:
+    """Return the bytes of (edge, iteration) of the copies' edges, behind all others.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of the state that every task with a copy has before each iteration.
+    """
+    first = len(without_copies(job).edges)
+    volumes = np.zeros((len(job.edges) - first, job.iterations))
+    for row, edge in zip(volumes, job.edges[first:], strict=True):
+        if not edge.credit:
+            copy = job.tasks[edge.destination]
+            kept = sizes[copy.settings["of"]][: job.iterations - copy.behind]
+            row[copy.behind + every :: every] = kept[every::every]
+    return volumes
+
+
+def with_peers(
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
+    stated: Mapping[str, str],
+    count: int,
+) -> Placement:
+    """Return a placement with every copy on another machine than its task.
+
+    On the stated one, or on the next machine in order, round.
+
+    Parameters
+    ----------
+    placement
+        Of the tasks that are no copies, or of all.
+    stated
+        Machine of copies by name. That of the task itself is passed over.
+    count
+        Machines that are next to others; those behind them are functions, which go.
+
+    Raises
+    ------
+    ValueError
+        When there is no other machine.
+    """
+    machine_of = [*placement.machine_of[: len(without_copies(job).tasks)]]
+    for owner, copy in copies_of(job).items():
+        there = machine_of[job.index(owner)]
+        others = [each % count for each in range(there + 1, there + count)]
+        if wanted := stated.get(job.tasks[copy].name):
+            others.insert(0, cluster.index(wanted))
+        found = (each for each in others if cluster.links.route(there, each))
+        peer = next(found, None)
+        if peer is None:
+            name = cluster.machines[there].name
+            raise ValueError(f"{owner} stands on {name}, and no machine is next to it")
+        machine_of.append(peer)
+    return Placement(tuple(machine_of))
