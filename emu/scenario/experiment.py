@@ -385,11 +385,10 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, found, policy = self.problem, self.placed, self.scenario.placed_by
-        jobs = self.scenario.each_job()
+        made = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
-            parts = self.scenario.jobs
-            each = ", ".join(f"{one.name} by {one.placement.policy}" for one in parts)
-            policy = f"sequential: {each}"
+            each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
+            policy = f"sequential: {', '.join(each)}"
         fixed = problem.job.fixed
         return {
             "policy": policy,
@@ -397,11 +396,7 @@ class Experiment:
             "candidates": found.candidates if found and not fixed else 0,
             "budget": found.budget if found and not fixed else 0,
             "optimal": bool(fixed or (found and found.optimal)),
-            "unclaimed": [
-                resource
-                for resource in unclaimed(problem.job, problem.cluster)
-                if not any(resource in job.made_slots for *_, job in jobs)
-            ],
+            "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - made),
         }
 
     @property
