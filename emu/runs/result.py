@@ -62,6 +62,8 @@ def flow_rows(
 ) -> list[dict[str, Any]]:
     """Return, per kind of edge, flows and bytes and how long they took on average.
 
+    Flows of no bytes, as of iterations without a checkpoint, are not counted.
+
     Parameters
     ----------
     simulated
@@ -70,6 +72,8 @@ def flow_rows(
     job = schedule.problem.job
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for e, n in schedule.flows():
+        if schedule.flow_bytes[e, n] == 0:
+            continue
         edge = job.edges[e]
         kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
         groups.setdefault(kinds, []).append((int(e), int(n)))
