@@ -29,6 +29,8 @@ CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"
 def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job:
     """Return a job with a copy of some tasks, each behind all that it has.
 
+    A copy ends with the last cut: nothing comes after it.
+
     Parameters
     ----------
     owners
@@ -42,14 +44,14 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
     for owner in owners:
         source, copy = job.index(owner), len(tasks)
         settings = {"of": owner, "missed": missed}
-        kept = job.tasks[source].iterations
+        cuts = max(job.rounds[source] - 1 - missed, 0) // every
         tasks.append(
             Task(
                 f"{owner}.copy",
                 CHECKPOINT,
                 program=COPY,
                 settings=settings,
-                iterations=kept,
+                iterations=cuts * every + missed + 1 if cuts else 1,
                 behind=missed,
             )
         )
