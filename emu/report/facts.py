@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -39,6 +41,45 @@ _SHARING = {
 #: Times that delay before first bytes may exceed what chose a scale: half of what is
 #: allowed was aimed at.
 _SLOW = 2.0
+
+
+@dataclass(frozen=True)
+class DeathBand:
+    """Time before the last attempt of a run; 0 is where that began."""
+
+    run: str
+    """``emulated`` or ``simulated``."""
+    what: str
+    """``done``; ``done again``, lost with the attempt; or ``down``."""
+    since: float
+    until: float
+    """Seconds, below 0."""
+    note: str = ""
+    """Death that a time ``down`` follows, where it went on, and how soon noticed."""
+
+
+def death_bands(result: Mapping[str, Any]) -> list[DeathBand]:
+    """Return what attempts did before deaths ended them, and when the run was down.
+
+    Parameters
+    ----------
+    result
+        Content of result.json.
+    """
+    recovery, bands = result.get("recovery") or {}, list[DeathBand]()
+    for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
+        ended = recovery.get(key, [])
+        up = -math.fsum(one["ran"] + one["recovery"] for one in ended)
+        for one in ended:
+            began, died = up, up + one["ran"]
+            kept, up = died - one["again"], died + one["recovery"]
+            note = f"{one['error']}: goes on at iteration {one['next_iteration']}"
+            if "detection" in one:
+                note += f"; noticed in {one['detection']:.2g} s of wall time"
+            bands.append(DeathBand(run, "done", began, kept))
+            bands.append(DeathBand(run, "done again", kept, died))
+            bands.append(DeathBand(run, "down", died, up, note))
+    return bands
 
 
 def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:

@@ -158,7 +158,7 @@ class Window:
     """Inches."""
     since: float = 0.0
     until: float = math.inf
-    """Emulated seconds between which a time axis shows."""
+    """Emulated seconds between which a time axis shows; 0 with all before it."""
     machines: tuple[str, ...] = ()
     """Names of those that are shown; empty for all, and for links that are no NIC."""
     only: str = ""
@@ -171,21 +171,21 @@ class Window:
         """True where the figure is for one column."""
         return self.width < _COLUMN
 
-    def time_axis(self, axes: Axes, end: float) -> None:
-        """Limit and label the time axis of a figure that ends at ``end`` seconds.
+    def time_axis(self, axes: Axes, end: float, begin: float = 0.0) -> None:
+        """Limit and label the time axis of a figure from ``begin`` to ``end`` seconds.
 
         Raises
         ------
         DataError
             When that is nothing.
         """
-        until = min(self.until, end or 1.0)
-        if not self.since < until:
+        since, until = self.since or begin, min(self.until, end or 1.0)
+        if not since < until:
             raise DataError(
-                f"nothing is left from {self.since:g} s to {until:g} s, "
+                f"nothing is left from {since:g} s to {until:g} s, "
                 f"the runs end at {end:g} s"
             )
-        axes.set_xlim(self.since, until)
+        axes.set_xlim(since, until)
         axes.set_xlabel(f"{self.clock} time (s)".lstrip())
 
     def shows(self, cluster: Cluster, machine: int) -> bool:

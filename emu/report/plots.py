@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
@@ -13,6 +13,7 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import DataError
 from emu.problem import disturbances
 from emu.report import plot_curves, plot_style
+from emu.report.facts import death_bands
 from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
 from emu.report.trace import pack_lanes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, Schedule
+    from emu.report.facts import DeathBand
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario.virtual_training import Progress
 
@@ -34,7 +36,9 @@ _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take
 
 
-def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
+def gantt(
+    schedules: dict[str, Schedule], window: Window, deaths: Sequence[DeathBand] = ()
+) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
     Parameters
@@ -43,12 +47,15 @@ def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
         Title of the panel to its schedule, all of one problem.
     window
         Which machines and what time are shown.
+    deaths
+        Shaded on all rows of their runs.
 
     Raises
     ------
     DataError
         When nothing is left to show.
     """
+    deaths = [band for band in deaths if band.run in schedules]
     problem = next(iter(schedules.values())).problem
     rows = _rows(problem, window)
     height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
@@ -58,21 +65,32 @@ def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
     end = max(schedule.makespan for schedule in schedules.values())
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
         _panel(axes, schedule, rows, colour, name)
+        for band in deaths:
+            if band.run == name:
+                span = axes.axvspan(band.since, band.until, **_shade(band))
+                span.set_gid(f"{name}-{band.what.replace(' ', '-')}-{band.since:.9g}")
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
         if not window.narrow:
             remark = "NIC rows: flows, coloured by sender"
             axes.set_title(remark, loc="right", fontsize=6.5)
     for axes in panels:
-        window.time_axis(axes, end)
+        window.time_axis(axes, end, min((band.since for band in deaths), default=0.0))
         axes.label_outer()
     handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
     handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
+    shades = {band.what: _shade(band) for band in deaths}
+    handles += [Patch(label=what, **shade) for what, shade in shades.items()]
     figure.legend(
         handles=handles,
         loc="outside upper center",
         ncols=min(len(handles), 2 if window.narrow else 5),
     )
     return figure
+
+
+def _shade(band: DeathBand) -> dict[str, Any]:
+    alpha = {"done": 0.04, "done again": 0.12, "down": 0.3}[band.what]
+    return {"facecolor": ink(), "alpha": alpha, "linewidth": 0}
 
 
 def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
@@ -305,7 +323,8 @@ def _drawn(
 ) -> Figure:
     match figure:
         case "gantt":
-            return gantt(schedules_of(runs[0]), window)
+            deaths = death_bands(runs[0].result)
+            return gantt(schedules_of(runs[0]), window, deaths)
         case "ports":
             return plot_curves.ports(runs[0].best, window)
         case "loss":

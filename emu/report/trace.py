@@ -6,7 +6,8 @@ NIC stand in a process of their own. A flow is drawn at every link that it cross
 Arrows lead from a task to the flows that it sends and from a flow to the task that it
 lets start. Counters show per link the assigned rate or, where that is not known, the
 mean rates of what moves; and per machine the bytes produced there but not delivered
-yet. Emulated seconds are seconds of the trace.
+yet. Emulated seconds are seconds of the trace. Attempts that deaths ended are bars of a
+process of their own.
 
 Lanes serve the charts and figures too: bars that overlap are drawn beside each other.
 
@@ -22,7 +23,7 @@ import base64
 import json
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from numpy.typing import NDArray  # noqa: TC002 - NamedTuple reads annotations
 
 from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
+from emu.report.facts import death_bands
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.units import format_rate
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.problem import Schedule
+    from emu.report.facts import DeathBand
 
     Event = dict[str, Any]
 
@@ -129,17 +132,41 @@ GROUP = 100_000
 _LANES = 100_000
 
 
-def trace_events(groups: dict[str, Schedule]) -> Iterator[Event]:
+def trace_events(
+    groups: dict[str, Schedule], deaths: Sequence[DeathBand] = ()
+) -> Iterator[Event]:
     """Yield the events of trace.json.
+
+    Its time 0 is where the first attempt began: viewers drop what is before it.
 
     Parameters
     ----------
     groups
         Name of the group, such as ``emulated``, to its schedule.
+    deaths
+        Bars of a process of their own in their groups.
     """
     arrow = count(1)
+    before = -_microseconds(min((band.since for band in deaths), default=0.0))
     for position, (name, schedule) in enumerate(groups.items()):
-        yield from _Group(name, schedule, position * GROUP, arrow).events()
+        bands = [band for band in deaths if band.run == name]
+        group = _Group(name, schedule, position * GROUP, arrow)
+        for event in chain(group.events(), _attempts(bands, position * GROUP)):
+            if before and "ts" in event:
+                event["ts"] = round(event["ts"] + before, 3)
+            yield event
+
+
+def _attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
+    """Yield what attempts before the last did, above the machines of their group."""
+    pid = first + GROUP - 1
+    if bands:
+        yield _meta("process_name", pid, name=f"{bands[0].run}: attempts")
+        yield _meta("process_sort_index", pid, sort_index=first)
+        yield _meta("thread_name", pid, 1, name="attempts")
+    for band in bands:
+        args = {"note": band.note} if band.note else {}
+        yield _bar(band.what, "death", _Slice(pid, 1, band.since, band.until), args)
 
 
 def _lines(events: Iterator[Event]) -> Iterator[str]:
@@ -178,7 +205,8 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     if not groups:
         raise DataError("; ".join(recorded.missing), path=str(run))
     path = run / "trace.json" if out is None else out
-    RunDirectory(path.parent).write_lines(path.name, _lines(trace_events(groups)))
+    events = trace_events(groups, death_bands(recorded.result))
+    RunDirectory(path.parent).write_lines(path.name, _lines(events))
     return path
 
 

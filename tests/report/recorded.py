@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,3 +69,16 @@ def write_run(path: Path, *, policy: str = "oes") -> Path:
     }
     directory.write_json("result.json", result)
     return path
+
+
+def with_deaths(run: Path) -> Path:
+    """Write into a run that two attempts came before, and one death was foreseen."""
+    result = json.loads((run / "result.json").read_text())
+    first: dict[str, Any] = {"first_iteration": 0, "next_iteration": 4}
+    first |= {"ran": 6.0, "again": 2.0, "recovery": 1.0, "error": "w0 died"}
+    second = first | {"first_iteration": 4, "next_iteration": 4, "ran": 3.0}
+    second |= {"again": 3.0, "recovery": 0.5}
+    seen = [one | {"detection": 0.25} for one in (first, second)]
+    result["recovery"] = {"attempts": seen, "predicted_attempts": [first]}
+    (run / "result.json").write_text(json.dumps(result))
+    return run

@@ -19,6 +19,7 @@ from emu.problem import Fault, with_faults
 from emu.report.html import write_report
 from emu.testing import two_machine_example
 from tests.report.drawn_run import write_run, write_run_of
+from tests.report.recorded import with_deaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,14 +78,7 @@ def test_bands_are_where_machines_and_links_were_disturbed(
 def test_deaths_are_on_all_lanes_of_a_run_before_its_last_attempt(
     tmp_path: Path,
 ) -> None:
-    run, result = write_run(tmp_path)
-    first: dict[str, Any] = {"first_iteration": 0, "next_iteration": 4}
-    first |= {"ran": 6.0, "again": 2.0, "recovery": 1.0, "error": "w0 died"}
-    second = first | {"first_iteration": 4, "next_iteration": 4, "ran": 3.0}
-    second |= {"again": 3.0, "recovery": 0.5}
-    seen = [one | {"detection": 0.25} for one in (first, second)]
-    result["recovery"] = {"attempts": seen, "predicted_attempts": [first]}
-    (run / "result.json").write_text(json.dumps(result))
+    run = with_deaths(write_run(tmp_path)[0])
     rows, (begins, _), notes = asked(
         write_report(run),
         "gantt.draw(); view.show(-99, 99); [gantt.rows.map(row => [row.run.name, "

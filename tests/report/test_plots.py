@@ -13,7 +13,7 @@ from emu.errors import DataError
 from emu.report.many_runs import interval, paired, paired_text
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
-from tests.report.recorded import write_run
+from tests.report.recorded import with_deaths, write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +52,21 @@ def test_gantt_has_a_bar_per_task_and_flow(run: Path, tmp_path: Path) -> None:
         flows = sum(n for key, n in bars.items() if key.startswith(f"{name}-flows-"))
         assert flows == 2 * len(made.flows()), "where they leave and where they arrive"
     assert {"emulated time (s)", "w0", "m1 out", "critical path"} <= texts(out)
+
+
+def test_gantt_shades_the_attempts_before_the_last(tmp_path: Path) -> None:
+    out = tmp_path / "gantt.svg"
+    recorded = emu.load_run(with_deaths(write_run(tmp_path / "run")))
+    plot([recorded], "gantt", out)
+    emulated = {"done--10.5", "done-again--6.5", "down--4.5"}
+    emulated |= {"done--3.5", "done-again--3.5", "down--0.5"}
+    simulated = {"done--7", "done-again--3", "down--1"}
+    wanted = {f"emulated-{one}" for one in emulated}
+    wanted |= {f"simulated-{one}" for one in simulated}
+    assert {one for one in groups(out) if "-do" in one} == wanted
+    assert {"done", "done again", "down", "\N{MINUS SIGN}10"} <= texts(out)
+    plot([recorded], "gantt", out, window=Window(since=0.5))
+    assert "\N{MINUS SIGN}10" not in texts(out)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -14,7 +14,7 @@ from emu.report.trace import pack_lanes, write_trace
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader
-from tests.report.recorded import schedules, write_run
+from tests.report.recorded import schedules, with_deaths, write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +50,24 @@ def test_bars_are_the_schedule(run: Path, tmp_path: Path) -> None:
 
     np.testing.assert_allclose(bars[:, 0], emulated.task_start[4])
     np.testing.assert_allclose(bars[:, 1], emulated.task_end[4])
+
+
+def test_attempts_before_the_last_are_bars_and_all_begin_at_0(tmp_path: Path) -> None:
+    emulated, _ = schedules()
+    out = write_trace(with_deaths(write_run(tmp_path / "run")), tmp_path / "trace.json")
+    trace = trace_reader.read(out)
+    shown: dict[str, list[tuple[float, float]]] = {}
+    for track, slices in trace.slices.items():
+        shown.setdefault(trace.processes[track[0]], []).extend(
+            (start / 1e6, end / 1e6) for start, end, *_ in slices
+        )
+    assert shown["emulated: attempts"] == [
+        *((0.0, 4.0), (4.0, 6.0), (6.0, 7.0)),
+        *((7.0, 7.0), (7.0, 10.0), (10.0, 10.5)),
+    ]
+    assert shown["simulated: attempts"] == [(3.5, 7.5), (7.5, 9.5), (9.5, 10.5)]
+    first = min(start for start, _ in shown["emulated: m0"] + shown["emulated: m1"])
+    assert first == pytest.approx(10.5 + np.nanmin(emulated.task_start))
 
 
 def test_a_flow_leaves_through_one_nic_and_comes_in_through_another(

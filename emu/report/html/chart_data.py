@@ -14,11 +14,11 @@ from emu.analysis.link_load import assigned_rates, fluid_bytes, mean_rates, piec
 from emu.errors import DataError
 from emu.input_file import read_text
 from emu.problem import disturbances
+from emu.report.facts import death_bands
 from emu.report.trace import crossings, packed
 from emu.runs.recorded_run import with_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     made = {"emulated": run.emulated, "simulated": run.simulated}
     runs = [run_bars(name, one) for name, one in made.items() if one is not None]
     end = max((one["makespan"] for one in runs), default=0.0)
-    deaths = [*death_bands(run.result.get("recovery") or {})]
+    deaths = death_bands(run.result)
     return {
         "iterations": problem.job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],
@@ -66,37 +66,11 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
             }
             for port, link in enumerate(problem.links)
         ],
-        "bands": [vars(b) for b in disturbances(problem.cluster, end)] + deaths,
-        "start": min((band["since"] for band in deaths), default=0.0),
+        "bands": [vars(b) for b in (*disturbances(problem.cluster, end), *deaths)],
+        "start": min((band.since for band in deaths), default=0.0),
         "end": end,
         "runs": runs,
     }
-
-
-def death_bands(recovery: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield per run what attempts did before they ended, and when it was down.
-
-    Parameters
-    ----------
-    recovery
-        As in result.json. Time 0 is that of the last attempt.
-    """
-    for name, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
-        ended = recovery.get(key, [])
-        died = -math.fsum(one["ran"] + one["recovery"] for one in ended)
-        for one in ended:
-            began, died = died, died + one["ran"]
-            kept, up = died - one["again"], died + one["recovery"]
-            note = f"{one['error']}: goes on at iteration {one['next_iteration']}"
-            if "detection" in one:
-                note += f"; noticed in {one['detection']:.2g} s of wall time"
-            for what, since, until, more in (
-                ("done", began, kept, {}),
-                ("done again", kept, died, {}),
-                ("down", died, up, {"note": note}),
-            ):
-                yield {"run": name, "what": what, "since": since, "until": until} | more
-            died = up
 
 
 def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
