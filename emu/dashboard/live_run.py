@@ -56,6 +56,7 @@ class Began:
 class Restarting:
     """The attempt has ended; the next begins with this iteration."""
 
+    error: str
     first: int
 
 
@@ -96,7 +97,7 @@ class Tape(Observer):
 
     @override
     def restarting(self, error: str, first: int) -> None:
-        self._note(Restarting(first))
+        self._note(Restarting(error, first))
 
     @override
     def task_started(self, message: RunTask) -> None:
@@ -265,8 +266,8 @@ class LiveRun:
                 self._running[what.task] = n, base + what.start
             case Began():
                 self._phase, self._zero = "running", received + 1.0
-            case Restarting(first):
-                self._restart(first)
+            case Restarting(error, first):
+                self._restart(error, first)
             case Schedule() if self._predicted is not None:
                 pass  # of an attempt after the first
             case Schedule():
@@ -278,9 +279,10 @@ class LiveRun:
             case _:
                 raise TypeError(f"the tape holds {what!r}")
 
-    def _restart(self, first: int) -> None:
+    def _restart(self, error: str, first: int) -> None:
         """Go on at the run time so far, with nothing under way."""
         self._sample()
+        self.history.died(self._time, f"{error}: goes on at iteration {first}")
         self._phase, self._processes = "starting", 0
         self._first, self._base, self._zero = first, self._time, math.inf
         self._done[:], self._over[:] = np.minimum(first, self._rounds), -1

@@ -130,6 +130,9 @@ class History:
     """[run time, figure, value] as tasks reported them."""
     spans: list[tuple[int, int, float, float]] = field(default_factory=list)
     """[task, iteration, start, end] of the task iterations that ended last."""
+    deaths: list[tuple[float, str]] = field(default_factory=list)
+    """[run time, what died and where the job went on] of every restart: run time does
+    not count what comes between."""
 
     def add(self, start: float, end: float, rates: list[float], flows: int) -> None:
         """Append the sample from ``start`` to ``end``."""
@@ -154,6 +157,10 @@ class History:
             del self.spans[: SPANS // 2]
             self.merged += 1
 
+    def died(self, time: float, note: str) -> None:
+        """Append a death that the job goes on after."""
+        self.deaths.append((time, note))
+
     def to_json(self) -> dict[str, Any]:
         """Return everything, rates per port."""
         return {
@@ -163,6 +170,7 @@ class History:
             "flows": list(self.flows),
             "training": list(self.training),
             "spans": list(self.spans),
+            "deaths": list(self.deaths),
         }
 
     def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
@@ -181,6 +189,7 @@ class History:
             "flows": self.flows[seen.samples :],
             "training": self.training[seen.reports :],
             "spans": self.spans[seen.spans :],
+            "deaths": self.deaths[:],
         }
         return {"samples": samples}, now
 

@@ -45,6 +45,9 @@ def test_after_a_restart_it_goes_on_at_the_time_so_far() -> None:
     assert (status.phase, status.running, status.active_flows) == ("starting", [], 0)
     assert status.iterations_ended == 1
     assert all(port.rate == 0 for port in status.ports)
+    death = [pytest.approx(status.run_time), "w0 died: goes on at iteration 1"]
+    assert [[*one] for one in live.history_json()["deaths"]] == [death]
+    assert status.run_time <= dies
 
     again.live, again.clock = live, replay.clock
     again.begin()

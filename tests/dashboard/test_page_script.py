@@ -63,3 +63,28 @@ def test_tasks_so_far_stand_beside_the_simulation(tmp_path: Path) -> None:
     assert len(shown["computing"]) == len(last["running"])
     assert shown["whole"] == pytest.approx(1.01 * replay.schedule.makespan)
     assert shown["order"] == sorted(shown["order"])
+
+
+def test_a_death_is_a_line_on_the_lanes_with_what_died(tmp_path: Path) -> None:
+    replay = Replay()
+    replay.until(0.5 * replay.schedule.makespan)
+    replay.live.tape.restarting("w0 died", 1)
+    news, seen = replay.live.news(NOTHING)
+    status = replay.live.status().model_dump()
+    messages = [{"status": status, "report": False, **news}]
+    (time, note), *_ = replay.live.history_json()["deaths"]
+    again, _ = replay.live.news(seen)
+    assert again["samples"]["deaths"] == [(time, note)]
+    drawn, near, far = ask(
+        replay,
+        messages,
+        tmp_path,
+        "(() => { const { top } = lanes.canvas.getBoundingClientRect(), "
+        "at = { clientY: top + 2 }; "
+        f"return [lanes.deaths, lanes.describe(at, {time}), "
+        f"lanes.describe(at, {0.1 * time})]; }})()",
+    )
+    assert drawn == [[time, note]]
+    assert note == "w0 died: goes on at iteration 1"
+    assert near.endswith(note)
+    assert note not in far

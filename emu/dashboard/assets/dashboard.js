@@ -165,6 +165,7 @@ function extend({ history, samples }) {
     lanes.add(samples.spans);
     history_.end = samples.end;
   }
+  lanes.deaths = (history || samples || lanes).deaths;
   curves.forEach((curve, port) => {
     curve.time = [...history_.time, history_.end];
     curve.rate = [...(history_.rates[port] || []), 0];

@@ -1,12 +1,12 @@
 // A lane per task: what ended so far, and below it, thin, what was simulated.
-// What computes now is paler.
+// What computes now is paler. A line is where a death ended an attempt.
 
 const LANE_HEIGHT = 16, LANES = 500, AXIS = 36;
 
 class Lanes {
   // `tasks`: {name, kind, machine}; lanes are in the order of machines.
   constructor(place, view, tasks) {
-    Object.assign(this, { place, view, tasks, expected: tasks.map(() => []), ended: tasks.map(() => []), computing: [] });
+    Object.assign(this, { place, view, tasks, expected: tasks.map(() => []), ended: tasks.map(() => []), computing: [], deaths: [] });
     this.shown = [...tasks.keys()].sort((a, b) => tasks[a].machine - tasks[b].machine || a - b).slice(0, LANES);
     this.canvas = place.appendChild(document.createElement("canvas"));
     control(this.canvas, view, (event, time) => this.describe(event, time));
@@ -36,6 +36,8 @@ class Lanes {
       this.bars(pen, this.expected[task], y + 11, 3, from, to, scale);
       pen.globalAlpha = 1;
     });
+    pen.fillStyle = colourOf("--ink");
+    for (const [time] of this.deaths) pen.fillRect(LEFT + (time - from) * scale - 1, 0, 2, bottom);
     pen.restore();
   }
 
@@ -56,6 +58,9 @@ class Lanes {
     const row = Math.floor((event.clientY - this.canvas.getBoundingClientRect().top) / LANE_HEIGHT);
     const task = this.shown[row];
     if (task === undefined) return "";
+    const [from, to] = this.view.range, slack = 4 * (to - from) / this.place.clientWidth;
+    const death = this.deaths.find(([when]) => Math.abs(when - time) <= slack);
+    if (death) return `${seconds(death[0])}: ${death[1]}`;
     const said = [`${this.tasks[task].name} (${this.tasks[task].kind})`];
     for (const [name, spans] of [["emulated", this.ended[task]], ["simulated", this.expected[task]]]) {
       const found = spans.find(([, , start, end]) => start <= time && time <= end);
