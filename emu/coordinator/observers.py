@@ -9,7 +9,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.problem import Schedule
+    from emu.problem import Kill, Schedule
     from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
@@ -34,6 +34,9 @@ class Observer:
 
     def notified(self, line: str) -> None:
         """Take a sentence for who watches."""
+
+    def killing(self, kills: Sequence[Kill]) -> None:
+        """Note what the scenario kills now."""
 
     def restarting(self, error: str, first: int) -> None:
         """Note that an attempt has ended with an error, and where the next begins."""
@@ -86,6 +89,11 @@ class Observers(Observer):
     def notified(self, line: str) -> None:
         for observer in self._observers:
             observer.notified(line)
+
+    @override
+    def killing(self, kills: Sequence[Kill]) -> None:
+        for observer in self._observers:
+            observer.killing(kills)
 
     @override
     def restarting(self, error: str, first: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import psutil
@@ -25,7 +25,7 @@ from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import NodeMisbehaved, RunError
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.network import AwakeClock, RunClock
-from emu.problem import Profile
+from emu.problem import Kill, Profile, next_kills
 from emu.scheduling import Scheduler
 from emu.shaping import RISE
 from emu.this_host import this_host
@@ -93,6 +93,33 @@ class SenderWakeups:
             mine[0].append(edge)
             mine[1].append(since)
         return {process: WakeSender(*mine) for process, mine in found.items()}
+
+
+class NextKills:
+    """What the scenario kills next in an attempt, by the ends that are known."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self._awaited = {kill.ended for kill in settings.kills}
+        self._ends: dict[tuple[int, int], float] = {}
+        self.due, self.now = math.inf, tuple[Kill, ...]()
+        """Run time, and what is killed then."""
+        self._find()
+
+    def note(self, ends: Sequence[TaskEnded | FlowEnded]) -> None:
+        """Take in ends, past or to come."""
+        for end in ends:
+            if isinstance(end, TaskEnded):
+                count = end.iteration + self._settings.first + 1
+                if (end.task, count) in self._awaited:
+                    self._ends[end.task, end.iteration] = end.end
+                    self._find()
+
+    def _find(self) -> None:
+        own, known = self._settings, self._ends
+        self.due, self.now = next_kills(
+            own.kills, own.first, own.began, lambda *end: known.get(end, math.inf)
+        )
 
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
@@ -324,33 +351,51 @@ class Coordinator:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, looked = self._driver, this_host.monotonic()
         awake = AwakeClock(2 * _LOOK, looked)
-        due, doomed = self._settings.kill
+        kills = NextKills(self._settings)
         driver.begin()
         while not driver.finished:
             left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
-            wait = min(wait, clock.to_wall(due) - this_host.monotonic(), _LOOK)
+            wait = min(wait, clock.to_wall(kills.due) - this_host.monotonic(), _LOOK)
             said = await self._membership.events(max(wait, 0.0))
             now = this_host.monotonic()
-            if now >= clock.to_wall(due):
-                self._membership.kill(doomed)
-                due = math.inf
             ends = [
                 self._end(name, message)
                 for name, message in said
                 if not isinstance(message, StatePart)
             ]
             driver.report(ends, clock.to_emulated(now))
+            kills.note(ends)
+            if now >= clock.to_wall(kills.due):
+                await self._killed(kills.now, clock, awake)
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
-            ahead = min(clock.to_emulated(now + _AHEAD), due)
+            ahead = min(clock.to_emulated(now + _AHEAD), kills.due)
             driver.settle(clock.to_emulated(now - _REPORTED), ahead)
             self._take_states(said)
             if now - looked > _LOOK:
                 looked = now
-                self._cuts.check()
-                self._deadlines.check(clock.now(), awake.read(now))
+                self._look(clock, awake)
+
+    def _look(self, clock: RunClock, awake: AwakeClock) -> None:
+        """Raise what has gone wrong where cuts are kept, and what is overdue."""
+        self._cuts.check()
+        self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
+
+    async def _killed(
+        self, kills: Sequence[Kill], clock: RunClock, awake: AwakeClock
+    ) -> NoReturn:
+        """Have what the scenario kills killed, and wait until it is noticed.
+
+        Nothing begins any more: what would at the very instant may be a cut.
+        """
+        self._observer.killing(kills)
+        names = dict.fromkeys(name for kill in kills for name in kill.processes)
+        self._membership.kill([*names])
+        while True:
+            self._take_states(await self._membership.events(_LOOK))
+            self._look(clock, awake)
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from emu.coordinator.cuts import CutPlan
     from emu.launch import Launcher
     from emu.network import RunClock
+    from emu.problem import Kill
     from emu.scheduling import RateSegments
 
 
@@ -36,10 +36,6 @@ class KernelNics(Protocol):
     def path_in(self, machine: str, path: str) -> str:
         """Return how this process opens what an agent there opens at a path."""
         ...
-
-
-#: When what is killed: never, nothing.
-NO_KILL: tuple[float, tuple[str, ...]] = (math.inf, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +65,10 @@ class RunSettings(EmulationSettings):
 
     cuts: CutPlan | None = None
     """State that the job keeps, and begins with; None for neither."""
-    kill: tuple[float, tuple[str, ...]] = NO_KILL
-    """Run time at which processes are killed, and their names."""
+    kills: tuple[Kill, ...] = ()
+    """What the scenario kills."""
+    began: float = 0.0
+    """Seconds since the whole job began when this attempt does."""
 
     @property
     def first(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -11,19 +12,19 @@ from typing_extensions import override
 
 from emu.coordinator import Observer, Observers
 from emu.coordinator.cuts import CutPlan
-from emu.coordinator.settings import NO_KILL
 from emu.errors import DeadlineExceeded, NodeLost
 from emu.runs.run_directory import Cut, digest_of, newest_cut, write_cut
 from emu.scenario.realize import noted
-from emu.simulation.attempts import later, recovery_after
+from emu.simulation.attempts import recovery_after, without
 from emu.systems.system import held_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from emu.coordinator import EmulatedRun
     from emu.errors import RunError
+    from emu.problem import Kill
     from emu.scenario import Experiment
     from emu.simulation.attempts import Attempts
     from emu.wire.messages import RunTask
@@ -56,7 +57,7 @@ class Ended:
     began: float = 0.0
     """Emulated seconds since the whole job began."""
     killed: bool = False
-    """True where the scenario's kill was due by then."""
+    """True where the scenario has killed."""
     took: float = 0.0
     """Wall seconds of this host from the first sign until run time 0 of the next
     attempt, or its end: no part of what is emulated, either."""
@@ -125,7 +126,8 @@ class Progress(Observer):
 
     def __init__(self, experiment: Experiment) -> None:
         self._first, self._began = experiment.first, experiment.began
-        self._kills, self._kill = experiment.kills, due_in(experiment)[0]
+        self.killed: tuple[Kill, ...] = ()
+        """What the scenario has killed in it."""
         job = experiment.problem.job
         names = [task.name for task in job.tasks]
         self._of_cuts = {names.index(name) for name in held_by(job)}
@@ -138,6 +140,10 @@ class Progress(Observer):
     @override
     def zeroed(self, start: float) -> None:
         self.zero = start
+
+    @override
+    def killing(self, kills: Sequence[Kill]) -> None:
+        self.killed = tuple(kills)
 
     @override
     def task_started(self, message: RunTask) -> None:
@@ -159,41 +165,25 @@ class Progress(Observer):
         kept = self._started.get(cut.iteration - self._first, 0.0)
         if cut.iteration <= self._first:
             kept = 0.0
-        killed = not math.isnan(self.zero) and ran >= self._kill
-        recovery = self._recovery
         return Ended(
             self._first,
             cut.iteration,
             ran,
             max(ran - kept, 0.0),
             error.noticed - error.seen,
-            recovery_after(self._kills, recovery) if killed else recovery,
+            recovery_after(self.killed, self._recovery),
             str(error),
             self._began,
-            killed,
+            bool(self.killed),
         )
 
 
-def due_in(experiment: Experiment) -> tuple[float, tuple[str, ...]]:
-    """Return when what is killed next in an attempt, see `RunSettings`.
-
-    What was to be killed before it began is killed as it begins.
-    """
-    if not experiment.kills:
-        return NO_KILL
-    at = experiment.kills[0].time
-    names = (n for kill in experiment.kills if kill.time == at for n in kill.processes)
-    return max(at - experiment.began, 0.0), tuple(dict.fromkeys(names))
-
-
-def after(experiment: Experiment, ended: Ended) -> Experiment:
-    """Return what is left to do after an attempt."""
+def after(experiment: Experiment, ended: Ended, killed: Collection[Kill]) -> Experiment:
+    """Return what is left to do after an attempt, in which some were killed."""
     left = experiment.beginning_at(
         ended.next_iteration, ended.began + ended.ran + ended.recovery
     )
-    if not ended.killed:
-        return left
-    return replace(left, kills=later(left.kills, left.kills[0].time))
+    return replace(left, kills=without(left.kills, killed))
 
 
 def attempted(
@@ -221,6 +211,10 @@ def attempted(
     limit = experiment.scenario.restarts
     died = math.nan  # when the attempt before did, on this host's clock
     while True:
+        if ended:
+            # The attempt before is a cycle of objects, frozen meanwhile: it would stay
+            # until a collection that 60 restarts did not bring, 24 MB of each.
+            gc.collect()
         progress = Progress(experiment)
         both = Observers([observer, progress])
         try:
@@ -235,7 +229,7 @@ def attempted(
             start = kept_cut(experiment, run, observer.notified)
             ended.append(progress.ended(error, start))
             died = error.seen
-            experiment = after(experiment, ended[-1])
+            experiment = after(experiment, ended[-1], progress.killed)
             observer.restarting(str(error), start.iteration)
         else:
             if ended:

@@ -84,7 +84,9 @@ def resumed(
         before = experiment.beginning_at(first, began)
     began = before.time_of_cut(start.iteration)
     left = experiment.beginning_at(start.iteration, began)
-    left = replace(left, kills=later(left.kills, began))
+    done = {*manifest.get("killed", ())}
+    coming = [kill for n, kill in enumerate(experiment.kills) if n not in done]
+    left = replace(left, kills=later(coming, left.first, began))
     return Beginning(left, kept, RunDirectory(run), start)
 
 

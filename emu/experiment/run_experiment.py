@@ -20,7 +20,7 @@ from emu.analysis.critical_path import (
 )
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
-from emu.experiment.attempts import attempted, cut_plan, due_in, foreseen
+from emu.experiment.attempts import attempted, cut_plan, foreseen
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -252,7 +252,7 @@ def carry_out(
         _write_beginning(left, settings, directory, choice, again=again)
         observer.predicted(left.simulate())
         cuts = cut_plan(left, directory.path, start)
-        now = replace(settings, cuts=cuts, kill=due_in(left))
+        now = replace(settings, cuts=cuts, kills=left.kills, began=left.began)
         return _emulated(left, now, directory, observer)
 
     with directory.claimed():
@@ -286,6 +286,9 @@ def _write_beginning(
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
+    if experiment.whole is not None:
+        left, all_kills = experiment.kills, experiment.whole.kills
+        content["killed"] = [n for n, k in enumerate(all_kills) if k not in left]
     directory.write_json("manifest.json", content | {"source": stated})
     directory.write_problem(experiment.problem)
 

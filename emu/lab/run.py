@@ -260,7 +260,7 @@ class LabPrograms:
         self._output = OutputLines(lambda: self.samples.seconds)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
-        self._events = sorted(file.events, key=lambda event: event.at)
+        self._events = sorted(file.events, key=lambda event: event.time)
 
     @property
     def time_scale(self) -> float:
@@ -335,7 +335,7 @@ class LabPrograms:
         """Return programs that have ended; take a sample when it is time for one."""
         due = patience
         if self._events:
-            due = (self._events[0].at - self.samples.seconds) * self._lab.time_scale
+            due = (self._events[0].time - self.samples.seconds) * self._lab.time_scale
         found: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
         for program in found:
             run = self.runs[program.number]
@@ -345,7 +345,7 @@ class LabPrograms:
 
     def _change_nics(self) -> None:
         """Make NICs what events say that have come due."""
-        while self._events and self._events[0].at <= self.samples.seconds:
+        while self._events and self._events[0].time <= self.samples.seconds:
             new = event_nic(self._events.pop(0))
             self._lab.change_nic(new)
             self.changes.append(

@@ -189,7 +189,7 @@ def event_nic(event: EventSection) -> LabMachine:
         When the event changes no NIC.
     """
     if event.nic is None or event.machine is None:
-        raise ValueError(f"an event at {event.at} s that changes no NIC")
+        raise ValueError(f"an event at {event.time} s that changes no NIC")
     return LabMachine(event.machine, event.nic.outward, event.nic.inward)
 
 

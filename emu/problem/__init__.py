@@ -7,7 +7,7 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 
 from emu.problem.changes import CapacityChange, SpeedChange, end_of_work
 from emu.problem.cluster import Cluster, Link, Links, Machine, Route, Tuner
-from emu.problem.faults import Fault, Kill, disturbances, with_faults
+from emu.problem.faults import Fault, Kill, disturbances, next_kills, with_faults
 from emu.problem.job import Edge, Job, Profile, Realization, Task
 from emu.problem.placement import Placement, Pool, Problem
 from emu.problem.schedule import ActiveFlow, RateHistory, Schedule
@@ -36,5 +36,6 @@ __all__ = [
     "Tuner",
     "disturbances",
     "end_of_work",
+    "next_kills",
     "with_faults",
 ]

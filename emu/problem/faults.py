@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from emu.problem.changes import CapacityChange, SpeedChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from emu.problem.cluster import Cluster
 
@@ -50,14 +50,48 @@ class Fault:
 
 @dataclass(frozen=True)
 class Kill:
-    """Processes that are killed at a time since the whole job began, seconds."""
+    """Processes that are killed at a time, or as a task ends an iteration."""
 
     time: float
+    """Seconds since the whole job began; infinite where it is a task's iteration."""
     name: str
     """The task or machine that was named."""
     processes: tuple[str, ...]
     recovery: float | None = None
     """Seconds from then to the restart; None for those of any death."""
+    ended: tuple[int, int] | None = None
+    """A task, and how many iterations of the whole job it has ended by then."""
+
+
+def next_kills(
+    kills: Iterable[Kill],
+    first: int,
+    began: float,
+    end_of: Callable[[int, int], float],
+) -> tuple[float, tuple[Kill, ...]]:
+    """Return when something is killed next in an attempt at a job, and all of then.
+
+    The time is in seconds since the attempt began: infinite for none, below 0 where it
+    was before.
+
+    Parameters
+    ----------
+    first, began
+        Iteration and time of the whole job with which the attempt begins. A task that
+        had ended its iteration by then has ended it at 0.
+    end_of
+        Returns when in the attempt a task ends an iteration of it, counted from 0;
+        infinite where that is not known yet.
+    """
+    due: dict[float, list[Kill]] = {}
+    for kill in kills:
+        time = kill.time - began
+        if kill.ended is not None:
+            task, count = kill.ended
+            time = end_of(task, count - first - 1) if count > first else 0.0
+        due.setdefault(time, []).append(kill)
+    time = min(due, default=math.inf)
+    return time, tuple(due[time]) if time < math.inf else ()
 
 
 def factors_over(

@@ -239,6 +239,7 @@ class ManifestShape(TypedDict):
     emulation: NotRequired[_Emulation]
     first_iteration: NotRequired[_Count]
     began: NotRequired[_Amount]
+    killed: NotRequired[list[_Count]]
     attempts: NotRequired[list[_Attempt]]
 
 

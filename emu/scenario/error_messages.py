@@ -80,7 +80,7 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
             node = {"$ref": inner["discriminator"]["mapping"].get(step, "")}
             if not node["$ref"]:
                 return None
-        elif step in _MODELS:
+        elif step in _schema()["$defs"] and step in _KINDS_OF_VALUES:
             node = _schema()["$defs"][step]
         elif isinstance(inner.get("additionalProperties"), dict):
             node = inner["additionalProperties"]
@@ -165,8 +165,8 @@ _KINDS = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
-#: Kinds of ``job.model``, by the sections that they are.
-_MODELS = ("ModelSection", "ModelProgramSection")
+#: Kinds of ``job.model``, by the sections that they are, and of ``at`` in ``events``.
+_KINDS_OF_VALUES = ("ModelSection", "ModelProgramSection", "ProgressSection", "Moment")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -187,7 +187,7 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     pydantic adds the job's system and the kind of its model, and goes on below a
     shorthand such as ``nic: 50 Gbit/s``; neither is in the file.
     """
-    steps = [step for step in error["loc"] if step not in {"[key]", *_MODELS}]
+    steps = [step for step in error["loc"] if step not in {"[key]", *_KINDS_OF_VALUES}]
     tags = {*systems(), SEVERAL}
     for position in range(len(steps) - 1, 0, -1):
         if steps[position - 1] == "job" and steps[position] in tags:

@@ -15,8 +15,10 @@ import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Discriminator,
     Field,
     PlainSerializer,
+    Tag,
     WithJsonSchema,
     model_validator,
 )
@@ -64,6 +66,27 @@ def _some_nic(found: Any) -> Any:
     return both_directions(found)
 
 
+class ProgressSection(Section):
+    """A task that ends an iteration."""
+
+    task: Name
+    """Task, not its process."""
+    iteration: Count
+    """Which, from 1; not its last."""
+
+
+def _kind_of_moment(found: Any) -> str:
+    by_progress = isinstance(found, dict | ProgressSection)
+    return "ProgressSection" if by_progress else "Moment"
+
+
+_Time = Annotated[Duration, AfterValidator(_after_the_start)]
+#: Time, or progress of a task.
+Moment: TypeAlias = Annotated[
+    Annotated[_Time, Tag("Moment")]
+    | Annotated[ProgressSection, Tag("ProgressSection")],
+    Discriminator(_kind_of_moment),
+]
 #: Times slower that anything may be: beyond it a job takes years.
 _SLOWEST = 1e6
 #: Times that something is slower, and time that it is.
@@ -83,8 +106,8 @@ _KINDS: tuple[tuple[set[str], set[str]], ...] = (
 class EventSection(Section):
     """A NIC or a link that gets another capacity, or a fault."""
 
-    at: Annotated[Duration, AfterValidator(_after_the_start)]
-    """Since the job, or a lab's programs, began."""
+    at: Moment
+    """Since the job or lab began; for ``kill`` also ``{task: w3, iteration: 12}``."""
     machine: Name | None = None
     """Whose NIC changes."""
     nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
@@ -100,15 +123,15 @@ class EventSection(Section):
     pause: Name | None = None
     """Machine whose tasks stand still."""
     kill: Name | None = None
-    """Task, process or machine that dies; see ``on_failure``."""
+    """Task, process or machine; see ``on_failure``."""
     recovery: Duration | None = None
-    """Time from this ``kill`` to the restart; default is the file's."""
+    """Time from it to the restart; default is the file's."""
     by: Factor | None = None
     """Times slower; what overlaps multiplies."""
     direction: Literal["in", "out", "both"] | None = None
     """Direction of a NIC; default of ``cut`` is ``both``."""
     length: Length | None = Field(None, alias="for")
-    """Length; default is to the end."""
+    """Default is to the end."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -120,23 +143,33 @@ class EventSection(Section):
                 "nic, or link and bandwidth, or cut, or slow and by, or pause "
                 "and for, or kill"
             )
+        if isinstance(self.at, ProgressSection) and self.kill is None:
+            raise ValueError(
+                "found at: {task, iteration}, write a time: a kill alone comes as a "
+                "task ends an iteration"
+            )
         return self
+
+    @property
+    def time(self) -> float:
+        """Seconds; infinite where it is the progress of a task."""
+        return math.inf if isinstance(self.at, ProgressSection) else self.at
 
     @property
     def until(self) -> float:
         """When a fault is over, infinite where it never is."""
-        return math.inf if self.length is None else self.at + self.length
+        return math.inf if self.length is None else self.time + self.length
 
     def changes(self) -> tuple[CapacityChange, ...]:
         """Return the changes that the event makes to the links of a cluster."""
         if self.nic is not None:
             return (
-                CapacityChange(self.at, f"{self.machine} out", self.nic.outward),
-                CapacityChange(self.at, f"{self.machine} in", self.nic.inward),
+                CapacityChange(self.time, f"{self.machine} out", self.nic.outward),
+                CapacityChange(self.time, f"{self.machine} in", self.nic.inward),
             )
         if self.link is None:
             return ()
-        return (CapacityChange(self.at, self.link, self.bandwidth or 0.0),)
+        return (CapacityChange(self.time, self.link, self.bandwidth or 0.0),)
 
     def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
         """Return the faults of links or of a machine that the event is.
@@ -147,7 +180,7 @@ class EventSection(Section):
             Names of all links that are no NICs.
         """
         name, factor = self.cut or self.slow, 1.0 / (self.by or math.inf)
-        since, until = self.at, self.until
+        since, until = self.time, self.until
         if self.pause is not None:
             return (Fault(self.pause, since, until, 0.0, of_machine=True),)
         if name is None:
@@ -177,13 +210,13 @@ def event_errors(
         key, known = ("link", links) if event.link else ("machine", [*nics])
         name = event.link or event.machine or ""
         trail: Trail = ("events", position, key)
-        seen[event.at, f"{key} {name}"] += 1
+        seen[event.time, f"{key} {name}"] += 1
         if name not in known:
             yield trail, f"no {key} {name!r}, {nearest(name, known)}"
         elif key == "machine" and nics[name].inward == 0:
             yield trail, f"{name} has no NIC: write a machine that has one, or a link"
-        elif seen[event.at, f"{key} {name}"] > 1:
-            problem = f"{name} changes twice at {event.at:g} s, write one of the two"
+        elif seen[event.time, f"{key} {name}"] > 1:
+            problem = f"{name} changes twice at {event.time:g} s, write one of the two"
             yield ("events", position, "at"), problem
 
 
@@ -205,9 +238,9 @@ def kill_errors(
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:
     """Yield a sentence for every event that comes after the end of a job."""
     for position, event in enumerate(events):
-        if event.at >= makespan:
+        if makespan <= event.time < math.inf:
             yield (
-                f"events[{position}]: at {event.at:.6g} s the job has ended, at "
+                f"events[{position}]: at {event.time:.6g} s the job has ended, at "
                 f"{makespan:.6g} s: it changes nothing"
             )
 
@@ -239,7 +272,7 @@ class FailureSection(Section):
     """Faults of every machine, or of every link that is no NIC."""
 
     every: Length
-    """Mean time between two, exponentially distributed."""
+    """Mean time between two, exponential."""
     length: Length | None = Field(None, alias="for")
     """Length of each, but of ``kill``."""
     what: Literal["pause", "slow", "cut", "kill"] = "pause"

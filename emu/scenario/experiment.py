@@ -267,7 +267,7 @@ class Experiment:
     began: float = 0.0
     """Seconds since the whole job began when this part of it does."""
     kills: tuple[Kill, ...] = ()
-    """Kills from then on, by time."""
+    """Kills that have not come yet."""
     whole: Experiment | None = None
     """Experiment of the whole job; None where this is it."""
 
@@ -329,7 +329,7 @@ class Experiment:
                 return schedule
             return self.beginning_at(first, began).simulate()
 
-        kills = later(self.kills, self.began)
+        kills = later(self.kills, self.first, self.began)
         return attempts(part, kills, self.rules, self.first, self.began)
 
     @property

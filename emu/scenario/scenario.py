@@ -11,6 +11,7 @@ from typing_extensions import override
 from emu.fields.cluster_section import ClusterSection
 from emu.fields.quantities import Count, Duration, FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 from emu.problem import Kill, with_faults
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import (
@@ -19,6 +20,7 @@ from emu.scenario.events_section import (
     CheckpointSection,
     EventSection,
     FailuresSection,
+    ProgressSection,
     idle_events,
     idle_faults,
 )
@@ -87,7 +89,7 @@ class Scenario(Section):
     """``restart``: where a process or host dies or stands still, the job goes on from
     its last checkpoint."""
     max_restarts: Count | None = None
-    """Restarts of one run; default is 3."""
+    """Restarts; default is 3."""
     recovery: Duration | None = None
     """Time from a death to the restart; default is 2 s."""
     until: UntilSection | None = None
@@ -194,12 +196,22 @@ class Scenario(Section):
         """Return what is killed of a placed job, by time.
 
         What stands on no killed machine, or gates alone, is not there to be killed.
+
+        Raises
+        ------
+        ScenarioError
+            When the task at whose iteration something is killed is not there, or has
+            nothing left to do then.
         """
         tasks = problem.machine_of_task
-        stated = [(e.at, e.kill, e.recovery) for e in self.events if e.kill]
+        stated = [
+            (event.time, event.kill, event.recovery, self._progress(n, problem.job))
+            for n, event in enumerate(self.events)
+            if event.kill
+        ]
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            stated += [(at, name, None) for at, name in deaths]
+            stated += [(at, name, None, None) for at, name in deaths]
         processes: dict[str, list[str]] = {}
         machines = {machine.name for machine in problem.cluster.machines}
         for process, own in problem.job.processes.items():
@@ -208,11 +220,28 @@ class Scenario(Section):
             for name in {tasks[names[0]], *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
         kills = [
-            Kill(at, name, (*processes[name],), recovery)
-            for at, name, recovery in stated
+            Kill(at, name, (*processes[name],), recovery, ended)
+            for at, name, recovery, ended in stated
             if name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))
+
+    def _progress(self, number: int, job: Job) -> tuple[int, int] | None:
+        """Return the task of an event and the iterations that it has ended by then."""
+        at = self.events[number].at
+        if not isinstance(at, ProgressSection):
+            return None
+        tasks = {job.tasks[t].name: t for own in job.processes.values() for t in own}
+        trail = ("events", number, "at")
+        if at.task not in tasks:  # DGCL has tasks by what its data set is like
+            problem = f"no task {at.task!r}, {nearest(at.task, [*tasks])}"
+            raise self.origin.error((*trail, "task"), problem)
+        count = job.rounds[tasks[at.task]]
+        if at.iteration >= count:
+            right = f"write 1 to {count - 1}" if count > 1 else "write a time"
+            problem = f"found {at.iteration}, {at.task} has {count} iterations: {right}"
+            raise self.origin.error((*trail, "iteration"), problem)
+        return tasks[at.task], at.iteration
 
     @property
     def placed_by(self) -> str:

@@ -6,15 +6,16 @@ Pure: how long a part of the job takes is given, as is what a cut is taken of.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeLost
+from emu.problem import Kill, next_kills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from emu.problem import Kill, Schedule
+    from emu.problem import Schedule
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def attempts(
         Returns the schedule from an iteration of the whole job on that begins so many
         seconds after the whole job began.
     kills
-        By time, which is since the whole job began.
+        In any order.
     first, began
         Iteration and time with which the first attempt begins.
 
@@ -108,30 +109,39 @@ def attempts(
     start = began
     while True:
         schedule = part(first, began)
-        pending = math.inf if not kills else kills[0].time
-        ran = max(pending - began, 0.0)
+        due, now = next_kills(kills, first, began, schedule.task_end.item)
+        ran = max(due, 0.0)
         if not ran < schedule.makespan:
             length = began + schedule.makespan - start
             return Attempts(tuple(killed), length, schedule)
-        error = _story(kills[0], schedule, ran, first)
+        error = _story(replace(now[0], time=began + due), schedule, ran, first)
         if len(killed) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
         cut, kept = _last_cut(schedule, rules, first, ran)
-        lost, pause = ran - kept, recovery_after(kills, rules.recovery)
+        lost, pause = ran - kept, recovery_after(now, rules.recovery)
         killed.append(Killed(first, cut, began, ran, lost, pause, error))
         first, began = cut, began + ran + pause
-        kills = later(kills, pending)
+        kills = without(kills, now)
 
 
 def recovery_after(kills: Sequence[Kill], otherwise: float) -> float:
-    """Return the seconds from the first kills, the longest, to the restart."""
-    first = [kill.recovery for kill in kills if kill.time == kills[0].time]
-    return max(otherwise if each is None else each for each in first)
+    """Return the seconds from kills of one instant, the longest, to the restart."""
+    own = [otherwise if kill.recovery is None else kill.recovery for kill in kills]
+    return max(own, default=otherwise)
 
 
-def later(kills: Sequence[Kill], time: float) -> tuple[Kill, ...]:
-    """Return the kills that are left after those of an instant."""
-    return tuple(kill for kill in kills if kill.time > time)
+def without(kills: Sequence[Kill], done: Collection[Kill]) -> tuple[Kill, ...]:
+    """Return the kills that are left when some were carried out."""
+    return tuple(kill for kill in kills if kill not in done)
+
+
+def later(kills: Sequence[Kill], first: int, began: float) -> tuple[Kill, ...]:
+    """Return those that come in the part of a job that begins with an iteration."""
+    return tuple(
+        kill
+        for kill in kills
+        if (kill.time > began if kill.ended is None else kill.ended[1] > first)
+    )
 
 
 def _last_cut(
@@ -145,7 +155,8 @@ def _last_cut(
         newest = (first + left - 1) // rules.every * rules.every
         for cut in range(newest, first, -rules.every):
             whole = cut - first + rules.missed
-            if whole < left and there[whole] <= ran:
+            # At the instant of the kill itself nothing begins any more.
+            if whole < left and there[whole] < ran:
                 return cut, float(begun[cut - first])
     return first, 0.0
 

@@ -25,6 +25,9 @@ events:
 - {at: 0.05 s, kill: w0}
 - {at: 0.06 s, kill: w1}
 - {at: 3 s, kill: w1}
+- {at: {task: w0, iteration: 4}, kill: w0}
+- {at: {task: w0, iteration: 6}, kill: w0}
+- {at: {task: w0, iteration: 7}, kill: w1}
 - {at: 1 s, slow: m0, by: 2, for: 3 s}
 """
 
@@ -36,7 +39,8 @@ def test_events_come_at_the_times_of_the_whole_job(tmp_path: Path, first: int) -
     began = 2.0 * (first > 0)  # it was restarted
     directory = RunDirectory(tmp_path)
     content = manifest(scenario, emulation_settings(scenario))
-    content |= {"first_iteration": first, "began": began}
+    # The kill at iteration 6 came, and the cut before it was the last that was kept.
+    content |= {"first_iteration": first, "began": began, "killed": [4]}
     source = write_scenario(directory, scenario)
     directory.write_json("manifest.json", content | {"source": source})
     whole = prepare(scenario)
@@ -51,7 +55,10 @@ def test_events_come_at_the_times_of_the_whole_job(tmp_path: Path, first: int) -
     taken = before.task_start[whole.problem.job.index("ps0"), 4 - first]
     assert left.first == 4
     assert left.began == pytest.approx(began + taken)
-    assert [kill.time for kill in left.kills] == [3.0]
+    assert [kill.time for kill in left.kills] == [3.0, np.inf]
+    assert left.kills[1].processes == ("w1",)
     slow = [change.time for change in left.problem.cluster.speed_changes]
     assert slow == pytest.approx([max(1.0 - left.began, 1e-9), 4.0 - left.began])
-    assert left.attempts().killed == ()
+    killed = left.attempts().killed[0]
+    assert killed.first_iteration == 4
+    assert "w1 is killed" in killed.error

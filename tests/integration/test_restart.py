@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -177,11 +178,17 @@ def test_every_system_begins_anew_where_nothing_is_kept(
 def test_a_scenario_kills_a_machine_and_a_task(
     tmp_path: Path, weights: dict[str, Any]
 ) -> None:
-    events = [{"at": "0.2 s", "kill": "fast"}, {"at": "40 s", "kill": "w0"}]
+    progress = {"task": "w0", "iteration": 7}
+    events = [{"at": progress, "kill": "fast"}, {"at": "40 s", "kill": "w0"}]
     result: RunResult = carried(tmp_path, events=events, recovery="30 s")
     same(tmp_path / "run", weights)
     recovery = result.content["recovery"]
-    assert [one["killed"] for one in recovery["attempts"]] == [True]
+    (attempt,) = recovery["attempts"]
+    assert attempt["killed"]
+    foreseen = recovery["predicted_attempts"][0]
+    assert attempt["ran"] == pytest.approx(foreseen["ran"], rel=0.2)
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["killed"] == [1]  # by time first: the other is the last
     assert "was killed by SIGKILL" in recovery["attempts"][0]["error"]
     assert recovery["predicted_lost"]["recovery"] == 30.0
     assert recovery["lost"]["recovery"] == 30.0

@@ -180,6 +180,47 @@ def test_kernel_nics_are_not_cut() -> None:
 KILL = "  - {at: 1 s, kill: a}\n"
 
 
+WHEN = "{at: {task: a, iteration: 2}, "
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "said"),
+    [
+        (WHEN.replace("a,", "c,") + "kill: b}", "[0].at.task", "no task 'c', known"),
+        (WHEN.replace("2", "3") + "kill: b}", "[0].at.iteration", "write 1 to 2"),
+        (WHEN.replace("2", "0") + "kill: b}", "[0].at.iteration", "write 1 or more"),
+        (WHEN.replace("2", "-1") + "kill: b}", "[0].at.iteration", "write 1 or more"),
+        (WHEN.replace("2", "x") + "kill: b}", "[0].at.iteration", "a whole number"),
+        ("{at: {task: a}, kill: b}", "[0].at.iteration", "missing, write a whole"),
+        (WHEN.replace("ion", "") + "kill: b}", "[0].at.iterat", "mean 'iteration'"),
+        (WHEN + "pause: m0, for: 1 s}", "[0]", "write a time: a kill alone"),
+        (WHEN + "machine: m0, nic: 1 B/s}", "[0]", "write a time: a kill alone"),
+    ],
+)
+def test_progress_that_cannot_be_is_one_error(event: str, key: str, said: str) -> None:
+    text = TEXT.replace("iterations: 1", "iterations: 3")
+    with pytest.raises(ScenarioError) as caught:
+        prepare(loads(f"{text}  - {event}\n"))
+    first = getattr(caught.value, "errors", [caught.value])[0]
+    assert first.key == f"events{key}"
+    assert said in first.problem
+    assert str(first).startswith("scenario:14: ")
+
+
+def test_a_kill_comes_as_a_task_ends_an_iteration() -> None:
+    """Task a ends iterations at 1, 2 and 3 s: b is killed at 2, and a at 4 + 1 s."""
+    text = TEXT.replace("iterations: 1", "iterations: 3")
+    both = f"  - {WHEN}kill: b}}\n  - {WHEN.replace('2', '1')}kill: a}}\n"
+    scenario = loads(text + both + "on_failure: restart\nrecovery: 3 s\n")
+    experiment = prepare(scenario)
+    found = experiment.attempts()
+    assert [one.ran for one in found.killed] == [1.0, 2.0]
+    assert "b is killed at 6 s" in found.killed[1].error
+    assert found.makespan == pytest.approx(6 + 3 + experiment.simulate().makespan)
+    assert experiment.remarks() == []
+    assert load(scenario).events == scenario.events
+
+
 @pytest.mark.parametrize(
     ("event", "key", "said"),
     [

@@ -13,7 +13,7 @@ import pytest
 
 from emu.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
-from emu.experiment.attempts import Ended, attempted, cut_plan, due_in, recovery_of
+from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
 from emu.experiment.training_results import by_mini_batch
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
@@ -225,7 +225,9 @@ def outlived(
     ) -> EmulatedRun:
         plan = cut_plan(left, run, start)
         assert plan is not None
-        case = replace(Case.of(left), start=plan.start, kill=due_in(left))
+        case = replace(
+            Case.of(left), start=plan.start, kills=left.kills, began=left.began
+        )
         trial = run_trial(case, observer=observer)
         assert trial.complaints == []
         for cut in trial.cuts:
@@ -237,6 +239,37 @@ def outlived(
 
     _, done, ended = attempted(whole, None, run, Observer(), once)
     return whole, done, ended
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_what_comes_as_a_task_ends_an_iteration_comes_as_simulated(
+    name: str, tmp_path: Path
+) -> None:
+    """Two kills, by drawn iterations of drawn tasks: the same cuts, at the same time.
+
+    The second may be due before the job has gone on: it comes as that does.
+    """
+    trials = kept(name)
+    undisturbed, job = trials.undisturbed, trials.case.problem.job
+    assert undisturbed.run is not None
+    able = [t for own in job.processes.values() for t in own if job.rounds[t] > 1]
+    for seed in range(4 if name == "dgtp" else 1):
+        rng = np.random.default_rng([seed, *name.encode()])
+        events = []
+        for task in rng.choice(able, 2):
+            iteration = rng.integers(1, job.rounds[task])
+            at = f"{{task: {job.tasks[task].name}, iteration: {iteration}}}"
+            events.append(f"{{at: {at}, kill: {rng.choice([*job.processes])}}}")
+        stated = f"events: [{', '.join(events)}]\nrecovery: 0.7 s"
+        whole, done, ended = outlived(name, stated, tmp_path / str(seed))
+        simulated = whole.attempts()
+        assert len(ended) == len(simulated.killed) > 0
+        for mine, theirs in zip(ended, simulated.killed, strict=True):
+            assert mine.killed
+            assert mine.next_iteration == theirs.next_iteration, (seed, events)
+            assert mine.ran == pytest.approx(theirs.ran, abs=2e-3)
+            assert mine.again == pytest.approx(theirs.again, abs=2e-3)
+        assert weights(Trial(Faults(), run=done)) == weights(undisturbed)
 
 
 #: Of a job of 0.2 to 0.3 s that dies once or twice, down for 0.7 s each time: what

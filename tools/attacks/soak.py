@@ -10,8 +10,8 @@ tenth. Lateness is what each iteration adds to the distance from the run's repla
 
 With ``--kills`` a process of the run that was drawn, any but the command, is killed
 every so many wall seconds, and the run restarts. The scenario must keep checkpoints.
-Another run to which nothing happens, eight times as fast, tells whether the weights are
-the same.
+Another run beside it, to which nothing happens, eight times as fast, tells whether the
+weights are the same.
 """
 
 from __future__ import annotations
@@ -211,8 +211,13 @@ def main() -> int:
     words = [sys.executable, "-m", "emu", "run", options.scenario]
     words += settings(options.scenario, changes, scale, 60 * options.minutes)
     command = [*words, "--runs", str(runs)]
+    beside = None
     if options.kills < math.inf:
         command += [part for each in RESTARTING for part in ("--set", each)]
+        calm, faster = options.out / "calm", f"emulation.time_scale={scale / FASTER}"
+        words += ["--set", faster, "--runs", str(calm)]
+        nothing = subprocess.DEVNULL
+        beside = subprocess.Popen(words, stdin=nothing, stdout=nothing)
     code, rows = watched(command, options.out, options.kills)
     running = [row for row in rows if len(row["held"]) > 3]  # all are there
     print(f"{' '.join(words[3:])}, {rows[-1]['minute']:.1f} minutes")
@@ -221,10 +226,8 @@ def main() -> int:
     print((options.out / "output").read_text())
     if not code:
         print(lateness(newest(runs), scale))
-    if not code and options.kills < math.inf:
-        calm, faster = options.out / "calm", f"emulation.time_scale={scale / FASTER}"
-        words += ["--set", faster, "--runs", str(calm)]
-        nothing = subprocess.DEVNULL
-        subprocess.run(words, stdin=nothing, stdout=nothing, check=True)
-        print(killed(rows, newest(runs), newest(calm)))
+    if beside is not None:
+        code = beside.wait() or code
+        if not code:
+            print(killed(rows, newest(runs), newest(options.out / "calm")))
     return code

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from emu.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
 from emu.coordinator.cuts import CutPlan
-from emu.coordinator.settings import NO_KILL
 from emu.errors import EmulatorError
 from emu.launch import describe_end
 from emu.launch.agent import Agent
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from emu.problem import Problem, Realization
+    from emu.problem import Kill, Problem, Realization
     from emu.scenario import Experiment
     from emu.testing.trials.world import VirtualProcess
     from emu.wire.process_spec import ProcessSpec
@@ -59,8 +58,9 @@ class Case:
     """Programs that are not of a system that is installed."""
     every: int = 0
     """Iterations between two cuts, which `Trial.cuts` gets; 0 for none."""
-    kill: tuple[float, tuple[str, ...]] = NO_KILL
-    """Processes that are killed, as `emu.coordinator.RunSettings` has it."""
+    kills: tuple[Kill, ...] = ()
+    began: float = 0.0
+    """As `emu.coordinator.RunSettings` has them."""
     start: Cut = field(default_factory=lambda: Cut(0, {}))
     """Cut that it begins with; problem and times are of what is left to do."""
 
@@ -348,7 +348,8 @@ def _carry_out(
         token="of this trial",  # noqa: S106 -- it guards nothing
         allow=case.allow,
         cuts=plan if case.every else None,
-        kill=case.kill,
+        kills=case.kills,
+        began=case.began,
         **vars(case.settings),
     )
 
