@@ -34,7 +34,7 @@ ROW: dict[str, Any] = {
 
 
 VICTIMS = {"dgtp": ["g", "w"], "dgcl": ["d"]}
-CELLS = (2 + 1 + 2 * len(HOST)) * len(NETWORKS) * len(PHASES)
+CELLS = (3 * len(PHASES) + 2 * len(HOST) * (len(PHASES) - 1)) * len(NETWORKS)
 
 
 def test_trials_are_those_of_the_seed_and_reach_every_process_and_phase() -> None:

@@ -3,8 +3,9 @@
     tools/hostile recovery OUT [--restarts 300] [--resumes 100] [--seed N] [--only WORD]
 
 RESTARTS times a process is killed: of every kind, in every system, on one host, on
-kernel NICs and on three hosts under TLS, while processes start, while they run, and
-while they start again after another death. The run goes on by itself; one whose
+kernel NICs and on three hosts under TLS, while processes start, while they run, while
+they start again after another death, and by an event of the scenario as a task that was
+drawn ends an iteration. The run goes on by itself; one whose
 coordinator was killed, and RESUMES of which everything was, by ``emu run --resume``. A
 trial is as it should be when it ends with the weights of a run to which nothing
 happens, has named the culprit, and nothing is left of it.
@@ -73,7 +74,7 @@ NETWORKS = {
 }
 #: Functions are behind racks, of which kernel NICs know nothing.
 IMPOSSIBLE = {("dorylus", "kernel")}
-PHASES = ("start", "run", "again")
+PHASES = ("start", "run", "again", "event")
 HOST = ("agent", "fork server", "coordinator")
 _BOXES = "{topology: dgx1}", "{machines: [{name: d, count: 4, nic: 400 Mbit/s}]}"
 #: In place of ssh -T -o BatchMode=yes HOST COMMAND: into the namespace of an address.
@@ -142,6 +143,7 @@ def draws(
             (system, network, victim, phase)
             for system, network in where
             for victim, phase in product([*victims[system], *HOST], PHASES)
+            if phase != "event" or victim not in HOST
         ],
         "resume": [
             (system, network, "everything", phase)
@@ -198,8 +200,10 @@ class Victim:
         Wall seconds that a start takes on the network, about.
     """
 
-    def __init__(self, trial: Trial, draw: Draw, starting: float) -> None:
-        self.trial, self.draw, self.starting = trial, draw, starting
+    trial: Trial
+
+    def __init__(self, draw: Draw, starting: float) -> None:
+        self.draw, self.starting = draw, starting
         self.chance = np.random.default_rng([draw.seed, draw.number, 1])
         self.row: dict[str, Any] = {"process": "", "named": True, "orphans": []}
         self.row |= {"noticed": None, "first": None, "first_error": ""}
@@ -248,6 +252,17 @@ class Victim:
         self.await_true(lambda: self.newest() >= min(wanted, iterations - 1) * every)
         time.sleep(float(self.chance.uniform(0.0, 0.1)))
 
+    def suffer(self, where: Sequence[str]) -> None:
+        """Have happen to the trial what was drawn, and resume what was cut off."""
+        if self.draw.phase == "event":
+            self.await_event()
+            return
+        self.arrive()
+        if self.draw.victim not in ("coordinator", "everything"):
+            self.kill(self.draw.victim)
+        elif self.trial.command.poll() is None:
+            self.resume(where)
+
     def arrive(self) -> None:
         """Bring the run to its moment, past another death where it is ``again``."""
         draw = self.draw
@@ -275,6 +290,25 @@ class Victim:
             self.row |= {"process": word or kind, "noticed": time.monotonic() - killed}
             self.row |= {"first": int(first), "named": named(word, message)}
             self.row["first_error"] = message[-500:]
+
+    def event(self) -> list[str]:
+        """Return the words that have the scenario kill, and note whom."""
+        job = prepare(loads(stated(self.draw.system))).problem.job
+        of_kind = [one for one in job.processes if kind_of(one) == self.draw.victim]
+        tasks = [t for own in job.processes.values() for t in own if job.rounds[t] > 1]
+        task, process = self.chance.choice(tasks), str(self.chance.choice(of_kind))
+        iteration = 1 + int(self.draw.share * (job.rounds[task] - 1))
+        at = f"{{task: {job.tasks[task].name}, iteration: {iteration}}}"
+        self.row |= {"process": process, "at": at}
+        return ["--set", f"events=[{{at: {at}, kill: {process}}}]"]
+
+    def await_event(self) -> None:
+        """Wait until the run has gone on after what the scenario has killed."""
+        said = self.await_true(lambda: _GOES_ON.findall(self.trial.printed()))
+        message, first = said[0] if said else ("", "-1")
+        process = self.row["process"]
+        self.row |= {"first": int(first), "named": named(process, message)}
+        self.row["first_error"] = message[-500:]
 
     def resume(self, words: Sequence[str]) -> None:
         """Kill the coordinator, or everything at once, and go on with what is kept."""
@@ -347,15 +381,13 @@ class Campaign:
         if by_itself or draw.phase == "again":
             words += ["--set", "on_failure=restart"]
         mark = f"{draw.kind}.{draw.seed}.{draw.number}.{time.time_ns()}"
-        trial = Trial(self._out / "trial", mark, _PATIENCE, words)
-        victim = Victim(trial, draw, self._starting[draw.network])
+        victim = Victim(draw, self._starting[draw.network])
         row = victim.row
+        if draw.phase == "event":
+            words += victim.event()
+        victim.trial = trial = Trial(self._out / "trial", mark, _PATIENCE, words)
         try:
-            victim.arrive()
-            if by_itself:
-                victim.kill(draw.victim)
-            elif trial.command.poll() is None:
-                victim.resume(self.where(draw.network))
+            victim.suffer(self.where(draw.network))
             printed = trial.end()
             row["code"], row["message"] = trial.command.returncode, printed[-900:]
             row["traceback"] = "Traceback (most recent" in printed
