@@ -17,11 +17,10 @@ static const double LEAST_LEFT = 0.01;
 static const double WHOLE = 1.0;
 
 /* Note what is left of the flow of `group`, at least a share of its volume. */
-static double note_left(const Layout *layout, State *state, int64_t group, double now,
-                        double least)
+static double note_left(State *state, int64_t group, double now, double least)
 {
-    double left = remaining(layout, state, group, now);
-    left = larger(left, least * volume_of(layout, state, group));
+    const Fluid *fluid = state->fluid + group;
+    double left = larger(remaining(fluid, now), least * fluid->mark);
     state->scratch.left[group] = left;
     return left;
 }
@@ -30,7 +29,7 @@ static double note_left(const Layout *layout, State *state, int64_t group, doubl
 static int64_t active_to(const Layout *layout, const State *state, int64_t place)
 {
     int64_t group = layout->group[layout->in_edge[place]];
-    return group >= 0 && state->active[group] > 0 ? group : -1;
+    return group >= 0 && state->fluid[group].active > 0 ? group : -1;
 }
 
 /* Count the flows of `coflow` over each of its ports, and the bytes left. */
@@ -83,20 +82,20 @@ static int64_t chain_turn(const Layout *layout, State *state, int64_t first, int
                           int64_t end)
 {
     Scratch *scratch = &state->scratch;
-    int64_t head = first, last = first, *next = scratch->next_member;
-    next[first] = -1;
+    int64_t head = first, last = first;
+    scratch->next_member[first] = -1;
     for (int64_t j = i + 1; j < end; j++) {
         int64_t group = active_to(layout, state, j), *link = &head;
         if (group < 0 || scratch->turn[group] != scratch->turn[first])
             continue;
         int64_t rank = rank_of(layout, state, group);
         if (rank_of(layout, state, last) < rank) {
-            link = &next[last];
+            link = &scratch->next_member[last];
             last = group;
         }
         while (*link >= 0 && rank_of(layout, state, *link) < rank)
-            link = &next[*link];
-        next[group] = *link;
+            link = &scratch->next_member[*link];
+        scratch->next_member[group] = *link;
         *link = group;
     }
     return head;
@@ -145,12 +144,12 @@ static void chain_coflows(const Layout *layout, State *state)
 
 /* Weigh every flow by 1 / its finish time if its coflow were alone. omcoflow_wc is
  * weighted max-min with these weights. */
-static void weigh_by_finish(const Layout *layout, State *state, double now, double least)
+static void weigh_by_finish(State *state, double now, double least)
 {
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        double left = note_left(layout, state, group, now, least);
+        double left = note_left(state, group, now, least);
         scratch->weight[group] = scratch->fair[group] / left;
     }
 }
@@ -160,7 +159,7 @@ static void weigh_by_finish(const Layout *layout, State *state, double now, doub
 static void omcoflow(const Layout *layout, State *state, double now, double least)
 {
     Scratch *scratch = &state->scratch;
-    weigh_by_finish(layout, state, now, least);
+    weigh_by_finish(state, now, least);
     for (int64_t port = 0; port < layout->ports; port++)
         scratch->load[port] = 0.0;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
@@ -177,7 +176,7 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
         }
         if (scratch->weight[group] == 0.0)
             rate = 0.0; /* a link on its way is cut: no share, maybe of no weight at all */
-        set_rate(layout, state, group, rate, now);
+        set_rate(state, group, rate, now);
     }
 }
 
@@ -192,7 +191,7 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
     if (scratch->frozen[coflow])
         return;
     FOR_MEMBERS(group, scratch, coflow)
-        note_left(layout, state, group, now, least);
+        note_left(state, group, now, least);
     count_coflow(layout, state, coflow);
     scratch->gamma[coflow] = 0.0;
     FOR_MEMBERS(group, scratch, coflow) {
@@ -267,7 +266,8 @@ static void note_coflows(const Layout *layout, State *state)
     chain_coflows(layout, state);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        scratch->is_ordered[group] = state->active[group] > 0 && scratch->coflow[group] == group;
+        scratch->is_ordered[group] =
+            state->fluid[group].active > 0 && scratch->coflow[group] == group;
         if (scratch->is_ordered[group])
             scratch->order[kept++] = group;
     }
@@ -289,7 +289,7 @@ static void hand_out_rest(const Layout *layout, State *state, int64_t coflow, do
             take(layout, state, group, more);
         if (rate > 0.0)
             scratch->gamma[coflow] = -1.0; /* something is sent */
-        set_rate(layout, state, group, rate, now);
+        set_rate(state, group, rate, now);
         scratch->rate[group] = 0.0;
     }
 }
@@ -299,7 +299,7 @@ static void smallest_bottleneck_first(const Layout *layout, State *state, double
 {
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++)
-        if (state->active[state->touched[i]] > 0)
+        if (state->fluid[state->touched[i]].active > 0)
             note_flow(layout, state, state->touched[i]);
     note_coflows(layout, state);
     empty_ports(layout, state);

@@ -15,21 +15,24 @@ typedef struct {
     char *end;
 } Room;
 
-/* What a rule of one's own is asked. Where it says per group, there is an entry for each
- * of all groups; valid are those in `group`. Owner: the state, while it is asked. */
+/* An active flow as a rule of one's own is asked about it. */
+typedef struct {
+    int64_t group, edge, turn; /* turn: the iteration of the destination that it serves */
+    double volume, left;       /* bytes, in all and not yet served */
+    double rate;               /* to be set, 0 so far */
+} Asked;
+
+/* What a rule of one's own is asked. Owner: the state, while it is asked. */
 typedef struct {
     double now;                /* seconds */
     int64_t before;            /* questions before it in this schedule */
     int64_t flows;
-    const int64_t *group;      /* of every active flow, in no order; each has its own */
-    const int64_t *edge, *turn; /* per group: its edge, iteration of the destination */
-    const double *volume, *left; /* per group: bytes, in all and not yet served */
+    Asked *flow;               /* in no order */
     const int64_t *hop_start, *hop; /* as in `Layout` */
     const double *capacity;    /* per port, of now */
-    double *rate;              /* per group: to be set, 0 so far */
 } Question;
 
-/* Set question->rate; `own` is `JobArrays.own`. */
+/* Set the rates of question->flow; `own` is `JobArrays.own`. */
 typedef void (*Ask)(void *own, const Question *question);
 
 /* The route between every two machines, as in `emu.problem.Links`. */
@@ -104,8 +107,6 @@ typedef struct {
     int64_t channels;          /* number of channels */
     int64_t groups;
     int64_t hops;              /* entries of `hop` */
-    int64_t block_bits;        /* groups per entry of `soonest`, as a power of 2 */
-    int64_t blocks;            /* entries of `soonest` */
     int64_t pools;             /* of slots; 0 where nothing is limited */
     bool by_flow;
     const int64_t *rounds, *sent, *source, *destination, *lag, *rank, *channel;
@@ -190,7 +191,7 @@ typedef struct {
      * which at least. */
     double *offer;
     int64_t *from, *to;
-    int64_t *edge;             /* per group, under a rule of one's own */
+    Asked *asked;              /* room for a question to a rule of one's own */
     int64_t *changed;          /* groups with another oes rate, a list under oes_cp */
     int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
                                   that takes the rest of it (oes_cp) */
@@ -225,10 +226,18 @@ typedef struct {
     int64_t *calling;          /* channels whose next flow may become active, a list */
 } Lines;
 
+/* A group as its flows go on: all that an event asks of it, side by side. */
+typedef struct {
+    int64_t active, place;     /* active flows; where it has some, its place in `present` */
+    /* Bytes served to each of its flows from when it last was empty until time `since`,
+     * the rate of each from then on, and the service at which the first one ends. */
+    double service, since, rate, mark;
+} Fluid;
+
 /* Positions in `State.length`. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DIRTY, WALKS, LENGTHS
+    CHANGED, DIRTY, WALKS, PRESENT, LENGTHS
 };
 
 /* One schedule as it goes on. Per edge iterations are delivered in order, so one
@@ -253,14 +262,16 @@ typedef struct {
      * active at the last one; edges whose fluid ended at this instant. */
     int64_t *woken, *waiting, *begun, *opened, *gone;
     int64_t *length;           /* (LENGTHS) */
-    int64_t *active;           /* active flows of every group */
+    Fluid *fluid;              /* per group */
+    int64_t *present;          /* groups that have active flows, a list */
     int64_t *touched;          /* groups whose flows came or went since rates were set,
                                   or over whose ports the capacity changed */
     bool *is_touched;          /* per group */
-    /* Per group: bytes served to each of its flows from when it last was empty until
-     * time `since`, rate of each flow from then on, and time when its first flow ends
-     * (infinite: none or rate 0; negative: out of date). `soonest`: least of a block. */
-    double *service, *since, *rate, *finish, *soonest;
+    /* In the places of `present`: time when the first flow of the group ends (infinite:
+     * at rate 0; negative: out of date), and the least of every block of them. */
+    double *finish, *soonest;
+    double *ending;            /* a heap of groups, twice: whose first flows end now */
+    int64_t *ending_group;
     double *base;              /* per edge: service of its group when its flow began */
     double *mark;              /* per group a heap of (service at which a flow ends, */
     int64_t *mark_edge;        /*  edge), see `Layout.slot` */

@@ -14,9 +14,9 @@ static void leave_order(const Layout *layout, State *state, int64_t group)
 }
 
 /* Set the key of `group` to that of now. */
-static inline void set_path_key(const Layout *layout, State *state, int64_t group, double now)
+static inline void set_path_key(State *state, int64_t group, double now)
 {
-    state->scratch.key[group] = -coarse(remaining_path(layout, state, group, now));
+    state->scratch.key[group] = -coarse(remaining_path(state, group, now));
 }
 
 /* Put the flow of `group` into the order. */
@@ -36,11 +36,11 @@ static int64_t note_shares(const Layout *layout, State *state, double now)
         int64_t group = state->touched[i];
         if (scratch->is_ordered[group])
             leave_order(layout, state, group);
-        scratch->is_ordered[group] = state->active[group] > 0;
+        scratch->is_ordered[group] = state->fluid[group].active > 0;
         note_crowd(layout, state, group);
         if (scratch->is_ordered[group]) {
             note_flow(layout, state, group);
-            set_path_key(layout, state, group, now);
+            set_path_key(state, group, now);
             enter_order(layout, state, group);
         }
         FOR_PORTS(port, layout, group) {
@@ -105,7 +105,7 @@ static void serve_longest(const Layout *layout, State *state, double now)
         int64_t group = order[0];
         double rate = spare(layout, state, group);
         if (rate > 0.0) {
-            set_path_key(layout, state, group, now);
+            set_path_key(state, group, now);
             int64_t place = 0;
             for (; place + 1 < left && precedes(layout, state, order[place + 1], group); place++)
                 order[place] = order[place + 1];
@@ -134,8 +134,8 @@ static void floor_and_critical_path(const Layout *layout, State *state, double n
         scratch->head[port] = -1;
     }
     serve_longest(layout, state, now);
-    set_rates_of(layout, state, scratch->changed, changed, now);
-    set_rates_of(layout, state, state->touched, state->length[TOUCHED], now);
-    set_rates_of(layout, state, scratch->queue, layout->ports, now);
-    set_rates_of(layout, state, scratch->head, layout->ports, now);
+    set_rates_of(state, scratch->changed, changed, now);
+    set_rates_of(state, state->touched, state->length[TOUCHED], now);
+    set_rates_of(state, scratch->queue, layout->ports, now);
+    set_rates_of(state, scratch->head, layout->ports, now);
 }

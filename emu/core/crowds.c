@@ -33,10 +33,10 @@ static void strike(const Layout *layout, State *state, int64_t port, int64_t pla
  * than when that was last done. */
 static inline int64_t note_crowd(const Layout *layout, State *state, int64_t group)
 {
-    int64_t *noted = state->scratch.noted + group, more = state->active[group] - *noted;
+    int64_t *noted = state->scratch.noted + group, more = state->fluid[group].active - *noted;
     if (more != 0 && *noted == 0)
         join_crowd(layout, state, group);
-    else if (more != 0 && state->active[group] == 0)
+    else if (more != 0 && state->fluid[group].active == 0)
         FOR_PORTS(port, layout, group)
             strike(layout, state, port, place_in(layout, state, port, group));
     *noted += more;

@@ -256,15 +256,15 @@ static bool arrive(const Layout *layout, State *state, int64_t edge, double now)
 static inline void end_first_fluids(const Layout *layout, State *state, int64_t group,
                                     double now, double step)
 {
-    int64_t first = layout->slot[group];
-    double mark = state->mark[first];
+    Fluid *fluid = state->fluid + group;
+    double mark = fluid->mark;
     if (step > 0.0) {
-        advance(state, group, now);
-        mark = larger(mark, state->service[group]);
+        advance(fluid, now);
+        mark = larger(mark, fluid->service);
     }
-    state->service[group] = mark;
-    state->since[group] = now;
-    while (state->active[group] > 0 && state->mark[first] <= mark * (1.0 + TIE)) {
+    fluid->service = mark;
+    fluid->since = now;
+    while (fluid->active > 0 && fluid->mark <= mark * (1.0 + TIE)) {
         int64_t edge = close_first(layout, state, group, now);
         state->gone[state->length[GONE]++] = edge;
         state->served[edge] = state->delivered[edge] + 1;
@@ -281,14 +281,19 @@ static inline void end_first_fluids(const Layout *layout, State *state, int64_t 
 static inline void end_fluids(const Layout *layout, State *state, double instant, double now,
                               double step)
 {
-    for (int64_t block = 0; block < layout->blocks; block++) {
-        if (state->soonest[block] > instant)
+    int64_t ending = 0, present = state->length[PRESENT];
+    for (int64_t first = 0; first < present; first += BLOCK) {
+        if (state->soonest[first / BLOCK] > instant)
             continue;
-        int64_t first = block << layout->block_bits;
-        int64_t end = at_most((block + 1) << layout->block_bits, layout->groups);
-        for (int64_t group = first; group < end; group++)
-            if (state->finish[group] <= instant)
-                end_first_fluids(layout, state, group, now, step);
+        for (int64_t place = first; place < at_most(first + BLOCK, present); place++) {
+            int64_t group = state->present[place];
+            if (state->finish[place] <= instant)
+                push(state->ending, state->ending_group, ending++, (double)group, group);
+        }
+    }
+    for (; ending > 0; ending--) {
+        end_first_fluids(layout, state, state->ending_group[0], now, step);
+        pop(state->ending, state->ending_group, ending);
     }
 }
 
@@ -298,12 +303,12 @@ static bool all_known(const Layout *layout, const State *state, double instant)
     for (int64_t edge = 0; edge < layout->edges; edge++)
         if (state->served[edge] > state->delivered[edge])
             return false;
-    for (int64_t group = 0; group < layout->groups; group++) {
-        if (!(0.0 <= state->finish[group] && state->finish[group] <= instant))
+    for (int64_t i = 0; i < state->length[PRESENT]; i++) {
+        int64_t group = state->present[i], first = layout->slot[group];
+        if (!(0.0 <= state->finish[i] && state->finish[i] <= instant))
             continue;
-        int64_t first = layout->slot[group];
-        double ties = state->mark[first] * (1.0 + TIE);
-        for (int64_t place = first; place < first + state->active[group]; place++) {
+        double ties = state->fluid[group].mark * (1.0 + TIE);
+        for (int64_t place = first; place < first + state->fluid[group].active; place++) {
             int64_t edge = state->mark_edge[place];
             if (state->mark[place] <= ties && state->arrived[edge] <= state->delivered[edge])
                 return false;

@@ -175,7 +175,7 @@ static double next_stated(const Layout *layout, const State *state)
 /* The time of the next internal event, which no process reports. */
 static double next_internal(const Layout *layout, State *state)
 {
-    double next = smaller(next_end(layout, state), next_gate(state));
+    double next = smaller(next_end(state), next_gate(state));
     return smaller(next, next_stated(layout, state));
 }
 
@@ -200,7 +200,7 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
         passage->taken = 0;
     }
     while (!is_full(layout, found, passage->count)) {
-        double end = next_end(layout, state);
+        double end = next_end(state);
         double reported = passage->taken < ends->count ? ends->time[passage->taken] : INFINITY;
         state->length[GONE] = 0;
         if (begins) {

@@ -33,15 +33,6 @@ static inline int64_t start_tasks(const Layout *layout, State *state, const doub
     return running;
 }
 
-/* True where a flow is on its way, at whatever rate. */
-static bool any_active(const Layout *layout, const State *state)
-{
-    for (int64_t group = 0; group < layout->groups; group++)
-        if (state->active[group] > 0)
-            return true;
-    return false;
-}
-
 static double checked(const Layout *layout, const State *state, double makespan)
 {
     for (int64_t task = 0; task < layout->tasks; task++)
@@ -87,10 +78,10 @@ double run(const Layout *layout, State *state, const double *times, const double
                 continue;
             set_rates(layout, state, now);
             record(layout, state, recorder, now);
-            double flow_end = next_end(layout, state);
+            double flow_end = next_end(state);
             now = running > 0 ? smaller(flow_end, state->due[0]) : flow_end;
             if (now == INFINITY
-                && (next_change(layout, state) == INFINITY || !any_active(layout, state)))
+                && (next_change(layout, state) == INFINITY || state->length[PRESENT] == 0))
                 return checked(layout, state, makespan);
             now = smaller(now, next_change(layout, state));
             now = smaller(now, next_tuning(layout, state));

@@ -109,14 +109,6 @@ static void find_groups(const JobArrays *job, const int64_t *machine_of, Groups 
     layout->groups = groups;
 }
 
-static void set_block_bits(Layout *layout)
-{
-    layout->block_bits = 5; /* as many blocks as groups in each, 32 or more */
-    while ((int64_t)1 << (2 * layout->block_bits) < layout->groups)
-        layout->block_bits++;
-    layout->blocks = (layout->groups >> layout->block_bits) + 1;
-}
-
 static int64_t count_hops(const JobArrays *job, const Groups *groups, int64_t count)
 {
     int64_t hops = 0, first, end;
@@ -209,7 +201,6 @@ static void lay_out_in(const JobArrays *job, const int64_t *machine_of, Room *ro
     take_layout(job, room, layout, &groups);
     find_groups(job, machine_of, &groups, layout);
     layout->hops = count_hops(job, &groups, layout->groups);
-    set_block_bits(layout);
     take_hops(room, layout);
     set_hops(job, &groups, layout);
     set_crossings(layout);
@@ -233,7 +224,6 @@ static void measure_layout(const JobArrays *job, Room *room, Layout *layout)
     layout->groups = job->edges;
     layout->hops = job->edges * job->routes.longest;
     layout->pools = job->machines * job->names;
-    set_block_bits(layout);
     take_hops(room, layout);
     set_channels(layout);
 }

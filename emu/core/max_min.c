@@ -79,7 +79,7 @@ static void list_across(const Layout *layout, State *state, int64_t port)
     int64_t first = layout->port_start[port], end = first + state->scratch.crowd[port];
     for (int64_t i = first; i < end; i++) {
         int64_t group = state->scratch.crossing[i];
-        levels->flows[i] = (double)state->active[group];
+        levels->flows[i] = (double)state->fluid[group].active;
         levels->across[i] = layout->ports;
         FOR_PORTS(other, layout, group)
             if (other != port)
@@ -170,7 +170,7 @@ static void limit_everywhere(const Layout *layout, State *state, int64_t group,
             }
         }
         if (layout->hop[i] != changed)
-            limit_anew(state, layout->hop[i], state->active[group], before, after);
+            limit_anew(state, layout->hop[i], state->fluid[group].active, before, after);
     }
 }
 
@@ -192,11 +192,11 @@ static void pass_on(const Layout *layout, State *state, int64_t port, double old
     for (int64_t k = 0; k < felt; k++) {
         int64_t i = levels->felt[k], group = crossing[i];
         if (levels->pairs)
-            limit_anew(state, across[i], state->active[group], old, new);
+            limit_anew(state, across[i], state->fluid[group].active, old, new);
         else
             limit_everywhere(layout, state, group, port, old);
         if (limit[i] > lower)
-            set_rate(layout, state, group, smaller(limit[i], new), now);
+            set_rate(state, group, smaller(limit[i], new), now);
     }
 }
 
@@ -246,7 +246,7 @@ static void share_max_min(const Layout *layout, State *state, double now)
         settle_lowest(layout, state, now);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        if (state->active[group] > 0)
-            set_rate(layout, state, group, limit_of(layout, state, group, -1), now);
+        if (state->fluid[group].active > 0)
+            set_rate(state, group, limit_of(layout, state, group, -1), now);
     }
 }

@@ -70,20 +70,12 @@ static inline int64_t flow_edge(const Layout *layout, const State *state, int64_
     return state->mark_edge[layout->slot[group]];
 }
 
-/* The bytes of the only flow of `group`, whose service began at 0. */
-static inline double volume_of(const Layout *layout, const State *state, int64_t group)
+/* The bytes that the only flow of a group has left; its service began at 0. Never quite 0:
+ * a flow whose last byte was not reported yet still needs a rate. */
+static inline double remaining(const Fluid *fluid, double now)
 {
-    return state->mark[layout->slot[group]];
-}
-
-/* The bytes that the only flow of `group` has left. Never quite 0: a flow whose last
- * byte was not reported yet still needs a rate. */
-static inline double remaining(const Layout *layout, const State *state, int64_t group,
-                               double now)
-{
-    double served = state->service[group] + state->rate[group] * (now - state->since[group]);
-    double all_of_it = volume_of(layout, state, group);
-    return larger(all_of_it - served, 1e-9 * all_of_it);
+    double served = fluid->service + fluid->rate * (now - fluid->since);
+    return larger(fluid->mark - served, 1e-9 * fluid->mark);
 }
 
 /* Note what stays the same of the flow of `group` as long as it is active. */
@@ -106,7 +98,7 @@ static void note_active(const Layout *layout, State *state)
     bool ended = false;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        if (state->active[group] == 0) {
+        if (state->fluid[group].active == 0) {
             ended = ended || scratch->is_ordered[group];
             continue;
         }
@@ -122,7 +114,7 @@ static void note_active(const Layout *layout, State *state)
     state->length[ORDERED] = 0;
     for (int64_t i = 0; i < active; i++) {
         int64_t group = scratch->order[i];
-        scratch->is_ordered[group] = state->active[group] > 0;
+        scratch->is_ordered[group] = state->fluid[group].active > 0;
         if (scratch->is_ordered[group])
             scratch->order[state->length[ORDERED]++] = group;
     }
@@ -196,9 +188,9 @@ static void empty_ports(const Layout *layout, State *state)
 }
 
 /* The longest path from now to the end through the flow of `group`. */
-static inline double remaining_path(const Layout *layout, const State *state, int64_t group,
+static inline double remaining_path(const State *state, int64_t group,
                                     double now)
 {
-    double flow = remaining(layout, state, group, now) / state->scratch.alone[group];
+    double flow = remaining(state->fluid + group, now) / state->scratch.alone[group];
     return flow + state->scratch.after[group];
 }

@@ -7,9 +7,9 @@ static int64_t changed_segments(const Layout *layout, const State *state,
     int64_t lines = 0;
     for (int64_t group = 0; group < layout->groups; group++) {
         int64_t first = layout->slot[group];
-        double rate = state->rate[group];
-        double service = state->service[group] + rate * (now - state->since[group]);
-        for (int64_t place = first; place < first + state->active[group]; place++) {
+        const Fluid *fluid = state->fluid + group;
+        double rate = fluid->rate, service = fluid->service + rate * (now - fluid->since);
+        for (int64_t place = first; place < first + fluid->active; place++) {
             int64_t edge = state->mark_edge[place];
             if (board->iteration[edge] == state->delivered[edge] && board->rate[edge] == rate)
                 continue;
@@ -47,7 +47,7 @@ static void change_capacities(const Layout *layout, State *state, double instant
         if (layout->policy == MAXMIN)
             mark_dirty(state, port, more);
         for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++)
-            if (state->active[layout->port_group[i]] > 0)
+            if (state->fluid[layout->port_group[i]].active > 0)
                 touch(state, layout->port_group[i]);
     }
 }

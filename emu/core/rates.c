@@ -5,13 +5,13 @@ static const double LEAST_SLACK = 0.01;
 
 /* Weigh every flow by 1 / slack: how much later than now its path may begin. Paths over a
  * link that is cut are no measure, and their flows weigh nothing. */
-static void weigh_by_slack(const Layout *layout, State *state, double now)
+static void weigh_by_slack(State *state, double now)
 {
     Scratch *scratch = &state->scratch;
     double longest = 0.0;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        double path = remaining_path(layout, state, group, now);
+        double path = remaining_path(state, group, now);
         scratch->key[group] = path;
         if (path < INFINITY)
             longest = larger(longest, path);
@@ -28,7 +28,7 @@ static void fill_by_weight(const Layout *layout, State *state, double now)
 {
     note_crowds(layout, state);
     fill_up(layout, state);
-    set_rates_of(layout, state, state->scratch.order, state->length[ORDERED], now);
+    set_rates_of(state, state->scratch.order, state->length[ORDERED], now);
 }
 
 /* Set the rates that a rule of one's own gives, which Python asks and checks. Where it
@@ -39,27 +39,26 @@ static void ask_own(const Layout *layout, State *state, double now)
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        scratch->edge[group] = flow_edge(layout, state, group);
-        scratch->weight[group] = volume_of(layout, state, group);
-        scratch->left[group] = remaining(layout, state, group, now);
-        scratch->rate[group] = 0.0;
+        scratch->asked[i] = (Asked){
+            .group = group,
+            .edge = flow_edge(layout, state, group),
+            .turn = scratch->turn[group],
+            .volume = state->fluid[group].mark,
+            .left = remaining(state->fluid + group, now),
+        };
     }
     Question question = {
         .now = now,
         .before = state->asked++,
         .flows = state->length[ORDERED],
-        .group = scratch->order,
-        .edge = scratch->edge,
-        .turn = scratch->turn,
-        .volume = scratch->weight,
-        .left = scratch->left,
+        .flow = scratch->asked,
         .hop_start = layout->hop_start,
         .hop = layout->hop,
         .capacity = state->capacity,
-        .rate = scratch->rate,
     };
     layout->ask(layout->own, &question);
-    set_rates_of(layout, state, scratch->order, state->length[ORDERED], now);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        set_rate(state, scratch->asked[i].group, scratch->asked[i].rate, now);
 }
 
 /* Set the rate of every flow under a policy that keeps the order of active flows. */
@@ -71,7 +70,7 @@ static void allocate_in_order(const Layout *layout, State *state, double now)
         chain_coflows(layout, state);
     switch (layout->policy) {
     case WEIGHTED_MAXMIN:
-        weigh_by_slack(layout, state, now);
+        weigh_by_slack(state, now);
         fill_by_weight(layout, state, now);
         break;
     case OMCOFLOW:
@@ -81,7 +80,7 @@ static void allocate_in_order(const Layout *layout, State *state, double now)
         omcoflow(layout, state, now, WHOLE);
         break;
     case OMCOFLOW_WC:
-        weigh_by_finish(layout, state, now, LEAST_LEFT);
+        weigh_by_finish(state, now, LEAST_LEFT);
         fill_by_weight(layout, state, now);
         break;
     case OMCOFLOW_GAMMA:

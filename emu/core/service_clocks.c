@@ -53,12 +53,12 @@ void heap_push(double *keys, int64_t *items, int64_t size, double key, int64_t i
 
 void heap_pop(double *keys, int64_t *items, int64_t size) { pop(keys, items, size); }
 
-/* Bring the clock of `group` to `now`. */
-static inline void advance(State *state, int64_t group, double now)
+/* Bring the clock of a group to `now`. */
+static inline void advance(Fluid *fluid, double now)
 {
-    if (now > state->since[group])
-        state->service[group] += state->rate[group] * (now - state->since[group]);
-    state->since[group] = now;
+    if (now > fluid->since)
+        fluid->service += fluid->rate * (now - fluid->since);
+    fluid->since = now;
 }
 
 /* Have the rates of `group` computed anew. */
@@ -70,13 +70,36 @@ static inline void touch(State *state, int64_t group)
     }
 }
 
+/* Set when the first flow ends of the group at `place`, negative: unknown. */
+static inline void set_finish(State *state, int64_t place, double finish)
+{
+    state->finish[place] = finish;
+    state->soonest[place / BLOCK] = -1.0;
+}
+
+/* Put `group` at `place` of those that have active flows. */
+static inline void list_at(State *state, int64_t group, int64_t place, double finish)
+{
+    state->present[place] = group;
+    state->fluid[group].place = place;
+    set_finish(state, place, finish);
+}
+
 /* Count `flows` more (or fewer) active flows of `group`; its end is unknown. */
 static inline void count_flows(const Layout *layout, State *state, int64_t group,
                                int64_t flows)
 {
-    state->active[group] += flows;
-    state->finish[group] = state->active[group] > 0 ? -1.0 : INFINITY;
-    state->soonest[group >> layout->block_bits] = -1.0;
+    Fluid *fluid = state->fluid + group;
+    int64_t place = fluid->active > 0 ? fluid->place : state->length[PRESENT]++;
+    fluid->active += flows;
+    fluid->mark = state->mark[layout->slot[group]];
+    if (fluid->active > 0) {
+        list_at(state, group, place, -1.0);
+    } else {
+        int64_t last = --state->length[PRESENT];
+        list_at(state, state->present[last], place, state->finish[last]);
+        state->soonest[last / BLOCK] = -1.0;
+    }
     FOR_PORTS(port, layout, group)
         state->degree[port] += flows;
     touch(state, group);
@@ -87,15 +110,16 @@ static inline void open_flow(const Layout *layout, State *state, int64_t edge, d
                              double now)
 {
     int64_t group = layout->group[edge], first = layout->slot[group];
-    if (state->active[group] == 0) {
-        state->service[group] = 0.0;
-        state->since[group] = now;
+    Fluid *fluid = state->fluid + group;
+    if (fluid->active == 0) {
+        fluid->service = 0.0;
+        fluid->since = now;
     } else {
-        advance(state, group, now);
+        advance(fluid, now);
     }
-    state->base[edge] = state->service[group];
-    push(state->mark + first, state->mark_edge + first, state->active[group],
-         state->service[group] + volume, edge);
+    state->base[edge] = fluid->service;
+    push(state->mark + first, state->mark_edge + first, fluid->active,
+         fluid->service + volume, edge);
     count_flows(layout, state, group, 1);
 }
 
@@ -104,32 +128,31 @@ static inline int64_t close_first(const Layout *layout, State *state, int64_t gr
                                   double now)
 {
     int64_t first = layout->slot[group], edge = state->mark_edge[first];
-    advance(state, group, now);
-    pop(state->mark + first, state->mark_edge + first, state->active[group]);
+    advance(state->fluid + group, now);
+    pop(state->mark + first, state->mark_edge + first, state->fluid[group].active);
     count_flows(layout, state, group, -1);
     return edge;
 }
 
 /* Give the flows of `group`, which has some, `rate` from `now` on. */
-static inline void set_rate(const Layout *layout, State *state, int64_t group, double rate,
-                            double now)
+static inline void set_rate(State *state, int64_t group, double rate, double now)
 {
-    if (rate == state->rate[group] && state->finish[group] >= 0.0)
+    Fluid *fluid = state->fluid + group;
+    if (rate == fluid->rate && state->finish[fluid->place] >= 0.0)
         return;
-    advance(state, group, now);
-    state->rate[group] = rate;
-    state->soonest[group >> layout->block_bits] = -1.0;
-    double left = state->mark[layout->slot[group]] - state->service[group];
-    state->finish[group] = rate > 0.0 ? now + larger(left, 0.0) / rate : INFINITY;
+    advance(fluid, now);
+    fluid->rate = rate;
+    double left = larger(fluid->mark - fluid->service, 0.0);
+    set_finish(state, fluid->place, rate > 0.0 ? now + left / rate : INFINITY);
 }
 
 /* Give the first `count` of `groups` that have flows the rates of scratch.rate. */
-static inline void set_rates_of(const Layout *layout, State *state, const int64_t *groups,
-                                int64_t count, double now)
+static inline void set_rates_of(State *state, const int64_t *groups, int64_t count,
+                                double now)
 {
     for (int64_t i = 0; i < count; i++)
-        if (groups[i] >= 0 && state->active[groups[i]] > 0)
-            set_rate(layout, state, groups[i], state->scratch.rate[groups[i]], now);
+        if (groups[i] >= 0 && state->fluid[groups[i]].active > 0)
+            set_rate(state, groups[i], state->scratch.rate[groups[i]], now);
 }
 
 /* The least of some times: four at once, as none is NaN. */
@@ -148,17 +171,17 @@ static inline double least_of(const double *times, int64_t count)
     return smaller(smaller(a, b), smaller(c, d));
 }
 
-/* When the next flow ends at the rates of now, infinity if none does. */
-static inline double next_end(const Layout *layout, State *state)
+/* When the next flow ends at the rates of now, infinity if none does. Looked at are groups
+ * with active flows alone, 734 of 18,807 on a dense job. */
+static inline double next_end(State *state)
 {
     double time = INFINITY;
-    for (int64_t block = 0; block < layout->blocks; block++) {
-        if (state->soonest[block] < 0.0) {
-            int64_t first = block << layout->block_bits;
-            int64_t end = at_most((block + 1) << layout->block_bits, layout->groups);
-            state->soonest[block] = least_of(state->finish + first, end - first);
-        }
-        time = smaller(time, state->soonest[block]);
+    for (int64_t first = 0; first < state->length[PRESENT]; first += BLOCK) {
+        double *soonest = state->soonest + first / BLOCK;
+        if (*soonest < 0.0)
+            *soonest = least_of(state->finish + first,
+                                at_most(state->length[PRESENT] - first, BLOCK));
+        time = smaller(time, *soonest);
     }
     return time;
 }

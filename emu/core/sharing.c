@@ -10,7 +10,7 @@
 
 static inline void equal_share(const Layout *layout, State *state, int64_t group, double now)
 {
-    set_rate(layout, state, group, least_over(layout, state->scratch.share, group), now);
+    set_rate(state, group, least_over(layout, state->scratch.share, group), now);
 }
 
 /* Set the oes rate of every group that crosses a port whose share changed. Often none
@@ -35,12 +35,12 @@ static inline void share_equally(const Layout *layout, State *state, double now)
         int64_t port = scratch->flows[i];
         for (int64_t j = layout->port_start[port]; j < layout->port_start[port + 1]; j++) {
             int64_t group = layout->port_group[j];
-            if (state->active[group] > 0)
+            if (state->fluid[group].active > 0)
                 equal_share(layout, state, group, now);
         }
     }
     for (int64_t i = 0; i < state->length[TOUCHED]; i++)
-        if (state->active[state->touched[i]] > 0)
+        if (state->fluid[state->touched[i]].active > 0)
             equal_share(layout, state, state->touched[i], now);
 }
 
@@ -148,14 +148,13 @@ static void count_by_job(const Layout *layout, State *state)
     }
     for (int64_t port = 0; port < layout->ports; port++)
         scratch->flows[port] = 0;
-    for (int64_t group = 0; group < layout->groups; group++) {
-        if (state->active[group] == 0)
-            continue;
+    for (int64_t i = 0; i < state->length[PRESENT]; i++) {
+        int64_t group = state->present[i];
         FOR_PORTS(port, layout, group) {
             int64_t place = port * layout->jobs + layout->owner[group];
             if (scratch->job_flows[place] == 0)
                 scratch->flows[port]++;
-            scratch->job_flows[place] += state->active[group];
+            scratch->job_flows[place] += state->fluid[group].active;
         }
     }
 }
@@ -165,16 +164,15 @@ static void share_equally_by_job(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
     count_by_job(layout, state);
-    for (int64_t group = 0; group < layout->groups; group++) {
-        if (state->active[group] == 0)
-            continue;
+    for (int64_t i = 0; i < state->length[PRESENT]; i++) {
+        int64_t group = state->present[i];
         double rate = INFINITY;
         FOR_PORTS(port, layout, group) {
             int64_t flows = scratch->job_flows[port * layout->jobs + layout->owner[group]];
             rate = smaller(rate,
                            state->capacity[port] / (double)(scratch->flows[port] * flows));
         }
-        set_rate(layout, state, group, rate, now);
+        set_rate(state, group, rate, now);
     }
 }
 
@@ -200,9 +198,9 @@ static void freeze_of_job(const Layout *layout, State *state, int64_t group, dou
                           double now)
 {
     Scratch *scratch = &state->scratch;
-    int64_t count = state->active[group];
+    int64_t count = state->fluid[group].active;
     scratch->frozen[group] = true;
-    set_rate(layout, state, group, rate, now);
+    set_rate(state, group, rate, now);
     FOR_PORTS(port, layout, group) {
         int64_t place = port * layout->jobs + layout->owner[group];
         scratch->job_flows[place] -= count;
@@ -227,8 +225,8 @@ static void share_max_min_by_job(const Layout *layout, State *state, double now)
     int64_t jobs = layout->jobs;
     count_by_job(layout, state);
     empty_ports(layout, state);
-    for (int64_t group = 0; group < layout->groups; group++)
-        scratch->frozen[group] = state->active[group] == 0;
+    for (int64_t i = 0; i < state->length[PRESENT]; i++)
+        scratch->frozen[state->present[i]] = false; /* as it is of all others */
     double level;
     while ((level = next_level(layout, state)) != INFINITY) {
         for (int64_t place = 0; place < layout->ports * jobs; place++) {
@@ -287,12 +285,12 @@ static void change_heads(const Layout *layout, State *state, double now)
     note_crowds(layout, state);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        if (state->active[group] > 0) {
+        if (state->fluid[group].active > 0) {
             int64_t edge = flow_edge(layout, state, group);
             note_flow(layout, state, group);
             scratch->key[group] =
                 state->log.flow_ready[edge * layout->iterations + state->delivered[edge]];
-            set_rate(layout, state, group, 0.0, now);
+            set_rate(state, group, 0.0, now);
         }
     }
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
@@ -300,8 +298,8 @@ static void change_heads(const Layout *layout, State *state, double now)
         int64_t head = first_in_line(layout, state, port), before = scratch->head[port];
         if (before >= 0 && head != before) {
             disturb(layout, state, before);
-            if (state->active[before] > 0)
-                set_rate(layout, state, before, 0.0, now);
+            if (state->fluid[before].active > 0)
+                set_rate(state, before, 0.0, now);
         }
         if (head >= 0 && (head != before || state->is_touched[head]))
             disturb(layout, state, head);
@@ -334,7 +332,7 @@ static void serve_heads(const Layout *layout, State *state, double now)
         }
     }
     fill_up(layout, state);
-    set_rates_of(layout, state, scratch->order, state->length[ORDERED], now);
+    set_rates_of(state, scratch->order, state->length[ORDERED], now);
     for (int64_t i = 0; i < state->length[ORDERED]; i++)
         scratch->is_ordered[scratch->order[i]] = false;
 }

@@ -123,9 +123,9 @@ static void overtake(const Layout *layout, State *state, int64_t group)
 }
 
 /* Set the key of `group`: what it would still need alone, seconds. */
-static void set_key(const Layout *layout, State *state, int64_t group, double now)
+static void set_key(State *state, int64_t group, double now)
 {
-    double time = remaining(layout, state, group, now) / state->scratch.alone[group];
+    double time = remaining(state->fluid + group, now) / state->scratch.alone[group];
     state->scratch.key[group] = coarse(time);
 }
 
@@ -137,15 +137,15 @@ static void sort_ports(const Layout *layout, State *state, double now)
         leave_orders(layout, state, state->touched[i]);
     for (int64_t i = 0; i < state->length[ORDERED]; i++)
         if (!state->is_touched[scratch->order[i]])
-            set_key(layout, state, scratch->order[i], now);
+            set_key(state, scratch->order[i], now);
     for (int64_t i = 0; i < state->length[ORDERED]; i++)
         if (!state->is_touched[scratch->order[i]])
             overtake(layout, state, scratch->order[i]);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        if (state->active[group] > 0) {
+        if (state->fluid[group].active > 0) {
             note_flow(layout, state, group);
-            set_key(layout, state, group, now);
+            set_key(state, group, now);
             scratch->rate[group] = 0.0;
             join_orders(layout, state, group);
         }
@@ -227,16 +227,17 @@ static void mend_first(const Layout *layout, State *state)
 }
 
 /* Set the rates of flows that came or were served, or are; keep the last. */
-static void set_served_rates(const Layout *layout, State *state, double now)
+static void set_served_rates(State *state, double now)
 {
     Scratch *scratch = &state->scratch;
     int64_t listed = state->length[ORDERED];
-    set_rates_of(layout, state, state->touched, state->length[TOUCHED], now);
-    set_rates_of(layout, state, scratch->order, listed, now);
+    set_rates_of(state, state->touched, state->length[TOUCHED], now);
+    set_rates_of(state, scratch->order, listed, now);
     state->length[ORDERED] = 0;
     for (int64_t i = 0; i < listed; i++) {
         int64_t group = scratch->order[i];
-        scratch->is_ordered[group] = state->active[group] > 0 && scratch->rate[group] > 0.0;
+        scratch->is_ordered[group] =
+            state->fluid[group].active > 0 && scratch->rate[group] > 0.0;
         if (scratch->is_ordered[group])
             scratch->order[state->length[ORDERED]++] = group;
     }
@@ -248,5 +249,5 @@ static void serve_shortest(const Layout *layout, State *state, double now)
     sort_ports(layout, state, now);
     while (state->length[WALKS] > 0)
         mend_first(layout, state);
-    set_served_rates(layout, state, now);
+    set_served_rates(state, now);
 }

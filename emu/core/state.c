@@ -1,6 +1,7 @@
 /* State that changes while a schedule runs, before anything has started. */
 
 enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
+enum { BLOCK = 32 };  /* places per entry of `State.soonest` */
 
 /* Take what the rule of a layout uses; the rest stays NULL. */
 static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
@@ -45,7 +46,7 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->queue = integers(room, ports);
     scratch->from = filled_integers(room, ports, -1);
     scratch->to = integers(room, ports);
-    scratch->edge = integers(room, groups);
+    scratch->asked = taken(room, policy == OWN ? groups : 0, sizeof *scratch->asked, true);
     scratch->changed = integers(room, groups);
     scratch->head = filled_integers(room, ports, -1);
 }
@@ -129,14 +130,14 @@ static void take_progress(const Layout *layout, Room *room, State *state)
 static void take_fluids(const Layout *layout, Room *room, State *state)
 {
     int64_t groups = layout->groups, edges = layout->edges;
-    state->active = integers(room, groups);
+    state->fluid = taken(room, groups, sizeof *state->fluid, true);
+    state->present = integers(room, groups);
     state->touched = integers(room, groups);
     state->is_touched = marks(room, groups);
-    state->service = numbers(room, groups);
-    state->since = numbers(room, groups);
-    state->rate = numbers(room, groups);
-    state->finish = filled(room, groups, INFINITY);
-    state->soonest = filled(room, layout->blocks, INFINITY);
+    state->finish = numbers(room, groups);
+    state->soonest = numbers(room, groups / BLOCK + 1);
+    state->ending = numbers(room, groups);
+    state->ending_group = integers(room, groups);
     state->base = numbers(room, edges);
     state->mark = numbers(room, edges);
     state->mark_edge = integers(room, edges);

@@ -388,45 +388,44 @@ class OwnRates:
     def _answer(self, question: Any) -> None:
         if question.before == 0:
             self._known.clear()
-        edge, left = question.edge, question.left
         room = ffi.unpack(question.capacity, len(self._links))
         cut = {port for port, capacity in enumerate(room) if not capacity}
         asked = []
-        for group in ffi.unpack(question.group, question.flows):
-            if cut and not cut.isdisjoint(_hops(question, group)):
+        for place in range(question.flows):
+            flow = question.flow[place]
+            if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
-            position, turn = edge[group], question.turn[group]
+            position, turn = flow.edge, flow.turn
             known = self._known.get(position)
             if known is None or known[0] != turn:
-                known = self._known[position] = turn, self._constant(question, group)
-            asked.append((turn, self._ranks[position], group, known[1]))
+                known = self._known[position] = turn, self._constant(question, flow)
+            asked.append((turn, self._ranks[position], place, known[1], flow))
         asked.sort()
-        flows = [ActiveFlow._make((*of, left[group])) for _, _, group, of in asked]
+        flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in asked]
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
-        for (_, _, group, _), rate in zip(asked, rates, strict=True):
-            question.rate[group] = rate
+        for (*_, flow), rate in zip(asked, rates, strict=True):
+            flow.rate = rate
 
-    def _constant(self, question: Any, group: int) -> tuple[Any, ...]:
+    def _constant(self, question: Any, flow: Any) -> tuple[Any, ...]:
         """Return all of an `ActiveFlow` but what is left."""
-        position, turn = question.edge[group], question.turn[group]
-        edge = self._job.edges[position]
+        edge = self._job.edges[flow.edge]
         source = self._job.tasks[edge.source]
         return (
-            self._job.edge_names[position],
+            self._job.edge_names[flow.edge],
             source.name,
             self._job.tasks[edge.destination].name,
-            turn - edge.lag,
-            turn,
-            question.volume[group],
-            tuple(self._links[port] for port in _hops(question, group)),
+            flow.turn - edge.lag,
+            flow.turn,
+            flow.volume,
+            tuple(self._links[port] for port in _hops(question, flow)),
             source.job_name,
         )
 
 
-def _hops(question: Any, group: int) -> list[int]:
-    """Return the ports that the flow of a group crosses."""
-    first, end = question.hop_start[group], question.hop_start[group + 1]
+def _hops(question: Any, flow: Any) -> list[int]:
+    """Return the ports that a flow crosses."""
+    first, end = question.hop_start[flow.group], question.hop_start[flow.group + 1]
     return [question.hop[hop] for hop in range(first, end)]
 
 

@@ -403,9 +403,9 @@ class Scheduler:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
         if state.served[edge] > iteration:
             return float(self.volumes[edge, iteration])
-        group = self._layout.group[edge]
-        ahead = state.rate[group] * max(0.0, time - state.since[group])
-        served = state.service[group] + ahead - state.base[edge]
+        fluid = state.c.fluid[self._layout.group[edge]]
+        ahead = fluid.rate * max(0.0, time - fluid.since)
+        served = fluid.service + ahead - state.base[edge]
         return min(float(served), float(self.volumes[edge, iteration]))
 
     @property

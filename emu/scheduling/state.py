@@ -171,7 +171,7 @@ class State:
         log = structure("Log", **self.log._asdict(), tuning_room=looks)
         self._kept = memory, layout, after, log
         lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
-        tasks, edges, groups = layout.c.tasks, layout.c.edges, layout.c.groups
+        tasks, edges = layout.c.tasks, layout.c.edges
 
         def ints(start: object, count: int) -> Ints:
             return view(memory, start, count, np.int64)
@@ -183,9 +183,6 @@ class State:
         self.ready = ints(state.ready, edges)
         self.delivered = ints(state.delivered, edges)
         self.served = ints(state.served, edges)
-        self.service = floats(state.service, groups)
-        self.since = floats(state.since, groups)
-        self.rate = floats(state.rate, groups)
         self.base = floats(state.base, edges)
         self._tunings = ints(state.tunings, layout.c.tuners.count)
         self._queued = ints(state.queued, tasks), ints(state.length, lib.LENGTHS)
