@@ -96,7 +96,7 @@ class SenderWakeups:
 
 
 class NextKills:
-    """What the scenario kills next in an attempt, by the ends that are known."""
+    """Kills of the scenario that come next in an attempt, by ends that are known."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings

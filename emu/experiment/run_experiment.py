@@ -24,6 +24,7 @@ from emu.experiment.attempts import attempted, cut_plan, foreseen
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
+from emu.launch.ssh import is_here
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import (
@@ -236,13 +237,15 @@ def carry_out(
     Raises
     ------
     ScenarioError
-        When kernel NICs are asked for under a policy that they do not carry out.
+        When kernel NICs are asked for under a policy that they do not carry out, or
+        this host is to be killed.
     RunError
         When the run could not be finished; the directory then holds its beginning.
     DataError
         When the directory cannot be written.
     """
     check_network(experiment.scenario)
+    _check_killed_hosts(experiment.scenario)
     observer, resumed = observer or Observer(), start is not None
 
     def once(
@@ -267,6 +270,24 @@ def carry_out(
         result = replace(result, foreseen=foreseen(experiment, ended))
         write_down(directory, result, weights)
     return result
+
+
+def _check_killed_hosts(scenario: Scenario) -> None:
+    """Refuse the death of this host: the run is coordinated here.
+
+    Raises
+    ------
+    ScenarioError
+        Names the key.
+    """
+    hosts = {*scenario.emulation.hosts.values()}
+    for number, event in enumerate(scenario.events):
+        if event.kill in hosts and is_here(str(event.kill)):
+            problem = (
+                f"{event.kill} is this host, and the run is coordinated here: name "
+                "another host, or machines"
+            )
+            raise scenario.origin.error(("events", number, "kill"), problem)
 
 
 def _write_beginning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -86,6 +87,17 @@ def address_towards(host: str) -> str:
             f"no way to host {host}: {error}; state --listen with the address of this "
             "computer that it can reach"
         ) from error
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host is this computer; False where only ssh knows its name."""
+    name = host.rpartition("@")[2]
+    with contextlib.suppress(OSError):
+        for family, *_, there in socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM):
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.bind((there[0], 0))  # others' addresses cannot be bound
+                return True
+    return False
 
 
 class SshLauncher:

@@ -228,7 +228,8 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _killed(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     machines = [name for name, _ in scenario.cluster.named()]
-    yield from kill_errors(scenario.events, machines, job)
+    hosts = scenario.emulation.hosts
+    yield from kill_errors(scenario.events, machines, hosts, job)
 
 
 def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
@@ -308,7 +309,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
     ({"job", "emulation", "expect"}, _expectations),
-    ({"cluster", "job", "placement", "events", "checkpoint"}, _structure),
+    ({"cluster", "job", "placement", "events", "checkpoint", "emulation"}, _structure),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
     ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),

@@ -31,7 +31,7 @@ from emu.problem import CapacityChange, Fault
 from emu.systems.system import systems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
@@ -123,7 +123,7 @@ class EventSection(Section):
     pause: Name | None = None
     """Machine whose tasks stand still."""
     kill: Name | None = None
-    """Task, process or machine; see ``on_failure``."""
+    """Task, process, machine or host; see ``on_failure``."""
     recovery: Duration | None = None
     """Time from it to the restart; default is the file's."""
     by: Factor | None = None
@@ -221,18 +221,43 @@ def event_errors(
 
 
 def kill_errors(
-    events: Sequence[EventSection], machines: Sequence[str], job: Job
+    events: Sequence[EventSection],
+    machines: Sequence[str],
+    hosts: Mapping[str, str],
+    job: Job,
 ) -> Iterator[tuple[Trail, str]]:
-    """Yield (where, what is wrong and what would be right) of what is killed."""
+    """Yield (where, what is wrong and what would be right) of what is killed.
+
+    Parameters
+    ----------
+    hosts
+        Host of each machine, where it is stated.
+    """
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
+    named = {
+        "host": {*hosts.values()},
+        "machine": {*machines},
+        "task": {*tasks, *({*job.processes} - {*machines})},
+    }
     for position, event in enumerate(events):
         name, trail = event.kill, ("events", position, "kill")
-        if name in machines and name in tasks:
-            yield trail, f"{name!r} is a machine and a task: give one another name"
-        elif name is not None and name not in {*machines, *tasks, *job.processes}:
+        if name is None:
+            continue
+        kinds = [kind for kind, names in named.items() if name in names]
+        homeless = [machine for machine in machines if machine not in hosts]
+        if kinds[1:]:
+            problem = f"{name!r} is a {' and a '.join(kinds)}: give one another name"
+            yield trail, problem
+        elif not kinds and name not in job.processes:
             # A machine of P3 has thirty tasks and one process.
-            known = nearest(name, [*job.processes, *machines])
-            yield trail, f"no task, process or machine {name!r}, {known}"
+            known = nearest(name, [*job.processes, *machines, *named["host"]])
+            yield trail, f"no task, process, machine or host {name!r}, {known}"
+        elif kinds == ["host"] and homeless:
+            problem = (
+                f"what dies with {name} is open: write the host of "
+                f"{', '.join(homeless[:8])} into emulation.hosts, too"
+            )
+            yield trail, problem
 
 
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:

@@ -212,12 +212,14 @@ class Scenario(Section):
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
             stated += [(at, name, None, None) for at, name in deaths]
-        processes: dict[str, list[str]] = {}
+        processes, hosts = dict[str, list[str]](), self.emulation.hosts
         machines = {machine.name for machine in problem.cluster.machines}
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
             # The process of a DGCL device is called as its machine, which is meant.
-            for name in {tasks[names[0]], *({process, *names} - machines)}:
+            home = tasks[names[0]]
+            of_host = {hosts[home]} if home in hosts else set[str]()
+            for name in {home, *of_host, *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
         kills = [
             Kill(at, name, (*processes[name],), recovery, ended)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from emu.errors import EmulatorError, NodeLost, ScenarioError
+from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.lab.kernel_network import check_network
+from emu.launch.ssh import is_here
 from emu.problem import CapacityChange, SpeedChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = """
 cluster:
@@ -227,7 +233,7 @@ def test_a_kill_comes_as_a_task_ends_an_iteration() -> None:
         (
             "{at: 1 s, kill: c}",
             "[0].kill",
-            "no task, process or machine 'c', known: a, b",
+            "no task, process, machine or host 'c', known: a, b",
         ),
         ("{at: -1 s, kill: a}", "[0].at", "-1 s"),
         ("{at: 0 s, kill: a}", "[0].at", "write a later time"),
@@ -298,9 +304,7 @@ events: [{at: 2 ms, kill: NAME}]
     by_task = prepare(loads(text.replace("NAME", "Df1")))
 
     assert by_process.kills[0].processes == by_task.kills[0].processes == ("w1",)
-    with pytest.raises(
-        ScenarioError, match="process or machine 'w2', known: w0, w1, m0"
-    ):
+    with pytest.raises(ScenarioError, match="machine or host 'w2', known: w0, w1, m0"):
         prepare(loads(text.replace("NAME", "w2")))
 
 
@@ -312,5 +316,54 @@ def test_of_several_jobs_one_task_is_killed() -> None:
     text = f"cluster: {{machines: [{{name: m, nic: none}}]}}\njobs:{jobs}\n"
     experiment = prepare(loads(f"{text}events: [{{at: 0.5 s, kill: y/t}}]\n"))
     assert experiment.kills[0].processes == ("y/t",)
-    with pytest.raises(ScenarioError, match="no task, process or machine 't'"):
+    with pytest.raises(ScenarioError, match="no task, process, machine or host 't'"):
         loads(f"{text}events: [{{at: 0.5 s, kill: t}}]\n")
+
+
+def hosts(**of: str) -> str:
+    stated = ", ".join(f"{machine}: {host}" for machine, host in of.items())
+    return f"emulation: {{hosts: {{{stated}}}}}\n"
+
+
+def test_machines_of_a_host_die_together() -> None:
+    far, kill = "10.9.8.7", KILL.replace("kill: a", "kill: 10.9.8.7")
+    two = hosts(m0=far, m1="b.example", bare=far)
+    experiment = prepare(loads(two + TEXT + kill))
+    assert experiment.kills[0].processes == ("a", "b")
+    one = prepare(loads(hosts(m0=far, m1=far, bare="10.9.8.6") + TEXT + kill))
+    assert one.kills[0].processes == ("a",)
+    assert not is_here(far)
+    (line,) = prepare(loads(two + TEXT + KILL.replace(": a", ": b.example"))).remarks()
+    assert "no process stands on b.example" in line
+
+
+@pytest.mark.parametrize(
+    ("stated", "name", "said"),
+    [
+        ({"m0": "h"}, "h", "write the host of m1, bare into emulation.hosts"),
+        ({"m0": "h"}, "g", "no task, process, machine or host 'g', known: a, b, m0"),
+        ({"m0": "m1", "m1": "h", "bare": "h"}, "m1", "is a host and a machine"),
+        ({"m0": "a", "m1": "h", "bare": "h"}, "a", "'a' is a host and a task"),
+    ],
+)
+def test_hosts_that_cannot_die_are_one_error(
+    stated: dict[str, str], name: str, said: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(hosts(**stated) + TEXT + KILL.replace("kill: a", f"kill: {name}"))
+    assert caught.value.key == "events[0].kill"
+    assert said in caught.value.problem
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "me@127.0.0.9"])
+def test_the_host_that_coordinates_is_not_killed(name: str, tmp_path: Path) -> None:
+    text = hosts(m0=name, m1="10.9.8.7", bare=name) + TEXT
+    experiment = prepare(loads(text + KILL.replace("kill: a", f"kill: {name}")))
+    settings, directory = (
+        emulation_settings(experiment.scenario),
+        RunDirectory(tmp_path),
+    )
+    with pytest.raises(ScenarioError, match="is this host") as caught:
+        carry_out(experiment, settings, directory)
+    assert [*tmp_path.iterdir()] == []
+    assert caught.value.key == "events[0].kill"

@@ -144,7 +144,8 @@ def draws(
             for system, network in where
             for victim, phase in product([*victims[system], *HOST], PHASES)
             if phase != "event" or victim not in HOST
-        ],
+        ]
+        + [(system, "hosts", "host", "event") for system in victims],
         "resume": [
             (system, network, "everything", phase)
             for system, network in where
@@ -291,23 +292,30 @@ class Victim:
             self.row |= {"first": int(first), "named": named(word, message)}
             self.row["first_error"] = message[-500:]
 
-    def event(self) -> list[str]:
+    def event(self, hosts: Sequence[str]) -> list[str]:
         """Return the words that have the scenario kill, and note whom."""
-        job = prepare(loads(stated(self.draw.system))).problem.job
+        problem = prepare(loads(stated(self.draw.system))).problem
+        job, names = problem.job, [m.name for m in problem.cluster.machines]
         of_kind = [one for one in job.processes if kind_of(one) == self.draw.victim]
+        edits = []
+        if self.draw.victim == "host":
+            of_kind = [*hosts]
+            homes = zip(names, [*hosts] * len(names), strict=False)
+            homes_of = ", ".join(f"{name}: {host}" for name, host in homes)
+            edits = ["--set", f"emulation.hosts={{{homes_of}}}"]
         tasks = [t for own in job.processes.values() for t in own if job.rounds[t] > 1]
         task, process = self.chance.choice(tasks), str(self.chance.choice(of_kind))
         iteration = 1 + int(self.draw.share * (job.rounds[task] - 1))
         at = f"{{task: {job.tasks[task].name}, iteration: {iteration}}}"
         self.row |= {"process": process, "at": at}
-        return ["--set", f"events=[{{at: {at}, kill: {process}}}]"]
+        return [*edits, "--set", f"events=[{{at: {at}, kill: {process}}}]"]
 
     def await_event(self) -> None:
         """Wait until the run has gone on after what the scenario has killed."""
         said = self.await_true(lambda: _GOES_ON.findall(self.trial.printed()))
         message, first = said[0] if said else ("", "-1")
-        process = self.row["process"]
-        self.row |= {"first": int(first), "named": named(process, message)}
+        word = self.row["process"] if self.draw.victim != "host" else "process"
+        self.row |= {"first": int(first), "named": named(word, message)}
         self.row["first_error"] = message[-500:]
 
     def resume(self, words: Sequence[str]) -> None:
@@ -384,7 +392,7 @@ class Campaign:
         victim = Victim(draw, self._starting[draw.network])
         row = victim.row
         if draw.phase == "event":
-            words += victim.event()
+            words += victim.event(self._hosts.read_text().split())
         victim.trial = trial = Trial(self._out / "trial", mark, _PATIENCE, words)
         try:
             victim.suffer(self.where(draw.network))
