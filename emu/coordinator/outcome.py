@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from isal import isal_zlib
 
-from emu.analysis.link_load import fluid_ends
 from emu.errors import NodeMisbehaved
 from emu.problem import RateHistory, Realization, Schedule
+from emu.trust.lateness import late_times
 from emu.wire.array_parts import ArrayParts
 from emu.wire.frame_layout import FRAME_ROWS
 
@@ -238,29 +238,8 @@ class Recorder:
         return Realization(times, self._volumes)
 
     def perturbed(self) -> Realization:
-        """Return times and volumes that have what came late in them.
-
-        A task lasts from when it could have started, had every flow ended with its
-        fluid, until its end was settled. The scheduler of the simulation is that of the
-        run, so these make it repeat the run, but for flows that waited for the late
-        arrival of the one before on their edge.
-        """
-        schedule, job, log = self.schedule(), self._problem.job, self._log
-        shaped = ~np.isnan(self._ended)
-        there = np.fmin(fluid_ends(schedule), log.flow_end)
-        could = np.zeros_like(log.task_end)
-        could[:, 1:] = log.task_end[:, :-1]
-        for e, edge in enumerate(job.edges):
-            count = job.flow_counts[e]
-            handed = log.task_end[edge.source, :count]
-            ends = np.where(shaped[e, :count], there[e, :count], handed)
-            into = could[edge.destination, edge.lag : edge.lag + count]
-            np.maximum(into, ends, out=into)
-        for pool in schedule.problem.pools:  # the wait for a slot is no work
-            takers = list(pool.takers)
-            could[takers] = np.fmax(could[takers], self.task_start[takers])
-        times = np.nan_to_num(self._problem.work(could, log.task_end))
-        return Realization(np.maximum(times, 0.0), self._volumes)
+        """Return times and volumes that have what came late in them."""
+        return Realization(late_times(self.schedule()), self._volumes)
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.

@@ -41,10 +41,11 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
 from emu.trust.guards.schedule import headline_faults
+from emu.trust.lateness import late_times
 from emu.trust.violation import agreement, disagreement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -223,6 +224,7 @@ def _results(
             run.result, emulated.schedule, predicted, replayed, emulated.realization
         ),
         "times": _times(emulated),
+        "counts": _counts(emulated),
     }
 
 
@@ -244,6 +246,34 @@ def _times(run: EmulatedRun) -> Findings:
     )
 
 
+def _counts(run: EmulatedRun) -> Findings:
+    """Return where processes counted other bytes than the frames of their edges had."""
+    names, received, rows = run.schedule.problem.job.edge_names, {}, {}
+    sent, came = dict[int, int](), dict[int, int]()
+    for process, own in run.statistics.items():
+        sent |= {one["edge"]: one["payload_bytes"] for one in own["sent"]}
+        received[process] = own["received"]["payload_bytes"]
+        rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
+        for row in own["received"]["payloads"]:
+            came[row["edge"]] = came.get(row["edge"], 0) + row["bytes"]
+    found, wanted = (
+        [{names[edge]: count for edge, count in each.items()} for each in both]
+        for both in (
+            (sent, came),
+            (_bytes_of(run.sent, sent), _bytes_of(run.received, came)),
+        )
+    )
+    checked, off = agreement("counts", found, wanted, "frames.npz")
+    also, others = agreement("counts", received, rows, "what it received")
+    return checked + also, [*off, *others]
+
+
+def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
+    """Return the payload bytes of the frames of some edges."""
+    totals = np.bincount(frames["edge"].astype(np.int64), frames["bytes"])
+    return {e: int(totals[e]) if e < len(totals) else 0 for e in edges}
+
+
 def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     """Return the outcome of a run as its directory holds it, without its arrays.
 
@@ -261,10 +291,14 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
     rates = None if run.emulated is None else run.emulated.rates
+    schedule = _reported(problem, measured, arrays, rates)
+    perturbed = measured
+    if experiment.scenario.emulation.network != "kernel":
+        perturbed = Realization(late_times(schedule), measured.volumes)
     return EmulatedRun(
-        schedule=_reported(problem, measured, arrays, rates),
+        schedule=schedule,
         realization=measured,
-        perturbed=Realization(arrays["perturbed"], measured.volumes),
+        perturbed=perturbed,
         arrivals=arrivals,
         reports=[*_reports(run, experiment)],
         results={},

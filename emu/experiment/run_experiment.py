@@ -457,7 +457,6 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
         else schedule.reads,
         "late": run.late,
         "cpu": run.cpu,
-        "perturbed": run.perturbed.times,
         "sends": np.frombuffer(logs, "<f8"),
     }
 

@@ -95,7 +95,7 @@ def read_frames(
 
 REPORTS = "reports.npz"
 #: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
-_OF_TASKS = ("task_start", "task_end", "late", "cpu", "perturbed", "task_settled")
+_OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
 _OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
 #: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
 SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
@@ -108,8 +108,8 @@ def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
     ----------
     arrays
         By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
-        seconds ``cpu``, times ``perturbed`` by what was late; by (edge, iteration)
-        ``flow_ready``, ``flow_start``, ``flow_end`` and the iteration in ``reads``;
+        seconds ``cpu``; by (edge, iteration) ``flow_ready``, ``flow_start``,
+        ``flow_end`` and the iteration in ``reads``;
         ``task_settled`` and ``flow_settled`` of the schedule;
         ``sends``: rows of `emu.network.send_log.SendLog`; ``quotas`` of the schedule
         where some are tuned.

@@ -339,6 +339,45 @@ def host_effect(
     )
 
 
+def late_times(schedule: Schedule) -> NDArray[np.float64]:
+    """Return times of tasks that have what came late of a run in them.
+
+    A task lasts from when it could have started, had every flow ended with its fluid,
+    until its end was settled. The scheduler of the simulation is that of the run, so
+    these make it repeat the run, but for flows that waited for the late arrival of the
+    one before on their edge.
+
+    Returns
+    -------
+    ndarray
+        Seconds, shape (tasks, iterations).
+
+    Raises
+    ------
+    ValueError
+        When the schedule holds no rates, or not when ends were settled.
+    """
+    problem, settled = schedule.problem, schedule.task_settled
+    if settled is None or schedule.flow_settled is None:
+        raise ValueError("the schedule does not hold when ends were settled")
+    job, shaped = problem.job, np.zeros(schedule.flow_end.shape, dtype=bool)
+    shaped[tuple(schedule.flows().T)] = True
+    shaped &= schedule.flow_bytes > 0
+    there = np.fmin(fluid_ends(schedule), schedule.flow_settled)
+    could = np.zeros_like(settled)
+    could[:, 1:] = settled[:, :-1]
+    for e, edge in enumerate(job.edges):
+        count = job.flow_counts[e]
+        handed = settled[edge.source, :count]
+        ends = np.where(shaped[e, :count], there[e, :count], handed)
+        into = could[edge.destination, edge.lag : edge.lag + count]
+        np.maximum(into, ends, out=into)
+    for pool in problem.pools:  # the wait for a slot is no work
+        takers = list(pool.takers)
+        could[takers] = np.fmax(could[takers], schedule.task_start[takers])
+    return np.maximum(np.nan_to_num(problem.work(could, settled)), 0.0)
+
+
 def delayed(
     realization: Realization,
     schedule: Schedule,

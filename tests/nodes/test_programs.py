@@ -206,3 +206,20 @@ def test_a_store_refuses_the_vertices_of_another_store(
         with pytest.raises(NodeMisbehaved, match="asked g1 for vertices of other"):
             fresh.programs["g1"].run(0, replaced(own, edge, vertices=wrong))
     fresh.programs["g1"].run(0, own)
+
+
+@pytest.mark.parametrize("what", ["labels", "source_0", "source_1", "features"])
+def test_a_worker_that_learns_nothing_looks_at_its_batches(
+    what: str, drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    """Under ``timed`` no loss would show other labels or edges."""
+    job = small_job(2, compute="timed")
+    run, worker = drive(job), build(job).programs["w0"]
+    for n in (0, 1):
+        inputs = payloads_into(run, "w0", n)
+        worker.run(n, inputs)
+        edge = next(e for e, sent in inputs.items() if what in sent)
+        wrong = inputs[edge][what][::-1].copy()
+
+        with pytest.raises(NodeMisbehaved, match="sent w0 other labels, edges"):
+            [worker.run(n, replaced(inputs, edge, **{what: wrong})) for _ in range(20)]

@@ -198,6 +198,28 @@ FAULTS: dict[str, RunFault] = {
         "payload = {version_name(iteration): held}",
         scenario="learning",
     ),
+    "labels of other seeds": RunFault(
+        _WORKER,
+        "self._dataset.labels[batch.seeds],",
+        "self._dataset.labels[batch.seeds[::-1]],",
+        scenario="training",
+    ),
+    "senders count half of what they send": RunFault(
+        "emu/network/out_edge.py",
+        "self._payload_bytes += outgoing.volume",
+        "self._payload_bytes += outgoing.volume // 2",
+    ),
+    "first bytes stamped 50 ms early": RunFault(
+        "emu/network/out_edge.py",
+        "queued.last = this_host.monotonic()",
+        "queued.last = this_host.monotonic() - 0.05",
+    ),
+    "the same seeds in every iteration": RunFault(
+        "emu/graph_data/batches.py",
+        "first = step * self.batch_size",
+        "first = 0",
+        scenario="training",
+    ),
     "weights told a hundredth smaller": RunFault(
         _PARAMETERS,
         f'{_TOLD}        return {{"parameters": self._parameters}}',

@@ -185,7 +185,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         return
     clocks = CLOCKS / evidence.time_scale
     ready = schedule.task_end[[edge.source for edge in job.edges]]
-    left = evidence.grid(evidence.sent, "last")
+    gone, left = (evidence.grid(evidence.sent, end) for end in ("first", "last"))
     came = evidence.grid(evidence.received, "last")
     begun = evidence.grid(evidence.received, "first")
     lead = evidence.lead / evidence.time_scale
@@ -194,6 +194,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     for broken, at, words in (
         (came < left - clocks, came, "came before its last byte was sent"),
         (shaped & (begun < ready - lead - clocks), begun, "came before its task ended"),
+        (shaped & (gone < ready - lead - clocks), gone, "left before its task ended"),
         (
             shaped & (reported > schedule.flow_end + later),
             reported,

@@ -340,19 +340,24 @@ class _Trainer(TaskProgram):
     """Trainer that computes gradients on the mini-batches of the samplers.
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
-    zeros of the right size, and no loss is reported.
+    zeros of the right size, and no loss is reported. Batches are looked at instead.
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        dataset = JobData(brief, process).dataset
+        self._data = JobData(brief, process)
+        dataset = self._data.dataset
         self._samplers = [i for i in brief.inputs if i.peer_kind == "sampler"]
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
         self._worker: int = brief.settings["worker"]
+        self._first_sampler = self._worker * settings["samplers_per_worker"]
+        self._own = np.random.default_rng()
         self._model: GraphModel | OwnModel | None = None
-        if settings["compute"] != "timed":
+        if settings["compute"] == "timed":
+            self._rehearse()
+        else:
             self._model = build_model(settings, dataset)
             self._model.warm_up_scheduler()
 
@@ -360,6 +365,8 @@ class _Trainer(TaskProgram):
         """Return the gradient of the mean loss over all mini-batches."""
         batches = [self._mini_batch(inputs, sampler) for sampler in self._samplers]
         if self._model is None:
+            for number, batch in enumerate(batches):
+                self._compare(number, iteration, batch)
             return np.zeros_like(self._parameters)
         self._model.load(self._parameters)
         gradient, loss, accuracy = self._model.gradient(
@@ -375,6 +382,58 @@ class _Trainer(TaskProgram):
             return MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
         except ValueError as error:
             raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
+
+    def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
+        """Hold some seeds of a batch, with edges below them, against the data set.
+
+        As `_LOOKED_AT` rows of a store. What is learnt would show other labels and
+        edges, but with ``timed`` nothing is learnt.
+        """
+        sender, sampler = self._samplers[number], self._first_sampler + number
+        for at in self._own.integers(len(batch.labels), size=_LOOKED_AT).tolist():
+            if not self._follow(sampler, iteration - sender.lag, at, batch):
+                raise NodeMisbehaved(
+                    f"{sender.peer} sent {self._brief.name} other labels, edges or "
+                    f"features below seed {at} than it draws in iteration {iteration}"
+                )
+
+    def _rehearse(self) -> None:
+        """Open every array that a look needs before the start barrier."""
+        dataset = self._data.dataset
+        self._drawn(dataset.train[0], 1, np.uint64(0))
+        dataset.look_at(dataset.train[:1])
+        _ = dataset.labels
+
+    def _follow(self, sampler: int, iteration: int, at: int, batch: MiniBatch) -> bool:
+        """Return whether a batch has a seed's label, and a path from it to features."""
+        plan, dataset = self._data.plan, self._data.dataset
+        stream = plan.stream(sampler, iteration)
+        vertex = plan.seeds(dataset.train, sampler, iteration)[at]
+        if batch.labels[at] != dataset.labels[vertex]:
+            return False
+        for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
+            drawn = self._drawn(vertex, hop, stream)
+            first, last = np.searchsorted(destination, [at, at + 1])
+            if last - first != len(drawn):
+                return False
+            if len(drawn):
+                one = int(self._own.integers(len(drawn)))
+                at, vertex = int(source[first + one]), drawn[one]
+        stated = self._data.dataset.look_at(np.array([vertex]))
+        return np.array_equal(
+            batch.features[at], stated[0].astype(self._data.precision)
+        )
+
+    def _drawn(
+        self, vertex: np.int64, hop: int, stream: np.uint64
+    ) -> NDArray[np.int64]:
+        fanout = self._data.plan.hop_fanout(hop)
+        frontier = np.array([vertex], np.int64)
+        structure = self._data.dataset.structure
+        sources, _ = sample_neighbours(
+            structure, frontier, fanout=fanout, stream=stream, hop=hop
+        )
+        return sources
 
     @property
     def parameters(self) -> NDArray[Any]:

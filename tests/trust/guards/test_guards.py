@@ -115,6 +115,7 @@ FAULTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "before its last byte was sent": ("sent", _moved("last", 0.025)),
     "came before its last byte was": ("received", _moved("last", -0.025)),
     "came before its task ended": ("received", _moved("first", -5.0)),
+    "left before its task ended": ("sent", _moved("first", -5.0)),
     "ended before its last byte came": ("received", _moved("last", 0.5)),
 }
 
