@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from emu.errors import DataError
+from emu.runs.run_directory import Cut, newest_cut, write_cut
 from tests.integration.scenarios import GOLDEN, emu, tiny_training, written
 
 if TYPE_CHECKING:
@@ -124,3 +127,26 @@ def test_a_full_disk_under_the_run_directory(
     assert "Traceback" not in done.stderr
     assert not list(small_disk.glob("*/result.json"))
     assert not list(small_disk.glob("*/*.partial*"))
+
+
+def test_a_checkpoint_on_a_full_disk_is_whole_or_not_there(small_disk: Path) -> None:
+    """With any room from nothing on: the state takes three pages, the record one."""
+    states = {"ps0": {"parameters": np.zeros(800)}, "w0": {"moments": np.ones(300)}}
+    owners, run = states.keys(), small_disk / "run"
+    write_cut(run, "job", Cut(2, states))
+    ended = []
+    for pages in range(7):
+        fill(small_disk, 4096 * pages)
+        said = ""
+        try:
+            write_cut(run, "job", Cut(4, states))
+        except DataError as error:
+            said = str(error)
+        ended.append(2 if said else 4)
+        assert ("written: No space left on device" in said) is (ended[-1] == 2)
+        assert (str(run / "checkpoints/00000004") in said) is (ended[-1] == 2)
+        assert newest_cut(run, "job", owners, pytest.fail).iteration == ended[-1]
+        assert not list(run.rglob("*.partial*"))
+        shutil.rmtree(run / "checkpoints/00000004", ignore_errors=True)
+    assert ended == sorted(ended)
+    assert {*ended} == {2, 4}

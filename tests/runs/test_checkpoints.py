@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +15,7 @@ from emu.runs.run_directory import Cut, newest_cut, write_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 JOB, OWNERS = "job", ("ps0", "ps1")
 
@@ -131,25 +129,3 @@ def test_of_another_job(tmp_path: Path) -> None:
         newest(tmp_path, job="other")
     with pytest.raises(DataError, match="is of another job"):
         newest(tmp_path, owners=("w0",))
-
-
-@pytest.mark.parametrize("after", [0, 1, 2])
-def test_on_a_full_disk_the_older_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    written(tmp_path, 20)
-    left = [after]
-    real = Path.open
-
-    def full(path: Path, mode: str = "r", *rest: Any, **named: Any) -> Any:
-        if "w" in mode:
-            if not left[0]:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            left[0] -= 1
-        return real(path, mode, *rest, **named)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
-        with pytest.raises(DataError, match="cannot be written: No space left"):
-            written(tmp_path, 40)
-    assert newest(tmp_path).iteration == 20
