@@ -256,8 +256,10 @@ def test_what_comes_as_a_task_ends_an_iteration_comes_as_simulated(
     for seed in range(4 if name == "dgtp" else 1):
         rng = np.random.default_rng([seed, *name.encode()])
         events = []
-        for task in rng.choice(able, 2):
-            iteration = rng.integers(1, job.rounds[task])
+        drawn = [(t, rng.integers(1, job.rounds[t])) for t in rng.choice(able, 2)]
+        if name == "dgtp" and not seed:  # the second in an attempt that begins at 2
+            drawn = [(job.index("w0"), 4), (job.index("ps0"), 4)]
+        for task, iteration in drawn:
             at = f"{{task: {job.tasks[task].name}, iteration: {iteration}}}"
             events.append(f"{{at: {at}, kill: {rng.choice([*job.processes])}}}")
         stated = f"events: [{', '.join(events)}]\nrecovery: 0.7 s"
