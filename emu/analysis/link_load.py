@@ -162,7 +162,8 @@ class LinkContention:
             for times in (self._begun[port], self._ended[port], changed):
                 first, last = np.searchsorted(times, [start, end], "right")
                 changes.append(times[first:last])
-        moments = np.unique(np.concatenate(changes))
+        # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
+        moments = np.sort(np.concatenate(changes))
         lengths = np.diff(np.append(moments, max(end, moments[-1])))
         share = np.array(
             [

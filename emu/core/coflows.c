@@ -16,13 +16,10 @@ static const double LEAST_LEFT = 0.01;
 /* The whole volume counts, as when the flow began. */
 static const double WHOLE = 1.0;
 
-/* Note what is left of the flow of `group`, at least a share of its volume. */
-static double note_left(State *state, int64_t group, double now, double least)
+/* The bytes that count as left of the only flow of a group, at least a share of all. */
+static inline double foreseen(const Fluid *fluid, double now, double least)
 {
-    const Fluid *fluid = state->fluid + group;
-    double left = larger(remaining(fluid, now), least * fluid->mark);
-    state->scratch.left[group] = left;
-    return left;
+    return larger(remaining(fluid, now), least * fluid->mark);
 }
 
 /* The group with an active flow at `place` of all in-edges, or -1. */
@@ -149,7 +146,7 @@ static void weigh_by_finish(State *state, double now, double least)
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        double left = note_left(state, group, now, least);
+        double left = foreseen(state->fluid + group, now, least);
         scratch->weight[group] = scratch->fair[group] / left;
     }
 }
@@ -180,8 +177,8 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
     }
 }
 
-/* Set scratch.gamma: the time of the coflow's fullest port for it alone, of those that are
- * not cut. It is what it was as long as the coflow is the same and nothing is sent, which
+/* Set scratch.gamma, and the key by it: the time of the coflow's fullest port for it alone,
+ * of those that are not cut. It is what it was as long as the coflow is the same and nothing is sent, which
  * scratch.frozen notes. */
 static void set_gamma(const Layout *layout, State *state, int64_t coflow, double now,
                       double least)
@@ -191,7 +188,7 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
     if (scratch->frozen[coflow])
         return;
     FOR_MEMBERS(group, scratch, coflow)
-        note_left(state, group, now, least);
+        scratch->left[group] = foreseen(state->fluid + group, now, least);
     count_coflow(layout, state, coflow);
     scratch->gamma[coflow] = 0.0;
     FOR_MEMBERS(group, scratch, coflow) {
@@ -201,6 +198,7 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
                 scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
         }
     }
+    scratch->key[coflow] = coarse(scratch->gamma[coflow]);
 }
 
 static void set_gammas(const Layout *layout, State *state, double now, double least)
@@ -228,12 +226,16 @@ static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
     }
 }
 
-/* True where `coflow` needs a port on which nothing is left. */
+/* True where `coflow` needs a port on which nothing is left; mostly it is the one that all
+ * its flows cross. */
 static bool is_blocked(const Layout *layout, const State *state, int64_t coflow)
 {
-    FOR_MEMBERS(group, &state->scratch, coflow) {
+    const Scratch *scratch = &state->scratch;
+    if (scratch->common[coflow] >= 0 && scratch->residual[scratch->common[coflow]] == 0.0)
+        return true;
+    FOR_MEMBERS(group, scratch, coflow) {
         FOR_PORTS(port, layout, group) {
-            if (state->scratch.residual[port] <= CRUMB * state->capacity[port])
+            if (scratch->residual[port] <= CRUMB * state->capacity[port])
                 return true;
         }
     }
@@ -304,8 +306,6 @@ static void smallest_bottleneck_first(const Layout *layout, State *state, double
     note_coflows(layout, state);
     empty_ports(layout, state);
     set_gammas(layout, state, now, 0.0);
-    for (int64_t i = 0; i < state->length[ORDERED]; i++)
-        scratch->key[scratch->order[i]] = coarse(scratch->gamma[scratch->order[i]]);
     sort_flows(layout, state);
     for (int64_t i = 0; i < state->length[ORDERED]; i++)
         if (!is_blocked(layout, state, scratch->order[i]))
