@@ -4,6 +4,9 @@ A task with state sends it to its copy, a task that takes no time on the next ma
 (Gemini, SOSP 2023, section 4: a checkpoint in the memory of another machine). Nothing
 waits for a copy but the one after it: a task begins the iteration that sends the next
 only when the last has arrived (CheckFreq, FAST 2021, section 4.2).
+
+A run keeps what has come in its directory. So a restart brings back what died together
+with its copy, too; and to fetch a copy is part of ``recovery``, no flow.
 """
 
 from __future__ import annotations
