@@ -66,7 +66,7 @@ class RunSettings(EmulationSettings):
     cuts: CutPlan | None = None
     """State that the job keeps, and begins with; None for neither."""
     kills: tuple[Kill, ...] = ()
-    """Kills of the scenario."""
+    """Kills of the scenario that have not come yet."""
     began: float = 0.0
     """Seconds since the whole job began when this attempt does."""
 

@@ -78,6 +78,7 @@ def test_a_window_off_by_one_is_named(most: int) -> None:
     assert not [*window(evidence(experiment(most), stated=most))]
     (found,) = window(evidence(experiment(most + 1), stated=most))
     assert f"the credit window is {most}" in found.sentence
+    assert f"[{most}] started" in found.sentence  # the first that may not yet
 
 
 @pytest.mark.parametrize(
