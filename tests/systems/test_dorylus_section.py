@@ -85,6 +85,11 @@ def test_what_becomes_slots_is_not_called_idle(
         assert slots[:2] == [2, 1]
 
 
+def test_parameter_servers_alone_are_one_error() -> None:
+    with pytest.raises(ScenarioError, match="no machine is left for a graph server"):
+        loads(FILE, ["cluster.machines=[{name: ps, nic: 10 Gbit/s}]"])
+
+
 def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
     scenario = loads(FILE, ["job.lambda_uplink=1 Gbit/s"])
     cluster = scenario.to_cluster()

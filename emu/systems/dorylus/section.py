@@ -205,7 +205,7 @@ class DorylusJobSection(WholeGraphSection):
         """
         names = [name for name, _ in cluster.named()]
         servers = self.ranks(names)
-        if not {*servers} <= {*names} or len({*servers}) < len(servers):
+        if not servers or not {*servers} <= {*names} or len({*servers}) < len(servers):
             return cluster  # errors of their own
         machines = [
             machine.model_copy(update={"slots": self._slots(machine)})
