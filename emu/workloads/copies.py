@@ -1,9 +1,9 @@
 """Copies of state on other machines: checkpoints that travel as flows of the job.
 
 A task with state sends it to its copy, a task that takes no time on the next machine
-(Gemini, SOSP 2023, section 4: a checkpoint in the memory of another machine). Nothing
-waits for a copy but the one after it: a task begins the iteration that sends the next
-only when the last has arrived (CheckFreq, FAST 2021, section 4.2).
+(Gemini, SOSP 2023, keeps checkpoints in the memory of other machines). Nothing waits
+for a copy but the one after it: a task begins the iteration that sends the next only
+when the last has arrived (CheckFreq, FAST 2021, has one checkpoint under way at most).
 
 A run keeps what has come in its directory. So a restart brings back what died together
 with its copy, too; and to fetch a copy is part of ``recovery``, no flow.
