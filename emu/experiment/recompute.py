@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 #: Keys of manifest.json that nothing else states.
 _OWN = (
     "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration", "began", "attempts", "witness",
+    "first_iteration", "began", "killed", "attempts", "witness",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
