@@ -180,7 +180,10 @@ def test_a_scenario_kills_a_machine_and_a_task(
 ) -> None:
     progress = {"task": "w0", "iteration": 7}
     events = [{"at": progress, "kill": "fast"}, {"at": "40 s", "kill": "w0"}]
-    result: RunResult = carried(tmp_path, events=events, recovery="30 s")
+    checkpoint = {"every": f"{EVERY} iterations", "to": "peer"}
+    result: RunResult = carried(
+        tmp_path, events=events, recovery="30 s", checkpoint=checkpoint
+    )
     same(tmp_path / "run", weights)
     recovery = result.content["recovery"]
     (attempt,) = recovery["attempts"]
