@@ -235,7 +235,9 @@ def measured_times(
     """Return ``job.times`` by which kinds of task take what they were measured to take.
 
     A key gets the time by which all tasks of its kinds together take the median, over
-    iterations, of what they took: the first ones, which warm up, do not count.
+    iterations, of what they took: the first ones, which warm up, do not count. All of a
+    kind take the same then: where parts differed by 9 % and the first of 5 epochs was
+    12 ms longer, real DGCL took 17 % longer than this predicts.
 
     Parameters
     ----------
