@@ -80,6 +80,13 @@ def test_flows_and_ports_of_a_schedule() -> None:
     assert into.count("█") == 18
 
 
+def test_flows_of_no_bytes_are_not_counted() -> None:
+    volumes = np.array([[0.0, 2e6]])
+    schedule = simulate(PROBLEM, Realization(np.ones((2, 2)), volumes))
+    (row,) = flow_rows(schedule)
+    assert (row["flows"], row["bytes"], row["mean_seconds"]) == (1, 2e6, 2.0)
+
+
 def test_placement_shows_used_and_capacity() -> None:
     _, header, fast, slow = _shown(placement_table(PROBLEM))
 
