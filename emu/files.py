@@ -51,6 +51,22 @@ def whole_file(path: Path) -> Iterator[Path]:
         _begun.discard(partial)
 
 
+def check_writable(path: Path) -> None:
+    """Write a file as `whole_file` does and remove it, before long work for it.
+
+    Raises
+    ------
+    DataError
+        When it cannot be written.
+    """
+    if path.is_dir():
+        raise DataError("cannot be written: this is a folder", path=str(path))
+    trial = path.with_name(f".{path.name}.{os.getpid()}.trial")
+    with whole_file(trial) as partial:
+        partial.touch()
+    trial.unlink()
+
+
 def discard_begun_files() -> None:
     """Remove every file that is being written: the process ends now."""
     for partial in _begun:

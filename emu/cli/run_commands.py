@@ -46,6 +46,7 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resumed
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.files import check_writable
 from emu.launch import (
     ExternalLauncher,
     LocalLauncher,
@@ -523,23 +524,22 @@ def profile(
         _write_profile(console, out, measured)
         return
     stated = load(file, overrides or [], timed=False)
-    scenario = of_length(stated, iterations)
-    check_ready(scenario, runs)
+    check_ready(scenario := of_length(stated, iterations), runs)
+    check_writable(out)
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
     with ProgressLine(experiment.problem.job, console) as line:
         found = measure_profile(experiment, directory, line)
-    after = host_load()
-    if after.worst > max(before.worst, WARNED):
+    if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_told, console), force=force)
     if scenario.job.unprofiled:
         times, rest = measured_times(experiment, found.times)
         write_scenario(out, timed := load(stated, {"job.times": times}))
-        console.print(f"written to {out}, with job.times as measured here:")
-        console.print(*times_lines(timed.job.times, rest), sep="\n")
-        console.print(f"next: emu simulate {out}")
+        said = [f"written to {out}, with job.times as measured here:"]
+        said += [*times_lines(timed.job.times, rest), f"next: emu simulate {out}"]
+        console.print(*said, sep="\n")
         return
     _write_profile(console, out, ProfileFile.of(experiment.problem.job, found))
 

@@ -199,6 +199,8 @@ def prepare_profile(scenario: Scenario) -> Experiment:
 
 def of_length(scenario: Scenario, iterations: int) -> Scenario:
     """Return the scenario with so many iterations, or epochs where it counts these."""
+    if scenario.jobs:
+        return scenario  # which `prepare_profile` refuses
     if "iterations" not in type(scenario.job).model_fields:
         return load(scenario, {"job.epochs": iterations}, timed=False)
     edit = {"job.iterations": iterations, "job.epochs": None}

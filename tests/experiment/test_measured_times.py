@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.profiling import measured_times, of_length, prepare_profile
 from emu.report.explanation_tables import times_lines
@@ -86,3 +88,22 @@ def test_kinds_without_a_key_are_named() -> None:
         *("  forward: 20 ms, 7 ms", "  gather: 3 ms"),
         "  (all_reduce: 100 us, no key takes it)",
     ]
+
+
+def test_what_cannot_be_measured_or_written_is_said_before_the_work(
+    tmp_path: Path,
+) -> None:
+    one, several = tmp_path / "one.yaml", tmp_path / "several.yaml"
+    one.write_text(DATA + JOBS["dgcl"])
+    job = "{system: custom, iterations: 2, tasks: [{name: t, kind: k, time: 1 s}]}"
+    several.write_text(DATA.partition("job:")[0] + f"jobs: [{{name: a, job: {job}}}]\n")
+    for file, out, wrong in (
+        (one, tmp_path / "no" / "out.yaml", "cannot be written"),
+        (one, tmp_path, "this is a folder"),
+        (several, tmp_path / "out.yaml", "job.system: custom tasks state their times"),
+    ):
+        runs = ["--runs", str(tmp_path / "runs")]
+        found = CliRunner().invoke(app, ["profile", str(file), str(out), *runs])
+        assert found.exit_code in {2, 3}
+        assert wrong in found.output.replace("\n", " ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [one.name, several.name]
