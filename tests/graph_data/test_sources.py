@@ -72,6 +72,9 @@ def test_the_split_is_whole_and_seeded(npz: Any) -> None:
         ({"adj_indices": [1, 2, -1, 4]}, "edge 2 names vertex -1"),
         ({"attr_indices": [0, 1, 1, 2, 0, 3]}, "leave the 3 columns at entry 5"),
         ({"adj_indptr": [0, 1, 2, 3, 4, 3]}, "adj_indptr does not fit"),
+        ({"adj_indptr": np.array([0, 9, 2, 3, 4, 4], "u8")}, "adj_indptr does not fit"),
+        ({"attr_indptr": np.array([0, 9, 3, 4, 5, 6], "u4")}, "attr_indptr does not"),
+        ({"adj_indptr": [0.0, 1.0, 2.0, 3.0, 4.0, 4.0]}, "adj_indptr does not fit"),
         ({"labels": [0, 1]}, "2 labels and features of 5"),
     ],
 )

@@ -162,7 +162,7 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
 def _checked_rows(content: _Content) -> tuple[int, int, Any, Any, Any]:
     rows, columns, indptr, indices, order = content.compressed()
     whole = indptr.shape == (rows + 1,) and indptr[0] == 0
-    if not whole or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+    if not whole or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError("its row pointers do not fit its edges")
     return rows, columns, indptr, indices, order
 

@@ -247,9 +247,9 @@ def _edges(
             f"holds no {what}, and neither edge_index nor edges", path=origin
         )
     vertices = int(arrays["adj_shape"][0])
-    check_rows(arrays["adj_indptr"], arrays["adj_indices"], vertices, "adj", origin)
-    rows = np.repeat(np.arange(vertices), np.diff(arrays["adj_indptr"]))
-    return rows, arrays["adj_indices"], vertices
+    indices = arrays["adj_indices"]
+    indptr = checked_rows(arrays["adj_indptr"], indices, vertices, "adj", origin)
+    return np.repeat(np.arange(vertices), np.diff(indptr)), indices, vertices
 
 
 def _ends(
@@ -264,10 +264,10 @@ def _ends(
     return edges.take(0, axis), edges.take(1, axis)
 
 
-def check_rows(
+def checked_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
-) -> None:
-    """Check the row pointers of a CSR matrix.
+) -> NDArray[np.int64]:
+    """Return the row pointers of a CSR matrix, int64, if they fit.
 
     Raises
     ------
@@ -275,13 +275,17 @@ def check_rows(
         When they do not fit.
     """
     whole = (
-        indptr.shape == (rows + 1,)
+        indptr.dtype.kind in "iu"
+        and indptr.shape == (rows + 1,)
         and indptr[0] == 0
         and indptr[-1] == len(indices)
-        and bool(np.all(np.diff(indptr) >= 0))
+        # Differences of unsigned numbers are never below 0, and repeat() writes beyond
+        # its memory where their sum overflows.
+        and bool(np.all(indptr[:-1] <= indptr[1:]))
     )
     if not whole:
         raise DataError(f"{kind}_indptr does not fit {kind}_indices", path=origin)
+    return indptr.astype(np.int64)
 
 
 def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
@@ -295,7 +299,7 @@ def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     rows, width = int(shape[0]), int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
-    check_rows(indptr, indices, rows, "attr", origin)
+    indptr = checked_rows(indptr, indices, rows, "attr", origin)
     wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or wrong.any():
         raise DataError(

@@ -267,11 +267,11 @@ def _check_tables(plan: Plan) -> None:
     if shapes != [(plan.bounds.size - 1, 3), (plan.bounds.size,), (plan.rows.size,)]:
         raise PlanError(f"its arrays have shapes {', '.join(map(str, shapes))}")
     ends = plan.bounds[[0, -1]].tolist()
-    if ends != [0, len(plan.rows)] or (np.diff(plan.bounds) < 0).any():
+    if ends != [0, len(plan.rows)] or (plan.bounds[1:] < plan.bounds[:-1]).any():
         raise PlanError("bounds do not divide its rows")
     stages = plan.transfers[:, 0]
     ends = stages[[0, -1]].tolist() if stages.size else [0, 0]
-    if (np.diff(stages) < 0).any() or not 0 <= ends[0] <= ends[1] < plan.devices:
+    if (stages[1:] < stages[:-1]).any() or not 0 <= ends[0] <= ends[1] < plan.devices:
         raise PlanError("stages are not ascending, or one is beyond any tree's depth")
 
 
