@@ -123,7 +123,8 @@ class PreparedArrays:
         path = self.folder / f"{name}.npy"
         try:
             return map_array(path)
-        except (OSError, ValueError, DataError) as error:
+        # A header that numpy evaluates may be no mapping at all: TypeError.
+        except (OSError, ValueError, TypeError, DataError) as error:
             raise self._damage(path, getattr(error, "problem", str(error))) from error
 
 

@@ -326,6 +326,8 @@ def problem_from_json(data: Any, path: str) -> Problem:
         job = Job(tasks, _read(data["edges"], Edge, EdgeShape), data["iterations"])
         problem = Problem(cluster, job, Placement(tuple(data["placement"])))
         _ = problem.capacities, problem.hops
+        for pin in {task.pinned for task in tasks} - {None}:
+            cluster.index(str(pin))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
     return problem

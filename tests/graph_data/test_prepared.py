@@ -67,6 +67,14 @@ def test_damage_is_named_and_never_used(tmp_path: Path, file: str, damage: str) 
     assert caught.value.path == str(path)
 
 
+def test_a_header_that_numpy_cannot_evaluate_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "set" / "numbers.npy"
+    prepared = prepare_arrays(path.parent, build)
+    path.write_bytes(path.read_bytes().replace(b"{'descr'", b"{[]     "))
+    with pytest.raises(DataError, match="damaged"):
+        prepared.unchecked("numbers")
+
+
 def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:
     manifest = tmp_path / "set" / "manifest.json"
     prepare_arrays(manifest.parent, build)

@@ -76,6 +76,7 @@ def test_the_split_is_whole_and_seeded(npz: Any) -> None:
         ({"attr_indptr": np.array([0, 9, 3, 4, 5, 6], "u4")}, "attr_indptr does not"),
         ({"adj_indptr": [0.0, 1.0, 2.0, 3.0, 4.0, 4.0]}, "adj_indptr does not fit"),
         ({"labels": [0, 1]}, "2 labels and features of 5"),
+        ({"labels": [0, 1, np.inf, 0, 2]}, "label"),
     ],
 )
 def test_wrong_values_are_named(

@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import emu
+from emu.errors import DataError
 from emu.runs.problem_json import problem_from_json, problem_to_json
 
 
@@ -20,3 +22,10 @@ def test_pins_are_read_back(pins: dict[str, str]) -> None:
     assert [task.pinned for task in again.job.tasks] == [
         pins.get(task.name) for task in again.job.tasks
     ]
+
+
+def test_a_pin_to_no_machine_is_named() -> None:
+    written = problem_to_json(emu.place(emu.load("golden")).problem)
+    written["tasks"][0]["pinned"] = "m9"
+    with pytest.raises(DataError, match="no machine is called m9"):
+        problem_from_json(written, "problem.json")

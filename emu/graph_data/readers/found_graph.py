@@ -147,7 +147,11 @@ class FoundGraph:
             raise self._wrong(f"labels are {labels.dtype}, numbers or texts are needed")
         if labels.dtype.kind == "f":
             labels = np.where(np.isnan(labels), -1, labels)
-        wrong = (labels < -1) | (labels >= max(len(labels), 2)) | (labels % 1 != 0)
+        wrong = (
+            (labels < -1)
+            | (labels >= max(len(labels), 2))
+            | (np.floor(labels) != labels)
+        )
         if wrong.any():
             first = int(np.argmax(wrong))
             raise self._wrong(
