@@ -51,8 +51,12 @@ def whole_file(path: Path) -> Iterator[Path]:
         _begun.discard(partial)
 
 
+class _GivenUp(Exception):
+    """Leaves `whole_file` without a file."""
+
+
 def check_writable(path: Path) -> None:
-    """Write a file as `whole_file` does and remove it, before long work for it.
+    """Begin a file as `whole_file` does and give it up, before long work for it.
 
     Raises
     ------
@@ -61,10 +65,9 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise DataError("cannot be written: this is a folder", path=str(path))
-    trial = path.with_name(f".{path.name}.{os.getpid()}.trial")
-    with whole_file(trial) as partial:
+    with contextlib.suppress(_GivenUp), whole_file(path) as partial:
         partial.touch()
-    trial.unlink()
+        raise _GivenUp
 
 
 def discard_begun_files() -> None:

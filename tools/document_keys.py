@@ -22,7 +22,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- What follows is written by tools/document_keys.py. -->\n"
 #: From so many on, keys that an earlier section has just so are named alone.
 _SHARED = 3
-#: What a run notes of a program, and nobody states; and what its key shows already.
+#: Sections without a table: a run writes the first, the key `at` shows the second.
 _NOTED = {"FiguresSection", "ProgressSection"}
 #: Heading -> section of the schema, in the order of a file.
 SECTIONS = {

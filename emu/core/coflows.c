@@ -178,8 +178,8 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
 }
 
 /* Set scratch.gamma, and the key by it: the time of the coflow's fullest port for it alone,
- * of those that are not cut. It is what it was as long as the coflow is the same and nothing is sent, which
- * scratch.frozen notes. */
+ * of those that are not cut. It is what it was as long as the coflow is the same and nothing
+ * is sent, which scratch.frozen notes. */
 static void set_gamma(const Layout *layout, State *state, int64_t coflow, double now,
                       double least)
 {

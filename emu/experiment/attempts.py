@@ -127,7 +127,7 @@ class Progress(Observer):
     def __init__(self, experiment: Experiment) -> None:
         self._first, self._began = experiment.first, experiment.began
         self.killed: tuple[Kill, ...] = ()
-        """What the scenario has killed in it."""
+        """Kills of the scenario that have come in it."""
         job = experiment.problem.job
         names = [task.name for task in job.tasks]
         self._of_cuts = {names.index(name) for name in held_by(job)}

@@ -120,7 +120,7 @@ def by_process(traffic: Traffic) -> Packets:
         When nothing was sent, or ports have no owner, or two.
     """
     rows = traffic.packets
-    if not len(rows):
+    if not rows["bytes"].any():
         raise Unfittable("nothing was sent between machines")
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]

@@ -303,6 +303,10 @@ def test_what_cannot_be_fitted_is_said() -> None:
 
     with pytest.raises(Unfittable, match="nothing was sent"):
         fit_iterations(without(traffic, everything))
+    empty = traffic.packets.copy()
+    empty["bytes"] = 0
+    with pytest.raises(Unfittable, match="nothing was sent"):
+        fit_iterations(replace(traffic, packets=empty))
     with pytest.raises(Unfittable, match="no all-reduce round a ring"):
         fit_iterations(without(traffic, port // 10 == 111))
     with pytest.raises(Unfittable, match=r"% of the bytes .* no program"):

@@ -40,7 +40,7 @@ def made(size: float) -> tuple[Problem, Realization]:
 
 
 def test_a_copy_delays_no_task() -> None:
-    """Of 30 bytes: sent at 5 and 9 s, when iterations 4 and 8 end, it takes 3 s."""
+    """30 bytes take 3 s, sent at 5 and 9 s, when iterations 4 and 8 end."""
     schedule = simulate(*made(30.0))
     assert schedule.task_end[0].tolist() == list(range(1, 11))
     assert schedule.task_end[1, [3, 4, 7, 8]] == pytest.approx([4, 8, 8, 12])
@@ -49,7 +49,7 @@ def test_a_copy_delays_no_task() -> None:
 
 
 def test_one_copy_at_a_time_is_on_its_way() -> None:
-    """Of 60 bytes: iteration 8, which sends the next, waits until 11 s."""
+    """60 bytes take 6 s: iteration 8, which sends the next, waits until 11 s."""
     schedule = simulate(*made(60.0))
     assert schedule.task_start[0, [7, 8, 9]] == pytest.approx([7, 11, 12])
     assert schedule.makespan == pytest.approx(18.0)

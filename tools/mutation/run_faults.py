@@ -220,7 +220,7 @@ FAULTS: dict[str, RunFault] = {
         "first = 0",
         scenario="training",
     ),
-    "weights told a hundredth smaller": RunFault(
+    "weights written a hundredth smaller": RunFault(
         _PARAMETERS,
         f'{_TOLD}        return {{"parameters": self._parameters}}',
         f'{_TOLD}        return {{"parameters": 0.99 * self._parameters}}',
