@@ -463,7 +463,7 @@ class CheckpointSection(Section):
     takes: Duration | None = None
     """Time for which tasks with state stand still."""
     to: Literal["disk", "peer"] = "disk"
-    """``disk``: in no time; ``peer``: flows to the next machine."""
+    """``disk``: kept in the run directory; ``peer``: sent to the next machine."""
 
 
 def _listed(names: list[str]) -> str:

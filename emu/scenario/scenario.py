@@ -87,7 +87,7 @@ class Scenario(Section):
     """Faults that are drawn by their rate."""
     on_failure: Literal["abort", "restart"] = "abort"
     """``restart``: where a process or host dies or stands still, the job goes on from
-    its last checkpoint."""
+    its last checkpoint, or its beginning."""
     max_restarts: Count | None = None
     """Restarts; default is 3."""
     recovery: Duration | None = None
