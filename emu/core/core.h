@@ -201,6 +201,14 @@ typedef struct {
     double *job_used, *job_level;
 } Scratch;
 
+/* A group over a port under max-min. */
+typedef struct {
+    int64_t group;
+    int64_t across;            /* another port that it crosses, number `ports` for none, whose
+                                  level is infinite */
+    double flows;
+} Crossing;
+
 /* Fill levels of ports under max-min, kept from event to event; see max_min.c. */
 typedef struct {
     double *level;             /* per port: the most that a flow gets, infinite: not full */
@@ -211,10 +219,8 @@ typedef struct {
     int64_t *dirty_ports;      /* a list */
     double *bound;             /* what their levels, old and new, are not below */
     bool pairs;                /* no route has more than two ports */
-    /* In the places of `Scratch.crossing`: another port that the group crosses, number
-     * `ports` for none, whose level is infinite; and the flows of the group. */
-    int64_t *across;
-    double *flows;
+    Crossing *over;            /* groups with active flows over every port, in the places of
+                                  `port_start`, as many as `Scratch.crowd` says */
     int64_t *felt;             /* places of groups that feel a change, a list */
 } Levels;
 

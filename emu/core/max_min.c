@@ -72,50 +72,64 @@ static void mark_dirty(State *state, int64_t port, double more)
     queue_dirty(state, port);
 }
 
-/* List what the groups over `port` cross beside it, and how many flows they are. */
-static void list_across(const Layout *layout, State *state, int64_t port)
+/* The other port that a group of two crosses, number `ports` for none. */
+static inline int64_t port_across(const Layout *layout, int64_t group, int64_t port)
 {
-    Levels *levels = &state->levels;
-    int64_t first = layout->port_start[port], end = first + state->scratch.crowd[port];
-    for (int64_t i = first; i < end; i++) {
-        int64_t group = state->scratch.crossing[i];
-        levels->flows[i] = (double)state->fluid[group].active;
-        levels->across[i] = layout->ports;
-        FOR_PORTS(other, layout, group)
-            if (other != port)
-                levels->across[i] = other;
+    int64_t first = layout->hop_start[group], last = layout->hop_start[group + 1] - 1;
+    if (first == last)
+        return layout->ports;
+    return layout->hop[layout->hop[first] == port ? last : first];
+}
+
+/* List `group` over `port` with the flows that it has now, in the order of groups: sums
+ * round by order. */
+static inline void list_flows(const Layout *layout, State *state, int64_t group, int64_t port,
+                              int64_t across)
+{
+    Crossing *over = state->levels.over + layout->port_start[port];
+    int64_t *crowd = state->scratch.crowd + port, flows = state->fluid[group].active, i = 0;
+    while (i < *crowd && over[i].group < group)
+        i++;
+    if (flows == 0) {
+        memmove(over + i, over + i + 1, (size_t)(--*crowd - i) * sizeof *over);
+        return;
     }
+    if (i == *crowd || over[i].group != group)
+        memmove(over + i + 1, over + i, (size_t)((*crowd)++ - i) * sizeof *over);
+    over[i] = (Crossing){group, across, (double)flows};
 }
 
 /* The level of `port` if limits below `guess` hold there and no others; set what those
- * leave of it and the flows that rise. */
-static inline double level_by(const Layout *layout, State *state, int64_t port, double guess)
+ * leave of it and the flows that rise, and in `gap` the limits next below and above. */
+static inline double level_by(const Layout *layout, State *state, int64_t port, double guess,
+                              double gap[2])
 {
     const double *limit = state->scratch.rate;
-    const double *flows = state->levels.flows + layout->port_start[port];
-    double left = state->capacity[port], rising = 0.0;
+    const Crossing *over = state->levels.over + layout->port_start[port];
+    double left = state->capacity[port], rising = 0.0, below = 0.0, above = INFINITY;
     for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
         bool limited = limit[i] < guess;
-        left -= limited ? flows[i] * limit[i] : 0.0;
-        rising += limited ? 0.0 : flows[i];
+        double taken = limited ? limit[i] : 0.0;
+        left -= over[i].flows * taken;
+        rising += limited ? 0.0 : over[i].flows;
+        below = larger(below, taken);
+        above = smaller(above, larger(limit[i], limited ? INFINITY : 0.0));
     }
+    gap[0] = below;
+    gap[1] = above;
     state->levels.left[port] = left;
     state->levels.rising[port] = (int64_t)rising;
     return rising > 0.0 ? left / rising : INFINITY;
 }
 
-/* True where only one level of `port` is possible: the limits below `guess` give `level`,
+/* True where only one level of `port` is possible: the limits below the guess give `level`,
  * and none lies between the two or near. */
-static inline bool is_certain(const State *state, int64_t port, double guess, double level)
+static inline bool is_certain(const State *state, int64_t port, const double gap[2],
+                              double level)
 {
-    const double *limit = state->scratch.rate;
-    double low = smaller(guess, level * (1.0 - NEAR)), high = larger(guess, level * (1.0 + NEAR));
-    int64_t between = 0;
     if (level == INFINITY)
         return state->levels.left[port] > NEAR * state->capacity[port];
-    for (int64_t i = 0; i < state->scratch.crowd[port]; i++)
-        between += (low <= limit[i]) & (limit[i] < high);
-    return between == 0;
+    return gap[0] <= level * (1.0 - NEAR) && gap[1] >= level * (1.0 + NEAR);
 }
 
 /* Find the level of `port` by the levels of others. Mostly the limits below it are those of
@@ -124,14 +138,13 @@ static inline bool is_certain(const State *state, int64_t port, double guess, do
 static inline void find_target(const Layout *layout, State *state, int64_t port)
 {
     Levels *levels = &state->levels;
+    const Crossing *over = levels->over + layout->port_start[port];
     double *limit = state->scratch.rate;
-    int64_t first = layout->port_start[port], count = state->scratch.crowd[port];
-    for (int64_t i = 0; i < count; i++)
-        limit[i] = levels->pairs
-                       ? levels->level[levels->across[first + i]]
-                       : limit_of(layout, state, state->scratch.crossing[first + i], port);
-    double guess = levels->target[port], level = level_by(layout, state, port, guess);
-    if (!is_certain(state, port, guess, level)) {
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++)
+        limit[i] = levels->pairs ? levels->level[over[i].across]
+                                 : limit_of(layout, state, over[i].group, port);
+    double gap[2], level = level_by(layout, state, port, levels->target[port], gap);
+    if (!is_certain(state, port, gap, level)) {
         int64_t before = -1;
         levels->left[port] = state->capacity[port];
         levels->rising[port] = state->degree[port];
@@ -139,7 +152,7 @@ static inline void find_target(const Layout *layout, State *state, int64_t port)
                                         : INFINITY;
         while (levels->rising[port] != before && levels->rising[port] > 0) {
             before = levels->rising[port];
-            level = larger(level, level_by(layout, state, port, level));
+            level = larger(level, level_by(layout, state, port, level, gap));
         }
     }
     levels->target[port] = level;
@@ -181,18 +194,17 @@ static void pass_on(const Layout *layout, State *state, int64_t port, double old
 {
     Levels *levels = &state->levels;
     const double *limit = state->scratch.rate;
-    const int64_t *crossing = state->scratch.crossing + layout->port_start[port];
-    const int64_t *across = levels->across + layout->port_start[port];
+    const Crossing *over = levels->over + layout->port_start[port];
     double new = levels->level[port], lower = smaller(old, new);
     int64_t felt = 0;
     for (int64_t i = 0; i < state->scratch.crowd[port]; i++) { /* without a branch */
         levels->felt[felt] = i;
-        felt += (limit[i] > lower) | (lower < levels->target[across[i]]) | !levels->pairs;
+        felt += (limit[i] > lower) | (lower < levels->target[over[i].across]) | !levels->pairs;
     }
     for (int64_t k = 0; k < felt; k++) {
-        int64_t i = levels->felt[k], group = crossing[i];
+        int64_t i = levels->felt[k], group = over[i].group;
         if (levels->pairs)
-            limit_anew(state, across[i], state->fluid[group].active, old, new);
+            limit_anew(state, over[i].across, state->fluid[group].active, old, new);
         else
             limit_everywhere(layout, state, group, port, old);
         if (limit[i] > lower)
@@ -233,12 +245,16 @@ static void share_max_min(const Layout *layout, State *state, double now)
 {
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        int64_t flows = note_crowd(layout, state, group);
+        int64_t flows = state->fluid[group].active - state->scratch.noted[group];
         if (flows == 0)
             continue;
+        state->scratch.noted[group] += flows;
         FOR_PORTS(port, layout, group) {
-            count_limited(state, port, flows, limit_of(layout, state, group, port));
-            list_across(layout, state, port);
+            int64_t across = port_across(layout, group, port);
+            count_limited(state, port, flows,
+                          state->levels.pairs ? state->levels.level[across]
+                                              : limit_of(layout, state, group, port));
+            list_flows(layout, state, group, port, across);
             queue_dirty(state, port);
         }
     }

@@ -16,11 +16,11 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->share = numbers(room, ports);
     if (policy == OES)
         return;
-    scratch->crossing = integers(room, layout->hops);
     scratch->crowd = integers(room, ports);
     scratch->noted = integers(room, groups);
     if (policy == MAXMIN)
         return;
+    scratch->crossing = integers(room, layout->hops);
     scratch->frozen = marks(room, groups);
     for (int64_t i = 0; i < groups && !measures(room); i++)
         scratch->frozen[i] = true;
@@ -65,8 +65,7 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     levels->place = filled_integers(room, ports, -1);
     levels->dirty_ports = integers(room, ports);
     levels->bound = numbers(room, ports);
-    levels->across = integers(room, layout->hops);
-    levels->flows = numbers(room, layout->hops);
+    levels->over = taken(room, layout->hops, sizeof *levels->over, true);
     levels->felt = integers(room, layout->groups);
     levels->pairs = !measures(room);
     for (int64_t group = 0; levels->pairs && group < layout->groups; group++)
