@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -89,9 +90,11 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
     density = 2 * edges / max(vertices, 1) ** 2
     if vertices < preset.classes or density > _MAX_DENSITY:
+        dense = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
+        least = math.ceil(1e6 * max(dense, preset.classes / preset.vertices)) / 1e6
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
-            f"{min(density, 1):.0%} of their pairs are edges; choose a larger scale"
+            f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
     fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
     return Source(fingerprint, lambda: _generate(name, preset, scale, seed))

@@ -87,6 +87,12 @@ def test_a_bad_line_is_named(line: str, found: str, tmp_path: Path) -> None:
         imported(written(tmp_path / "e.csv", text), **MADE_UP)
 
 
+@pytest.mark.parametrize("line", ["0.5,1", "nan,2", "-1,7"])
+def test_a_first_line_of_numbers_is_no_header(line: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 1 is .* two vertex ids"):
+        imported(written(tmp_path / "e.csv", f"{line}\n1,2\n"), **MADE_UP)
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     edges=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1),
@@ -123,7 +129,7 @@ def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> Non
         ("1,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
         ("1,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
         ("1\n2\n3\n4\n", "0\n1\n0\n", "has 3 labels and features of 4 vertices"),
-        ("1\n2\n", "0\n1\n", "line 2 is '1 2', it needs .* below 2, as features say"),
+        ("1\n2\n", "0\n1\n", "line 2 is '1 2', it needs .* below 2, the rows of"),
         ("1\n2\n3\n", "0\n1\n-7\n", "vertex 2 has label -7.0"),
         ("1\n2\n3\n", "0\n1\n0.5\n", "vertex 2 has label 0.5"),
     ],

@@ -112,9 +112,15 @@ def test_impossible_scales_are_refused(scale: float) -> None:
         open_dataset("products-like", scale=scale)
 
 
-def test_a_scale_that_would_make_the_graph_dense_is_refused() -> None:
-    with pytest.raises(DataError, match="larger scale"):
-        open_dataset("reddit-like", scale=0.01)
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_scale_that_would_make_the_graph_dense_is_refused(name: str) -> None:
+    """The least that the error names is one that works, and little less does not."""
+    with pytest.raises(DataError, match=r"edges; write \S+ or more") as refused:
+        synthetic_source(name, scale=1e-7, seed=0)
+    least = float(str(refused.value).split("write ")[1].split()[0])
+    synthetic_source(name, scale=least, seed=0)
+    with pytest.raises(DataError, match="or more"):
+        synthetic_source(name, scale=0.6 * least, seed=0)
 
 
 @pytest.mark.parametrize(("parts", "kind"), [(0, "hash"), (2, "spectral")])

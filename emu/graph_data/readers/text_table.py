@@ -62,7 +62,7 @@ class _Layout:
         return [field.strip(' "') for field in text.split(self.separator)]
 
 
-def _layout(path: Path, parse: Parse, used: int) -> _Layout:
+def _layout(path: Path, used: int) -> _Layout:
     with _opened(path) as lines:
         for number, line in enumerate(lines, 1):
             comment = next((c for c in _COMMENTS if c in line), _COMMENTS[0])
@@ -72,7 +72,8 @@ def _layout(path: Path, parse: Parse, used: int) -> _Layout:
             separator = next((s for s in "\t,;" if s in text), None)
             found = _Layout(comment, separator, 0, 0)
             fields = found.fields(line)
-            header = 0 if _parses(fields[:used], parse) else number
+            # A number of another kind, 0.5 or nan, is a bad line and not a name.
+            header = 0 if _parses(fields[:used], float) else number
             # The comments before it may be of another kind than those that follow.
             return _Layout(_comment(path), separator, header, len(fields))
     raise DataError("holds no line", path=str(path))
@@ -118,8 +119,10 @@ def read_edges(path: Path, vertices: int | None) -> NDArray[np.int64]:
             raise ValueError(field)
         return number
 
-    layout = _layout(path, int, 2)
-    below = f" below {most}, as features say" if vertices is not None else ""
+    layout = _layout(path, 2)
+    below = (
+        f" below {most}, the rows of features or labels" if vertices is not None else ""
+    )
     expected = f"two vertex ids, whole numbers from 0{below}"
     if layout.columns < 2:
         raise _bad_line(path, layout, parse, 2, expected)
@@ -140,7 +143,7 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
     DataError
         When a line is something else, or of another length; names the line.
     """
-    layout = _layout(path, float, 1)
+    layout = _layout(path, 1)
     try:
         table = _read(path, layout, np.float32, layout.columns)
         if not np.isfinite(table).all():
