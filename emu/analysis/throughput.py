@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 class Pace:
     """Speed of a job."""
 
-    iteration_seconds: float
+    iteration_seconds: float | None
     """Mean time between the ends of iterations, of a pipeline of those in which all its
-    phases work; where there are no two, the makespan over the mini-batches."""
+    phases work; where there are no two, the makespan over the mini-batches. None of
+    several jobs, whose iterations have nothing in common."""
     samples_per_second: float | None
     """`seeds_per_iteration` over that time; None where the job has no batches."""
     busy: float | None
@@ -51,7 +52,10 @@ def pace(schedule: Schedule) -> Pace:
     """Return the speed of a job."""
     job, seconds = schedule.problem.job, schedule.makespan
     iteration, samples = _speed(job, schedule.task_end, seconds)
-    return Pace(iteration, samples, _busy(schedule), _split(schedule))
+    several = "jobs" in job.settings
+    return Pace(
+        None if several else iteration, samples, _busy(schedule), _split(schedule)
+    )
 
 
 def pipeline_depth(job: Job) -> int:

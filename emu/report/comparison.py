@@ -193,7 +193,7 @@ class SystemResult:
     @property
     def iteration_seconds(self) -> float:
         """Mean over the seeds."""
-        return interval([p.iteration_seconds for p in self.paces.values()]).mean
+        return interval([p.iteration_seconds or 0.0 for p in self.paces.values()]).mean
 
     @property
     def samples_per_second(self) -> float:

@@ -204,7 +204,9 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if not pace:
         return []
     seconds, samples = pace["iteration_seconds"], pace["samples_per_second"]
-    rows = [("iteration time", format_duration(seconds), "mean between their ends")]
+    rows = []
+    if seconds is not None:
+        rows = [("iteration time", format_duration(seconds), "mean between their ends")]
     if samples is not None:
         rows.append(("samples", f"{samples:,.4g} per s", "seeds of all workers"))
     if pace["busy"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from emu.analysis.throughput import (
     seeds_per_iteration,
 )
 from emu.errors import ScenarioError
+from emu.report.explanation_tables import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
@@ -38,8 +40,10 @@ def test_the_golden_example() -> None:
     found = pace(schedule)
     ends = schedule.task_end.max(axis=0)
 
-    assert found.iteration_seconds == pytest.approx((38 - ends[0]) / 2)
-    assert found.samples_per_second == 50 / found.iteration_seconds
+    seconds = found.iteration_seconds
+    assert seconds == pytest.approx((38 - ends[0]) / 2)
+    assert seconds is not None
+    assert found.samples_per_second == 50 / seconds
     assert found.busy == pytest.approx(9 / 38)
     assert next(iter(found.critical_path)) == "transfer"
 
@@ -47,6 +51,21 @@ def test_the_golden_example() -> None:
 def test_a_job_without_batches_has_no_samples() -> None:
     assert pace(simulate(*two_machine_example(1))).samples_per_second is None
     assert seeds_per_iteration({"jobs": {"a": {"batch_size": 50}}}) is None
+
+
+def test_several_jobs_have_no_iteration_time() -> None:
+    """Their n-th ones have nothing in common."""
+    tasks = [{"name": "t", "time": "1 s"}]
+    job = {"system": "custom", "tasks": tasks}
+    jobs = [
+        {"name": "a", "job": {**job, "iterations": 3}},
+        {"name": "b", "release": "2 s", "job": {**job, "iterations": 2}},
+    ]
+    machines = {"machines": [{"nic": "1 Gbit/s"}]}
+    schedule = prepare(loads(json.dumps({"cluster": machines, "jobs": jobs}))).simulate()
+
+    assert pace(schedule).iteration_seconds is None
+    assert "iteration time" not in pace_line(pace(schedule).to_json())
 
 
 @given(problems())
