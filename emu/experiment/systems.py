@@ -49,18 +49,20 @@ def as_system(
         When the data set is needed (for epochs, or the phases of P3) and is missing, or
         the profile is, or is of another job.
     """
+    origin = scenario.origin  # with the lines of the file, which changes lose
     scenario = load(scenario, {**(overrides or {}), "expect": None})
-    for name, file, key in (
-        (scenario.job.system, scenario.name, "job.system"),
-        (system, "", ""),
-    ):
+    if scenario.jobs:
+        problem = "several jobs cannot be compared as systems, write one: job"
+        raise origin.error(("jobs",), problem)
+    for name in (scenario.job.system, system):
         if name not in translated_systems():
-            raise ScenarioError(
+            problem = (
                 f"{name!r} is not among the systems that can be compared, those of "
-                f"mini-batches: {', '.join(translated_systems())}",
-                file=file,
-                key=key,
+                f"mini-batches: {', '.join(translated_systems())}"
             )
+            if name == system:
+                raise ScenarioError(problem)
+            raise origin.error(("job", "system"), problem)
     if scenario.job.system == system:
         return scenario
     if scenario.profile is not None:
@@ -68,7 +70,7 @@ def as_system(
             "is of one system, to compare several write its means instead: "
             f"job.times={_mean_times(scenario)}"
         )
-        raise ScenarioError(problem, file=scenario.name, key="profile")
+        raise origin.error(("profile",), problem)
     target = _translation(system)
     job = target.write(_common(scenario, split=target.splits_first_layer))
     changes: dict[str, object] = {"job": {"system": system, **job}}

@@ -62,7 +62,9 @@ def test_several_jobs_have_no_iteration_time() -> None:
         {"name": "b", "release": "2 s", "job": {**job, "iterations": 2}},
     ]
     machines = {"machines": [{"nic": "1 Gbit/s"}]}
-    schedule = prepare(loads(json.dumps({"cluster": machines, "jobs": jobs}))).simulate()
+    schedule = prepare(
+        loads(json.dumps({"cluster": machines, "jobs": jobs}))
+    ).simulate()
 
     assert pace(schedule).iteration_seconds is None
     assert "iteration time" not in pace_line(pace(schedule).to_json())

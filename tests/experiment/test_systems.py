@@ -257,7 +257,7 @@ def test_several_jobs_are_one_error() -> None:
     alone = document("dgtp", {"workers": 1}).to_json()
     jobs = [{"name": name, "job": alone["job"]} for name in "ab"]
     both = loads(json.dumps({"cluster": alone["cluster"], "jobs": jobs}))
-    with pytest.raises(ScenarioError, match="'several' is not among the systems"):
+    with pytest.raises(ScenarioError, match="jobs: several jobs cannot be compared"):
         compare_systems(both, ["dgtp", "p3"])
 
 
