@@ -263,4 +263,13 @@ def format_ratio(value: float) -> str:
     """
     if not math.isfinite(value):
         return "-"
-    return f"{100 * value:+.3g} %" if abs(value) >= _NO_RATIO else "0 %"
+    return (
+        f"{format_number(100 * value, 3, '+')} %" if abs(value) >= _NO_RATIO else "0 %"
+    )
+
+
+def format_number(value: float, digits: int, sign: str = "") -> str:
+    """Return a number of so many digits for people: ``10,480`` and not 1.048e+04."""
+    text = f"{value:{sign}.{digits}g}"
+    large = "e+" in text or abs(value) >= 1000
+    return f"{float(text):{sign},.0f}" if large else text

@@ -11,7 +11,7 @@ from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_money, format_ratio
+from emu.units import format_duration, format_money, format_number, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -290,7 +290,7 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
             _change(result, results[0]),
             format_duration(result.iteration_seconds),
             f"{result.seeds:,}",
-            f"{result.samples_per_second:,.4g}",
+            format_number(result.samples_per_second, 4),
             result.limit,
         )
     return table

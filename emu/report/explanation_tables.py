@@ -21,6 +21,7 @@ from emu.scenario.error_messages import written
 from emu.units import (
     format_duration,
     format_money,
+    format_number,
     format_rate,
     format_ratio,
     format_size,
@@ -208,7 +209,9 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if seconds is not None:
         rows = [("iteration time", format_duration(seconds), "mean between their ends")]
     if samples is not None:
-        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all workers"))
+        rows.append(
+            ("samples", f"{format_number(samples, 4)} per s", "seeds of all workers")
+        )
     if pace["busy"] is not None:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{pace['busy']:.0%}", note))
@@ -264,7 +267,9 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
         seconds = (one.release, one.end, one.seconds, one.alone)
         shown = [format_duration(value, 4) for value in seconds]
         speed = one.samples_per_second
-        cells = (f"{speed:,.4g}" if speed is not None else "",) if sampled else ()
+        cells = (
+            (format_number(speed, 4) if speed is not None else "",) if sampled else ()
+        )
         table.add_row(one.job, *shown, f"{one.slowdown:.3f}", *cells)
     return table
 

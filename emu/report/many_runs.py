@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.report.terminal import plain_table
 from emu.runs.result import relative_error
-from emu.units import format_duration, format_ratio
+from emu.units import format_duration, format_number, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -110,7 +110,8 @@ def paired_text(apart: Interval | None) -> str:
         return ""
     if not apart.half:
         return format_ratio(apart.mean)
-    text = f"{100 * apart.mean:+.2g} ± {100 * apart.half:.2g} %"
+    half = format_number(100 * apart.half, 2)
+    text = f"{format_number(100 * apart.mean, 2, '+')} ± {half} %"
     return f"tie ({text})" if apart.tie else text
 
 

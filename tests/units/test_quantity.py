@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from emu.units import (
     SIZE,
     Quantity,
     format_duration,
+    format_number,
     format_rate,
     format_ratio,
     format_size,
@@ -199,6 +201,14 @@ def test_formats_for_people() -> None:
     assert format_ratio(0.0123) == "+1.23 %"
     assert format_ratio(-5e-5) == "-0.005 %"
     assert format_ratio(2.2e-16) == "0 %"
+    assert format_ratio(12.34) == "+1,230 %"
+    assert [format_number(v, 4) for v in (10478.6, 1234, 0.25)] == [
+        "10,480",
+        "1,234",
+        "0.25",
+    ]
+    assert [format_number(v, 2, "+") for v in (150, -1230)] == ["+150", "-1,200"]
+    assert format_number(math.inf, 4) == "inf"
     assert format_duration(1.17e-15) == "0 us"
     assert RATE.exact(6.25e9) == "50 Gbit/s"
     assert SIZE.exact(3e9) == "3 GB"
