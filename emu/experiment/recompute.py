@@ -180,9 +180,10 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
     """Return where manifest.json differs from what the scenario makes of it."""
     wanted = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
-    hosts = read_json(run.path / "processes.json")["hosts"]
+    path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
-        wanted["emulation"]["hosts"] = len(hosts)
+        with one_error(path):
+            wanted["emulation"]["hosts"] = len(read_json(path)["hosts"])
     return agreement("manifest", there, _plain(wanted), "the scenario")
 
 
@@ -286,7 +287,7 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     if measured is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
     arrays = read_reports(problem, run.path / REPORTS)
-    sent, received, arrivals = read_frames(run.path / "frames.npz")
+    sent, received, arrivals = read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}

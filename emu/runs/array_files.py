@@ -73,7 +73,7 @@ def read_realization(job: Job, path: Path) -> Realization:
 
 
 def read_frames(
-    path: Path,
+    job: Job, path: Path
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64]]:
     """Return the rows of `emu.wire.frame_layout` by senders and by receivers.
 
@@ -82,14 +82,19 @@ def read_frames(
     Raises
     ------
     DataError
-        When the file is missing, cut short, or holds other rows.
+        When the file is missing, cut short, holds other rows, or is not of ``job``.
     """
     arrays = _read(path, ("sent", "received", "notified"))
     sent, received, notified = (
         arrays[name] for name in ("sent", "received", "notified")
     )
-    if not sent.dtype == received.dtype == FRAME_ROWS:
+    rows = sent.dtype == received.dtype == FRAME_ROWS
+    if not rows or not sent.ndim == received.ndim == 1:
         raise DataError("holds no rows of frames", path=str(path))
+    shape = len(job.edges), job.iterations
+    if notified.shape != shape or notified.dtype != np.float64:
+        text = f"notified has shape {notified.shape}, not {shape}"
+        raise DataError(text, path=str(path))
     return sent, received, notified
 
 

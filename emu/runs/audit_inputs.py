@@ -276,7 +276,7 @@ def _evidence(
         raise DataError("counts payloads of an edge that is not there", path=str(path))
     return gathered(
         schedule,
-        *read_frames(run.path / "frames.npz"),
+        *read_frames(run.problem.job, run.path / "frames.npz"),
         statistics,
         time_scale=time_scale,
         byte_scale=byte_scale,

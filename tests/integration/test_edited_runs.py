@@ -136,6 +136,7 @@ def test_edits_that_agree_with_their_digests_are_named(
             ("simulated.json", '"makespan": ', '"makespan": 1', "simulated"),
             ("processes.json", '"late_sends": ', '"late_sends": 1', "result"),
             ("processes.json", '"payload_bytes": ', '"payload_bytes": 1', "counts"),
+            ("processes.json", '"hosts": ', '"hosts": 1, "": ', "processes.json"),
         ]
     ):
         copy = shutil.copytree(run, tmp_path / str(number))

@@ -17,10 +17,12 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import DataError, EmulatorError
 from emu.report.trace import write_trace
+from emu.runs.array_files import read_frames
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run, with_simulated_rates
+from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
-from tests.report.recorded import write_run
+from tests.report.recorded import schedules, write_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +85,25 @@ def test_a_changed_value_gives_an_answer_or_one_error(
         except EmulatorError:
             refused += 1
     assert refused or name == "manifest.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("sent", (3, 1)), ("received", ()), ("notified", (3, 1)), ("notified", (0, 3))],
+)
+def test_frames_of_another_shape_are_refused(
+    name: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """A column of ``notified`` ended in an IndexError of a guard."""
+    job, path = schedules()[0].problem.job, tmp_path / "frames.npz"
+    rows = np.zeros(3, FRAME_ROWS)
+    arrays = {"sent": rows, "received": rows, "notified": np.ones((len(job.edges), 3))}
+    np.savez(path, allow_pickle=False, **arrays)
+    assert read_frames(job, path)[2].shape == (len(job.edges), 3)
+    arrays[name] = np.zeros(shape, arrays[name].dtype)
+    np.savez(path, allow_pickle=False, **arrays)
+    with pytest.raises(DataError, match=r"frames\.npz: (holds no rows|notified has)"):
+        read_frames(job, path)
 
 
 @pytest.mark.parametrize("by", [-1, 1, 2, 50])
