@@ -57,6 +57,16 @@ def test_results_after_faults_are_those_that_were_trained() -> None:
     assert {trial.run is None for trial in runs} == {True, False}
 
 
+def test_a_coordinator_dies_with_bytes_left_to_send() -> None:
+    """Unwinding it closed a connection whose socket had died: a ValueError."""
+    faults = Faults(26112600023, calm=False, deaths={"coordinator": 231})
+
+    trial = run_trial(Case.of(experiment("dgtp")), faults)
+
+    assert trial.run is None
+    assert trial.complaints == []
+
+
 def digests() -> list[str]:
     deaths = ({"agent host0": 20}, {"agent host1": 24}, {"w0": 30})
     drawn = [*map(golden(hosts=2).faults, range(6))]

@@ -93,11 +93,17 @@ class _Selector:
     def register(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
         if fd not in self._world.network.sockets:
             raise ValueError(f"no socket {fd}")
+        return self._set(fd, events, data)
+
+    def modify(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
+        if self._world.buried:  # its socket may have died with its process
+            return self._set(fd, events, data)
+        return self.register(fd, events, data)
+
+    def _set(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
         key = self._keys[fd] = selectors.SelectorKey(fd, fd, events, data)
         self.hot[fd] = None
         return key
-
-    modify = register
 
     def unregister(self, fd: int) -> selectors.SelectorKey:
         self.hot.pop(fd, None)
