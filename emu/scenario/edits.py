@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import PlacementError, ScenarioError
@@ -105,10 +105,9 @@ class ScenarioEdits:
         if edit is None:
             return change
         edit |= self.standing(change.problem)
-        planned = self._planned() if change.kind == "network" else []
-        if not planned:
+        if change.kind != "network" or not self._planned:
             return replace(change, edit=edit)
-        if self._measured or sum(map(_vertices, planned)) > MOST_PLANNED:
+        if self._measured or self._vertices > MOST_PLANNED:
             note = "other links were not tried: rows would take another plan's way"
             self.notes += [note] if note not in self.notes else []
             return change
@@ -116,10 +115,17 @@ class ScenarioEdits:
         problem, realization = found.problem, found.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
+    @cached_property
     def _planned(self) -> list[Scenario]:
         """Return the jobs that follow from the links, as scenarios of their own."""
         alone = [part for _, part in self._scenario.parts()] or [self._scenario]
         return [one for one in alone if one.job.shaped_by_data]
+
+    @cached_property
+    def _vertices(self) -> int:
+        """Vertices of all graphs that tasks follow from."""
+        jobs = map(build_job, self._planned)
+        return sum(len(open_for(job.settings).owner) for job in jobs)
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
@@ -176,8 +182,8 @@ class ScenarioEdits:
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
-        if (vertices := sum(map(_vertices, self._planned()))) > MOST_PLANNED:
-            problem = f"to plan for {vertices:,} vertices again takes too long"
+        if self._vertices > MOST_PLANNED:
+            problem = f"to plan for {self._vertices:,} vertices again takes too long"
             self.notes.append(f"one more machine was not tried: {problem}")
             return False
         changed = build_job(edited)
@@ -397,10 +403,6 @@ class ScenarioEdits:
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
     return [task.name for task in job.tasks], tuple(job.edge_names)
-
-
-def _vertices(scenario: Scenario) -> int:
-    return len(open_for(build_job(scenario).settings).owner)
 
 
 def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:

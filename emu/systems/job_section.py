@@ -326,8 +326,12 @@ def with_slowness(
     by_kind = not profiled and section.devices_by_kind
     if not profiled and section.measures_worker:
         factors["worker"] = slower
+    if not any(factors.values()):
+        return job
     tasks = (
-        replace(task, slowness=factors.get(task.kind if by_kind else task.name, {}))
+        replace(task, slowness=found)
+        if (found := factors.get(task.kind if by_kind else task.name))
+        else task
         for task in job.tasks
     )
-    return replace(job, tasks=tuple(tasks)) if any(factors.values()) else job
+    return replace(job, tasks=tuple(tasks))

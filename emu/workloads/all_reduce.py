@@ -141,7 +141,10 @@ def named_job(
         As `Job`.
     """
     tasks = tuple(
-        replace(task, phase=task.phase or phase_of(task.kind)) for task in tasks
+        replace(task, phase=phase)
+        if not task.phase and (phase := phase_of(task.kind))
+        else task
+        for task in tasks
     )
     positions = {task.name: position for position, task in enumerate(tasks)}
     built = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,9 +243,12 @@ def _plain(path: Path) -> Any:
     return read_document(path).data
 
 
+_schema = cache(json_schema)  # 0.6 s each; nobody writes to it
+
+
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_shipped_scenarios_conform_to_the_schema(path: Path) -> None:
-    schema = json_schema()
+    schema = _schema()
     data = _plain(path)
 
     assert _conforms(data, schema, schema)
@@ -266,7 +270,7 @@ def test_shipped_scenarios_conform_to_the_schema(path: Path) -> None:
 def test_the_schema_refuses_what_loading_refuses(
     trail: tuple[str | int, ...], value: Any
 ) -> None:
-    schema, data = json_schema(), _plain(GOLDEN)
+    schema, data = _schema(), _plain(GOLDEN)
     place = data
     for step in trail[:-1]:
         place = place[step]
@@ -276,7 +280,7 @@ def test_the_schema_refuses_what_loading_refuses(
 
 
 def test_every_reference_of_the_schema_leads_somewhere() -> None:
-    schema = json_schema()
+    schema = _schema()
     text = json.dumps(schema)
 
     for part in text.split('"$ref": "#/$defs/')[1:]:
@@ -294,11 +298,11 @@ def test_no_section_of_labs_hides_one_of_scenarios() -> None:
 
 
 def test_keys_are_described_below_them_in_their_sections_and_those_extended() -> None:
-    defined = json_schema()["$defs"]
+    defined = _schema()["$defs"]
     text = "Size with its unit."
 
     assert defined["Resources"]["properties"]["memory"]["description"] == text
-    assert "description" in json_schema()["properties"]["placement"]
+    assert "description" in _schema()["properties"]["placement"]
 
 
 def test_a_section_made_at_a_prompt_is_without_descriptions() -> None:

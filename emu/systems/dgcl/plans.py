@@ -169,16 +169,15 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     key = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
     facts = {"parts": dataset.folder.name, "key": key}
     needs = functools.cache(lambda: needs_of_settings(settings))
-    prepared = prepare_arrays(
-        dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}"),
-        lambda partial: write_plans(
-            partial,
-            [make_plan(one, topology, settings["plan"]) for one in needs()],
-            facts,
-        ),
-    )
+
+    def write(partial: Path) -> dict[str, Any]:
+        planned = [make_plan(one, topology, settings["plan"]) for one in needs()]
+        _forget(dataset.folder, MOST_KEPT - 1)
+        return write_plans(partial, planned, facts)
+
+    folder = dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}")
+    prepared = prepare_arrays(folder, write)
     os.utime(prepared.folder)  # the newest now: in use
-    _forget(dataset.folder, MOST_KEPT)
     known = (prepared.folder, prepared.checksum)
     if known not in _CHECKED:
         _CHECKED[known] = read_plans(prepared, facts, needs(), topology)
