@@ -17,6 +17,7 @@ import stat
 import tokenize
 import zipfile
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from pydantic import TypeAdapter
 
 #: Bytes that text files of runs, profiles and scenarios may have.
 MOST_TEXT = 1 << 28
@@ -301,6 +303,14 @@ def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    """Return what checks a type: to make it takes a hundred times a check."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - 0.1 s
+
+    return TypeAdapter(shape)
+
+
 def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     """Hold what a JSON file says to a type: a TypedDict, a list of them.
 
@@ -317,10 +327,10 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     DataError
         When a value is missing or of another type; says which.
     """
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - 0.1 s
+    from pydantic import ValidationError  # noqa: PLC0415 - 0.1 s
 
     try:
-        TypeAdapter(shape).validate_python(content, strict=True)
+        _adapter(shape).validate_python(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(printable(str(step), 40) for step in first["loc"])
