@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from typing_extensions import override
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from emu.problem import Kill, Schedule
     from emu.scheduling import Decisions
@@ -60,62 +58,16 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-    @override
-    def predicted(self, schedule: Schedule) -> None:
-        for observer in self._observers:
-            observer.predicted(schedule)
 
-    @override
-    def listening(self, host: str, port: int, token: str) -> None:
-        for observer in self._observers:
-            observer.listening(host, port, token)
+def _passed_on(name: str) -> Callable[..., None]:
+    """Return the method of `Observers` that passes a notification on."""
 
-    @override
-    def joined(self, processes: int) -> None:
+    def notify(self: Observers, *what: object) -> None:
         for observer in self._observers:
-            observer.joined(processes)
+            getattr(observer, name)(*what)
 
-    @override
-    def began(self, seconds: float) -> None:
-        for observer in self._observers:
-            observer.began(seconds)
+    return notify
 
-    @override
-    def zeroed(self, start: float) -> None:
-        for observer in self._observers:
-            observer.zeroed(start)
 
-    @override
-    def notified(self, line: str) -> None:
-        for observer in self._observers:
-            observer.notified(line)
-
-    @override
-    def killing(self, kills: Sequence[Kill]) -> None:
-        for observer in self._observers:
-            observer.killing(kills)
-
-    @override
-    def restarting(self, error: str, first: int) -> None:
-        for observer in self._observers:
-            observer.restarting(error, first)
-
-    @override
-    def task_started(self, message: RunTask) -> None:
-        for observer in self._observers:
-            observer.task_started(message)
-
-    @override
-    def task_ended(self, message: TaskEnded) -> None:
-        for observer in self._observers:
-            observer.task_ended(message)
-
-    @override
-    def flow_ended(self, message: FlowEnded) -> None:
-        for observer in self._observers:
-            observer.flow_ended(message)
-
-    @override
-    def decided(self, decisions: Decisions) -> None:
-        for observer in self._observers:
-            observer.decided(decisions)
+for _name in [name for name in vars(Observer) if not name.startswith("_")]:
+    setattr(Observers, _name, _passed_on(_name))
