@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -32,51 +32,8 @@ if TYPE_CHECKING:
     Results = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
-def _no_weights(_job: Job, _results: Results) -> NDArray[Any]:
+def _trains_nothing(*_: object) -> NoReturn:
     raise TypeError("this system trains nothing")
-
-
-def _no_data(_settings: Mapping[str, Any]) -> None:
-    pass
-
-
-def _no_remarks(_schedules: Mapping[str, Schedule]) -> Iterable[str]:
-    return ()
-
-
-def _no_figures(_schedule: Schedule) -> Mapping[str, Any]:
-    return {}
-
-
-def _no_outlook(_settings: Mapping[str, Any]) -> Iterable[str]:
-    return ()
-
-
-def _none_missed(_settings: Mapping[str, Any]) -> int:
-    return 0
-
-
-def _no_vectors(_job: Job) -> Mapping[str, tuple[int, ...]]:
-    return {}
-
-
-def _synchronous(_settings: Mapping[str, Any]) -> bool:
-    return False
-
-
-def _follows_none(
-    _section: JobSection,
-    _context: BuildContext,
-    _schedule: Schedule,
-    _watch: Callable[[int, NDArray[Any]], None],
-) -> tuple[NDArray[Any], list[float]]:
-    raise TypeError("this system trains nothing asynchronously")
-
-
-def _no_functions(
-    _schedule: Schedule,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return np.zeros(0), np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -94,22 +51,22 @@ class System:
     """True where its programs need torch."""
     guards: tuple[Guard, ...] = ()
     """Guards against what its runs must not show, beside those of every run."""
-    open_data: Callable[[Mapping[str, Any]], None] = _no_data
+    open_data: Callable[[Mapping[str, Any]], None] = lambda _: None
     """Opens, by ``Job.settings``, the data that processes will open: what is missing or
     damaged is an error before they start."""
-    trained: Callable[[Job, Results], NDArray[Any]] = _no_weights
+    trained: Callable[[Job, Results], NDArray[Any]] = _trains_nothing
     """Returns all parameters after a run, flat, in the order of
     `emu.training.parameter_shapes`."""
-    updates_missed: Callable[[Mapping[str, Any]], int] = _none_missed
+    updates_missed: Callable[[Mapping[str, Any]], int] = lambda _: 0
     """Returns, from ``Job.settings``, how many updates the weights of a forward pass
     lack (its staleness)."""
-    asynchronous: Callable[[Mapping[str, Any]], bool] = _synchronous
+    asynchronous: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
     follow: Callable[
         [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], None]],
         tuple[NDArray[Any], list[float]],
-    ] = _follows_none
+    ] = _trains_nothing
     """Trains an asynchronous job in one process with the reads of a schedule; calls its
     last argument after every step with its number and all parameters; returns these
     after the last step, and the loss of every step."""
@@ -119,7 +76,7 @@ class System:
     parameter_kinds: tuple[str, ...] = ()
     """Kinds of task of parameter servers: the cost of their machines is shown apart."""
     functions: Callable[[Schedule], tuple[NDArray[np.float64], NDArray[np.float64]]] = (
-        _no_functions
+        lambda _: (np.zeros(0), np.zeros(0))
     )
     """Returns the seconds that every function (a lambda) of a schedule is paid for: of
     those that answered, and of those that did not."""
@@ -127,18 +84,18 @@ class System:
     """Returns, by name of every task whose program keeps state, the tasks with whose
     state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
     None where it takes none."""
-    vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = _no_vectors
+    vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = lambda _: {}
     """Returns, by name of every task whose state makes a cut, the lengths of the
     vectors of parameters that it steps."""
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
-    remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = _no_remarks
+    remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = lambda _: ()
     """Returns lines on schedules of a job, by how they came about (``simulated``,
     ``emulated``), in the words of the system."""
-    figures: Callable[[Schedule], Mapping[str, Any]] = _no_figures
+    figures: Callable[[Schedule], Mapping[str, Any]] = lambda _: {}
     """Returns what result.json has of a schedule that only this system knows."""
-    outlook: Callable[[Mapping[str, Any]], Iterable[str]] = _no_outlook
+    outlook: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
     """Returns, from ``Job.settings``, lines that are worth reading before a run."""
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
