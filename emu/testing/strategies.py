@@ -218,40 +218,20 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
 
 
-def problems(
-    *,
-    links: bool = False,
-    own: bool = False,
-    slots: bool = False,
-    channels: bool = False,
-    latest: bool = False,
-    jobs: bool = False,
-    changes: bool = False,
-    cuts: bool = False,
-    speeds: bool = False,
-    tuned: bool = False,
-) -> st.SearchStrategy[tuple[Problem, Realization]]:
-    """Return a strategy for `random_problem`.
+def problems(**shape: bool) -> st.SearchStrategy[tuple[Problem, Realization]]:
+    """Return a strategy for `random_problem`, with and without ties.
 
     Problems are kept by their seed: a test with a parameter draws the same ones for
     every value of it, and drawing one takes half as long as the slow simulator does.
+
+    Parameters
+    ----------
+    shape
+        Its other parameters.
     """
 
     @lru_cache(maxsize=256)
     def drawn(seed: int, ties: bool) -> tuple[Problem, Realization]:  # noqa: FBT001
-        return random_problem(
-            np.random.default_rng(seed),
-            ties=ties,
-            links=links,
-            own=own,
-            slots=slots,
-            channels=channels,
-            latest=latest,
-            jobs=jobs,
-            changes=changes,
-            cuts=cuts,
-            speeds=speeds,
-            tuned=tuned,
-        )
+        return random_problem(np.random.default_rng(seed), ties=ties, **shape)
 
     return st.builds(drawn, st.integers(0, 2**32 - 1), st.booleans())
