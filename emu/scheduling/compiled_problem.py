@@ -35,26 +35,6 @@ def listed_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     return start, np.argsort(owner, kind="stable").astype(np.int64)
 
 
-def topological(job: Job) -> Ints:
-    """Return the tasks, each behind the sources of its in-edges without lag."""
-    waiting = np.zeros(len(job.tasks), dtype=np.int64)
-    followers: list[list[int]] = [[] for _ in job.tasks]
-    for edge in job.edges:
-        if edge.lag == 0:
-            waiting[edge.destination] += 1
-            followers[edge.source].append(edge.destination)
-    order = [task for task, count in enumerate(waiting) if count == 0]
-    for task in order:  # grows while it is walked
-        for follower in followers[task]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                order.append(follower)
-    around = sorted(
-        {*range(len(job.tasks))}.difference(order)
-    )  # of a cycle: none starts
-    return np.array([*order, *around], dtype=np.int64)
-
-
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
     """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
     tuned = [name for t in cluster.tuners for name in (t.pool, t.watched)]
@@ -323,7 +303,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         latest if latest.any() else latest[:0],
         *listed_by_owner(source, len(job.tasks)),
         *listed_by_owner(destination, len(job.tasks)),
-        topological(job),
+        np.array(job.order, dtype=np.int64),
         Routes(
             links.nic,
             links.zone,
