@@ -95,7 +95,7 @@ def drive(job: Job, starts: Any = None) -> JobRun:
     order = [
         (task, n)
         for n in range(job.iterations)
-        for task in _in_dependency_order(job)
+        for task in job.order
         if n < job.rounds[task]
     ]
     if starts is not None:
@@ -115,21 +115,6 @@ def drive(job: Job, starts: Any = None) -> JobRun:
             for array in received.values():
                 array.view(np.uint8)[:] = 0xFF  # pooled: the next frame lands here
     return run
-
-
-def _in_dependency_order(job: Job) -> list[int]:
-    waiting = [0] * len(job.tasks)
-    for edge in job.edges:
-        if not edge.lag:
-            waiting[edge.destination] += 1
-    order = [task for task, count in enumerate(waiting) if not count]
-    for task in order:
-        for edge in job.edges:
-            if edge.source == task and not edge.lag:
-                waiting[edge.destination] -= 1
-                if not waiting[edge.destination]:
-                    order.append(edge.destination)
-    return order
 
 
 def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Job:

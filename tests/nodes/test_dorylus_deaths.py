@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from emu.systems.dorylus.deaths import LATE
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import GraphServer
-from tests.nodes.test_dorylus_programs import drive, replay, run
+from tests.nodes.test_dorylus_programs import ADAM, drive, replay, run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu_nodes.program import Payload, TaskSpec
 
-ADAM = ("job.optimizer={name: adam, lr: 0.05}", "job.epochs=6")
+SHORT = (ADAM, "job.epochs=6")
 DYING = "job.dying_lambdas={share: 20 %, attempts: 9}"
 
 
@@ -36,12 +36,12 @@ DYING = "job.dying_lambdas={share: 20 %, attempts: 9}"
     ],
 )
 def test_weights_are_those_without_deaths_to_the_bit(mode: str, change: str) -> None:
-    _equal_weights(*ADAM, f"job.mode={mode}", change)
+    _equal_weights(*SHORT, f"job.mode={mode}", change)
 
 
 def test_weights_of_attention_are_too() -> None:
     gat = ("job.model={kind: gat, hidden: 3}", "job.times.edge_apply=15 ms")
-    _equal_weights(*ADAM, "job.mode=pipe", "job.epochs=2", *gat)
+    _equal_weights(*SHORT, "job.mode=pipe", "job.epochs=2", *gat)
 
 
 def _equal_weights(*changes: str) -> None:
@@ -72,7 +72,7 @@ def test_async_equals_one_process_with_its_reads(
     share: float, late: float, seed: int, staleness: int
 ) -> None:
     dying = f"job.dying_lambdas={{share: {share}, late: {late}, attempts: 20}}"
-    changes = (*ADAM, f"seed={seed}", f"job.staleness={staleness}", dying)
+    changes = (*SHORT, f"seed={seed}", f"job.staleness={staleness}", dying)
     found, schedule, weights, _ = run(*changes)
     assert np.abs(weights - replay(found, schedule)[0]).max() <= 1e-12
 
@@ -86,7 +86,7 @@ def _all_summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> Any:
 def test_gradients_that_are_not_dropped_change_the_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    changes = (*ADAM, "job.mode=pipe")
+    changes = (*SHORT, "job.mode=pipe")
     *_, expected, _ = run(*changes)
     monkeypatch.setattr(programs, "summed", _all_summed)
     *_, same, _ = run(*changes, "job.dying_lambdas={share: 20 %, late: 0, attempts: 9}")
