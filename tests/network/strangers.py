@@ -38,6 +38,15 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     return message.fields
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds that other callbacks bring about."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came true")
+
+
 def said(**fields: Any) -> bytes:
     """Return the frame of a control message without a seal."""
     return encode_message(Kind.CONTROL, fields)

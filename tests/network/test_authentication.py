@@ -31,6 +31,7 @@ from tests.network.strangers import (
     read_message,
     rogue,
     said,
+    until,
 )
 
 if TYPE_CHECKING:
@@ -78,14 +79,6 @@ async def port() -> AsyncIterator[Port]:
         await here.unharmed()
     finally:
         await server.aclose()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came true")
 
 
 @pytest.mark.parametrize(

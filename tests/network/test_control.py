@@ -25,7 +25,7 @@ from emu.network import (
     connect_control,
 )
 from emu.wire import Kind, WireLimits, encode_message
-from tests.network.strangers import introduced, messages, pong
+from tests.network.strangers import introduced, messages, pong, until
 from tests.wire.prefix import prefix_of
 
 Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
@@ -66,14 +66,6 @@ def connect(
     **more: Any,
 ) -> Awaitable[ControlConnection]:
     return connect_control(address, identity=Identity.of(token, role, name), **more)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came true")
 
 
 async def test_messages_both_ways_in_order() -> None:

@@ -32,11 +32,11 @@ from emu.network import (
 from emu.network.authentication import Challenge
 from emu.wire import PREFIX_BYTES, Kind, WireLimits, encode_data, encode_message
 from emu.wire.frame_layout import PREFIX
-from tests.network.strangers import NONCE, read_message
+from tests.network.strangers import NONCE, read_message, until
 from tests.wire.prefix import prefix_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 KEYS = edge_keys("secret", range(3))
 LIMITS = WireLimits(header=4096, body=1 << 26, message=4096)
@@ -121,15 +121,6 @@ async def challenged(
     challenge = Challenge.of(KEYS[edge], (edge,), NONCE, asked["nonce"])
     challenge.check(asked, "server")
     return challenge
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something holds that other callbacks bring about."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came true")
 
 
 async def test_a_payload_arrives_whole() -> None:

@@ -24,9 +24,10 @@ from emu.network import (
     edge_keys,
     open_edge,
 )
+from tests.network.strangers import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from emu.shaping import FlowEnds
 
@@ -97,15 +98,6 @@ async def shaping(
         pacer.close()
         board.close()
     assert pool.statistics().in_use == 0
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something holds that other callbacks bring about."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came true")
 
 
 def block(size: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from emu.network import (
     open_edge,
 )
 from emu.network.tls import ServerTls, client_context
-from tests.network.strangers import NONCE, messages, pong, read_message, said
+from tests.network.strangers import NONCE, messages, pong, read_message, said, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -133,14 +133,6 @@ async def passed_on(
         await listener.wait_closed()
 
 
-async def until(condition: list[str]) -> None:
-    for _ in range(5000):
-        if condition:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came true")
-
-
 async def test_ear_on_a_control_link_hears_no_secret() -> None:
     heard = bytearray()
     async with control() as (server, log), passed_on(server, heard=heard) as address:
@@ -192,7 +184,7 @@ async def test_man_in_the_middle_of_a_control_link_is_refused(
     ):
         with pytest.raises(EmulatorError, match="w0"):
             await connect_control(address, identity=W0, within=5.0)
-        await until(log)
+        await until(lambda: log)
 
         assert log[0].startswith("refused a connection from 127.0.0.1:")
     assert TOKEN.encode() not in heard
@@ -208,7 +200,7 @@ async def test_man_in_the_middle_of_a_data_link_is_refused(
     ):
         with pytest.raises((NodeMisbehaved, NodeLost), match="edge 0"):
             await open_edge(address, 0, key=KEYS[0], encrypted=True)
-        await until(log)
+        await until(lambda: log)
 
         assert log[0].startswith("refused a connection from 127.0.0.1:")
 
@@ -222,7 +214,7 @@ async def test_plain_client_of_a_control_port_is_refused() -> None:
         writer.write(hello)
         assert await reader.read() == b""
         writer.close()
-        await until(log)
+        await until(lambda: log)
 
         assert "no TLS with" in log[0]
 
@@ -231,7 +223,7 @@ async def test_plain_sender_is_refused() -> None:
     async with data() as (server, _, log):
         with pytest.raises(NodeLost):
             await open_edge(server, 0, key=KEYS[0])
-        await until(log)
+        await until(lambda: log)
 
         assert "without a hello ([SSL" in log[0]
 
