@@ -84,38 +84,26 @@ def test_a_false_simulation_is_named(
     assert MUTATIONS[mutation][0] in said
 
 
-@pytest.mark.emulation
-@pytest.mark.untimed
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_a_false_run_is_named(mutation: str, emulated: Path, tmp_path: Path) -> None:
-    target = tmp_path / "run"
-    shutil.copytree(emulated, target)
-    _mutated(target / "result.json", mutation)
+def _arrays(
+    file: str, change: Callable[[dict[str, Any]], None]
+) -> Callable[[Path], None]:
+    def mutate(run: Path) -> None:
+        with np.load(run / file) as arrays:
+            content = {name: arrays[name].copy() for name in arrays}
+        change(content)
+        np.savez(run / file, **content)
 
-    code, said = _audited(target)
-
-    assert code in (3, 6)
-    assert MUTATIONS[mutation][0] in said
+    return mutate
 
 
 def _rates(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
-    def mutate(run: Path) -> None:
-        with np.load(run / "rates.npz") as arrays:
-            content = {name: arrays[name].copy() for name in arrays}
-        change(content)
-        np.savez(run / "rates.npz", **content)
-
-    return mutate
+    return _arrays("rates.npz", change)
 
 
-def _frames(side: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    def mutate(run: Path) -> None:
-        with np.load(run / "frames.npz") as arrays:
-            content = {name: arrays[name].copy() for name in arrays}
-        content[side] = change(content[side])
-        np.savez(run / "frames.npz", **content)
-
-    return mutate
+def _received(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return _arrays(
+        "frames.npz", lambda found: found.update(received=change(found["received"]))
+    )
 
 
 def _first(content: dict[str, Any], name: str, value: float) -> None:
@@ -142,35 +130,36 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a rate of no flow": (
         "flows that the job", _rates(lambda c: _first(c, "edge", 99)),
     ),
-    "frames lost": ("never came", _frames("received", lambda rows: rows[1:])),
+    "frames lost": ("never came", _received(lambda rows: rows[1:])),
     "frames twice": (
-        "came twice", _frames("received", lambda r: np.concatenate([r, r[:1]])),
+        "came twice", _received(lambda r: np.concatenate([r, r[:1]])),
     ),
     "frames 5 s early": (
         "before its last byte was sent",
-        _frames("received", lambda rows: _moved(rows, "last", -5.0)),
+        _received(lambda rows: _moved(rows, "last", -5.0)),
     ),
     "frames of twice the bytes": (
         "other bytes",
-        _frames("received", lambda rows: _moved(rows, "bytes", 1000)),
+        _received(lambda rows: _moved(rows, "bytes", 1000)),
     ),
 }  # fmt: skip
 
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.parametrize("mutation", FILES)
-def test_false_files_of_a_run_are_named(
-    mutation: str, emulated: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("mutation", [*MUTATIONS, *FILES])
+def test_a_false_run_is_named(mutation: str, emulated: Path, tmp_path: Path) -> None:
     target = tmp_path / "run"
     shutil.copytree(emulated, target)
-    FILES[mutation][1](target)
+    if mutation in FILES:
+        FILES[mutation][1](target)
+    else:
+        _mutated(target / "result.json", mutation)
 
     code, said = _audited(target)
 
     assert code in (3, 6)
-    assert FILES[mutation][0] in said
+    assert {**MUTATIONS, **FILES}[mutation][0] in said
 
 
 @pytest.mark.emulation

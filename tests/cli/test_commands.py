@@ -17,8 +17,6 @@ from emu.cli import app
 GOLDEN = str(Path(__file__).parents[2] / "scenarios" / "golden.yaml")
 TESTBED = str(Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml")
 
-SLOW = "[{{name: m0, nic: 10 B/s}}, {{name: m1, nic: {} B/s}}]"
-
 
 def _run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
@@ -42,37 +40,6 @@ def test_the_golden_run_takes_what_was_worked_out_by_hand(
     )  # fmt: skip
 
     assert result["makespan"] == makespan
-
-
-@pytest.mark.parametrize(
-    ("overrides", "makespan"),
-    [
-        (["job.iterations=10", f"cluster.machines={SLOW.format(5)}"], 225.0),
-        (["job.iterations=10", f"cluster.machines={SLOW.format(2)}"], 555.0),
-        (["job.credit_window=1"], 47.0),
-        (["job.credit_window=1", "job.iterations=10"], 152.0),
-        (["job.credit_window=2"], 38.0),
-        (["job.credit_window=2", "job.iterations=10"], 115.0),
-    ],
-)
-def test_variants_of_the_golden_run(overrides: list[str], makespan: float) -> None:
-    options = [word for o in [*overrides, "expect=null"] for word in ("--set", o)]
-
-    assert _json("simulate", GOLDEN, *options)["makespan"] == makespan
-
-
-def test_the_golden_flows_end_when_they_should() -> None:
-    ends: dict[str, list[float]] = {}
-    for flow in _json("simulate", GOLDEN)["flows"]:
-        ends.setdefault(f"{flow['from']}{flow['to']}", []).append(flow["end"])
-
-    assert ends == {
-        "g0s1": [5, 9, 13],
-        "g1s0": [5, 12, 20],
-        "s1w0": [18, 26, 33],
-        "w0ps0": [22, 30, 37],
-        "ps0w0": [25, 33],
-    }
 
 
 def test_simulate_prints_tables_of_at_most_100_columns() -> None:

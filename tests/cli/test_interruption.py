@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 SEARCH = ["place", "golden", "--set", "placement.policy=etp", "--set", "expect=null"]
 SEARCH += ["--set", "placement.iterations=10000000", "--set", "job.iterations=600000"]
 SEARCH += ["--set", "placement.simulated_iterations=600000"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"}
 SLOW = "import time, sys\nfrom emu.interruption import one_line_at_a_signal\n"
 
 
@@ -49,7 +50,7 @@ def interrupt(
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -90,26 +91,19 @@ def script(tmp_path: Path, body: str) -> list[str]:
     return [str(path)]
 
 
-def test_interpreter_may_take_longer_to_end_than_the_command(tmp_path: Path) -> None:
-    """It ended by SIGALRM on a loaded computer."""
-    body = """
+#: What a command does when the signal comes, and what it says of itself then.
+BODIES = {
+    "slow to end": (
+        """
     from emu import interruption
     interruption._PATIENCE = 0.2
-    class Slow:
+    class Slow:  # its interpreter takes longer to end than it: SIGALRM ended it
         __del__ = lambda _, sleep=time.sleep: sleep(0.5)
     slow = Slow()
     time.sleep(60)
-"""
-    ended = interrupt(script(tmp_path, body), signal.SIGTERM, 0.1, tmp_path)
-
-    assert ended == (130, "emu: interrupted by SIGTERM\n")
-
-
-def test_a_signal_in_a_callback_that_python_silences_ends_the_command(
-    tmp_path: Path,
-) -> None:
-    """CI met it in a callback of the import system, in one start of thousands."""
-    body = """
+""", ""),
+    "in a callback": (  # as of the import system, in one start of thousands of CI
+        """
     import weakref
     class Lock: pass
     lock = Lock()
@@ -119,70 +113,64 @@ def test_a_signal_in_a_callback_that_python_silences_ends_the_command(
         time.sleep(60)
     finally:
         print("in good order", file=sys.stderr)
-"""
-    ended = interrupt(script(tmp_path, body), signal.SIGTERM, 0.5, tmp_path)
-
-    assert ended == (130, "in good order\nemu: interrupted by SIGTERM\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_file_that_is_being_written_is_not_left_half(
-    number: signal.Signals, tmp_path: Path
-) -> None:
-    body = """
-    from pathlib import Path
-    from emu.files import whole_file
-    with whole_file(Path("report.html")) as partial:
-        partial.write_text("half")
-        time.sleep(60)
-"""
-    code, said = interrupt(script(tmp_path, body), number, 0.3, tmp_path)
-
-    assert (code, said) == (130, f"emu: interrupted by {number.name}\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
-
-
-def test_library_that_makes_another_error_of_it(tmp_path: Path) -> None:
-    body = """
+""", "in good order\n"),
+    "another error": (
+        """
     try:
         time.sleep(60)
     except BaseException as error:
         raise SystemError("returned a result with an exception set") from error
-"""
-    code, said = interrupt(script(tmp_path, body), signal.SIGINT, 0.1, tmp_path)
-
-    assert (code, said) == (130, "emu: interrupted by SIGINT\n")
-
-
-def test_library_that_swallows_it_is_ended_with_its_files(tmp_path: Path) -> None:
-    body = """
-    from pathlib import Path
-    from emu.files import whole_file
-    with whole_file(Path("report.html")) as partial:
-        partial.write_text("half")
-        while True:
-            try:
-                time.sleep(60)
-            except KeyboardInterrupt:
-                pass
-"""
-    code, said = interrupt(script(tmp_path, body), signal.SIGTERM, 0.3, tmp_path)
-
-    assert (code, said) == (130, "emu: interrupted by SIGTERM\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
-
-
-def test_signal_that_a_library_swallows_is_no_success(tmp_path: Path) -> None:
-    body = """
+""", ""),
+    "swallowed": (
+        """
     try:
         time.sleep(60)
     except BaseException:
         pass
     sys.exit(0)
-"""
-    code, said = interrupt(script(tmp_path, body), signal.SIGHUP, 0.1, tmp_path)
+""", ""),
+}  # fmt: skip
 
-    assert (code, said) == (130, "emu: interrupted by SIGHUP\n")
+
+@pytest.mark.parametrize("name", BODIES)
+def test_whatever_is_under_way_ends_with_one_line(name: str, tmp_path: Path) -> None:
+    body, said = BODIES[name]
+    ended = interrupt(script(tmp_path, body), signal.SIGTERM, 0.5, tmp_path)
+
+    assert ended == (130, f"{said}emu: interrupted by SIGTERM\n")
+
+
+SWALLOWED = """while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                pass"""
+
+
+@pytest.mark.parametrize(
+    ("number", "sleep"),
+    [
+        (signal.SIGINT, "time.sleep(60)"),
+        (signal.SIGTERM, "time.sleep(60)"),
+        (signal.SIGHUP, "time.sleep(60)"),
+        (signal.SIGTERM, SWALLOWED),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGHUP", "a library swallows it"],
+)
+def test_file_that_is_being_written_is_not_left_half(
+    number: signal.Signals, sleep: str, tmp_path: Path
+) -> None:
+    body = f"""
+    from pathlib import Path
+    from emu.files import whole_file
+    with whole_file(Path("report.html")) as partial:
+        partial.write_text("half")
+        {sleep}
+"""
+    code, said = interrupt(script(tmp_path, body), number, 0.3, tmp_path)
+
+    assert (code, said) == (130, f"emu: interrupted by {number.name}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -191,7 +179,7 @@ def test_full_device_is_told_in_one_line(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "emu", *arguments],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+            env=ENVIRONMENT,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -214,7 +202,7 @@ def test_closed_descriptors_are_not_those_of_the_next_file(
     ended = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m {program} {arguments} {closed}"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -249,7 +237,7 @@ def test_signal_that_it_was_started_to_ignore_is_ignored(
     ended = subprocess.run(
         [sys.executable, "-c", f"{start}; runpy.run_path({path!r})"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -286,7 +274,7 @@ raise SystemExit
 """
     ended = subprocess.run(
         [sys.executable, *script(tmp_path, body)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -326,7 +314,7 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
     leftovers: Leftovers,
 ) -> None:
     at, environment = f"127.0.0.1:{unused_tcp_port}", {"EMU_TOKEN": "of-this-test"}
-    environment |= {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"}
+    environment |= ENVIRONMENT
     scenario = ["golden", "--set", "emulation.time_scale=10", "--set", "expect=null"]
     commands = [["emu", "run", *scenario, "--agents", "2", "--listen", at]]
     commands += [["emu.launch", at, f"--name=h{i}", "--patience=60"] for i in range(2)]

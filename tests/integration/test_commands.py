@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.documents import words_of
-from tests.integration.scenarios import GOLDEN, bursts, emu, tiny_training, written
+from tests.integration.scenarios import GOLDEN, emu, tiny_training, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,46 +83,6 @@ def test_exit_codes(overrides: list[str], code: int, told: str, tmp_path: Path) 
     results = list((tmp_path / "runs").glob("*/result.json"))
     assert len(results) == (1 if code == 6 else 0)
     assert not list(tmp_path.rglob("*.partial*"))
-
-
-def test_unlimited_credit_meets_the_memory_limit(tmp_path: Path) -> None:
-    """40 B at byte scale 5000 are 200 kB: four of them fit, eight do not."""
-    document = bursts(8, window="unlimited", sizes=["40 B"])
-    document["emulation"]["memory_limit"] = "900 kB"
-    file = written(document, tmp_path)
-    done = emu("run", file, cwd=tmp_path)
-
-    assert done.returncode == 5
-    assert "g0->w0" in done.stderr
-    assert "a smaller credit window or a higher limit is needed" in done.stderr
-    bounded = emu("run", file, *options("job.credit_window=4"), cwd=tmp_path)
-    assert bounded.returncode == 0, bounded.stderr
-
-
-def test_a_cluster_that_is_too_small_is_named_with_the_shortfall(
-    tmp_path: Path,
-) -> None:
-    document = tiny_training(1, demands={"worker": {"gpu": 1}, "sampler": {"cpu": 4}})
-    for machine in document["cluster"]["machines"]:
-        machine.update(gpu=1, cpu=3)
-    file = written(document, tmp_path)
-    done = emu("run", file, *options("placement.policy=ifs"), cwd=tmp_path)
-
-    assert done.returncode == 4
-    assert "need 8 cpu in total, all machines together have 6 (2 short)" in done.stderr
-    assert not list((tmp_path / "runs").glob("*/result.json"))
-
-
-def test_a_port_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        address = f"127.0.0.1:{port}"
-        done = emu("run", GOLDEN, *QUICK, "--listen", address, cwd=tmp_path)
-
-    assert done.returncode == 5
-    assert f"{address}" in done.stderr
-    assert "in use" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_run_directory_that_cannot_be_made(tmp_path: Path) -> None:

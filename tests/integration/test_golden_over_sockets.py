@@ -49,12 +49,18 @@ def audited(run: Carried) -> None:
     ("overrides", "makespan"),
     [
         ([], 38.0),
-        (["job.credit_window=1"], 47.0),
+        (["job.credit_window=1", "emulation.tls=all"], 47.0),
         ([SLOW_NIC], 71.0),
         (["schedule.policy=maxmin"], None),
         ([f"schedule.policy={SEBF}:Sebf"], 38.0),
     ],
-    ids=["golden", "credit window 1", "slow NIC", "max-min", "a rule of one's own"],
+    ids=[
+        "golden",
+        "credit window 1, under TLS",
+        "slow NIC",
+        "max-min",
+        "a rule of one's own",
+    ],
 )
 def test_makespan_and_every_flow(
     overrides: list[str], makespan: float | None, tmp_path: Path
