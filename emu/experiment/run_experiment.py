@@ -28,9 +28,9 @@ from emu.launch.ssh import is_here
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import (
+    REALIZATION,
+    REPORTS,
     SCHEDULED,
-    write_realization,
-    write_reports,
     write_weights,
 )
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
@@ -275,10 +275,7 @@ def carry_out(
 def _check_killed_hosts(scenario: Scenario) -> None:
     """Refuse the death of this host: the run is coordinated here.
 
-    Raises
-    ------
-    ScenarioError
-        Names the key.
+    The ScenarioError names the key.
     """
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
@@ -434,8 +431,8 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
-    write_realization(directory.path, run.realization)
-    write_reports(directory.path, **reports(run))
+    directory.write_arrays(REALIZATION, **vars(run.realization))
+    directory.write_arrays(REPORTS, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported.
     frames = {"sent": run.sent, "received": run.received, "notified": run.arrivals}
     directory.write_arrays("frames.npz", **frames)

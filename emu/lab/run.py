@@ -36,7 +36,7 @@ from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
 from emu.machines.counters import PortOwners
 from emu.machines.programs import PLACES, TIME_SCALE, starts
-from emu.runs.array_files import SAMPLED, write_lines, write_samples, write_traffic
+from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Samples:
             self._rows[key].append(value)
 
     def close(self) -> dict[str, NDArray[Any]]:
-        """Take the last sample; return all as `emu.runs.array_files.write_samples`."""
+        """Take the last sample; return all as `emu.runs.array_files.SAMPLED`."""
         self._waits.sample()
         self._waits.judge()
         self.take()
@@ -429,7 +429,7 @@ def run_lab(
         timeouts = sum(tcp["timeouts"] for tcp in counted["tcp"].values())
         result |= _crossed(file, running, traffic, seconds, predicted, timeouts)
         write_traffic(directory.path, traffic)
-    write_samples(directory.path, samples)
+    directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
 
@@ -497,10 +497,8 @@ def _started(
 ) -> list[Started]:
     """Return the programs to start, and write their hosts file.
 
-    Raises
-    ------
-    ValueError
-        When a program names a place that there is none of; `open_lab` refuses that.
+    Raises ValueError when a program names a place that there is none of; `open_lab`
+    refuses that.
     """
     addresses = {m.name: lab.address(m.name) for m in lab.machines}
     hosts = folder / "hosts.txt"

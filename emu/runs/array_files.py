@@ -24,29 +24,11 @@ if TYPE_CHECKING:
     from emu.problem import Job, Problem
 
 
-def write_realization(run: Path, realization: Realization) -> None:
-    """Write realization.npz: measured times and volumes, handoffs included.
-
-    The schedule files hold no bytes of what stayed within a machine; placing the job
-    anew needs them.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
-    RunDirectory(run).write_arrays(
-        "realization.npz", times=realization.times, volumes=realization.volumes
-    )
-
-
 def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return arrays of a run; NaN stands for what did not happen.
 
-    Raises
-    ------
-    DataError
-        As `read_arrays`, and when a number is so large that sums of such are none.
+    Raises DataError as `read_arrays`, and when a number is so large that sums of such
+    are none.
     """
     arrays = read_arrays(path, names)
     for name, array in arrays.items():
@@ -98,6 +80,9 @@ def read_frames(
     return sent, received, notified
 
 
+#: Measured times and volumes, handoffs included: the schedule files hold no bytes of
+#: what stayed within a machine, and placing the job anew needs them.
+REALIZATION = "realization.npz"
 REPORTS = "reports.npz"
 #: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
 _OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
@@ -106,29 +91,14 @@ _OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
 SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
 
 
-def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
-    """Write reports.npz: starts and ends as they were reported, seconds.
-
-    Parameters
-    ----------
-    arrays
-        By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
-        seconds ``cpu``; by (edge, iteration) ``flow_ready``, ``flow_start``,
-        ``flow_end`` and the iteration in ``reads``;
-        ``task_settled`` and ``flow_settled`` of the schedule;
-        ``sends``: rows of `emu.network.send_log.SendLog`; ``quotas`` of the schedule
-        where some are tuned.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
-    RunDirectory(run).write_arrays(REPORTS, **arrays)
-
-
 def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of `write_reports`.
+    """Return starts and ends as they were reported, seconds, and what goes with them.
+
+    By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
+    seconds ``cpu``; by (edge, iteration) ``flow_ready``, ``flow_start``, ``flow_end``
+    and the iteration in ``reads``; ``task_settled`` and ``flow_settled`` of the
+    schedule; ``sends``: rows of `emu.network.send_log.SendLog`; ``quotas`` of the
+    schedule where some are tuned.
 
     Raises
     ------
@@ -210,17 +180,6 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
         programs=np.array(traffic.programs, dtype=np.str_),
         owners=traffic.owners,
     )
-
-
-def write_samples(run: Path, samples: Mapping[str, NDArray[Any]]) -> None:
-    """Write samples.npz: arrays by the names of `SAMPLED`.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
-    RunDirectory(run).write_arrays(SAMPLES, **samples)
 
 
 def read_samples(run: Path) -> dict[str, NDArray[Any]]:

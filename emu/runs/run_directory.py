@@ -95,6 +95,15 @@ def _lock(held: int, path: Path) -> None:
         raise DataError(problem, path=str(path)) from error
 
 
+def _digest(path: Path) -> str:
+    try:
+        with open_input(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise DataError(problem, path=str(path)) from error
+
+
 class RunDirectory:
     """A run directory that is being written.
 
@@ -172,13 +181,7 @@ class RunDirectory:
 
     def write_rates(self, rates: RateHistory) -> None:
         """Write rates.npz."""
-        self.write_arrays(
-            "rates.npz",
-            time=rates.time,
-            edge=rates.edge,
-            iteration=rates.iteration,
-            rate=rates.rate,
-        )
+        self.write_arrays("rates.npz", **vars(rates))
 
     def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Write named arrays as one npz file."""
@@ -193,16 +196,7 @@ class RunDirectory:
             When one cannot be read.
         """
         names = [name for name in RECORDS if (self.path / name).exists()]
-        return {name: self._digest(self.path / name) for name in names}
-
-    @staticmethod
-    def _digest(path: Path) -> str:
-        try:
-            with open_input(path) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            problem = f"cannot be read: {error.strerror}"
-            raise DataError(problem, path=str(path)) from error
+        return {name: _digest(self.path / name) for name in names}
 
     def _write(self, name: str, content: bytes) -> None:
         with whole_file(self.path / name) as partial:
@@ -438,12 +432,6 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
 
 def _part(folder: Path, part: _Part) -> Arrays:
     path = folder / file_part(part["file"])
-    try:
-        with open_input(path) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
-        raise DataError(problem, path=str(path)) from error
-    if found != part["sha256"]:
+    if _digest(path) != part["sha256"]:
         raise DataError("is not what was committed: its digest differs", path=str(path))
     return read_arrays(path, part["arrays"])

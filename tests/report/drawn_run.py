@@ -9,7 +9,7 @@ import numpy as np
 from emu.analysis.bounds import optimality
 from emu.analysis.throughput import pace
 from emu.problem import Realization
-from emu.runs.array_files import write_realization
+from emu.runs.array_files import REALIZATION
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -81,7 +81,7 @@ def write_run_of(
     directory.write_json("manifest.json", {"version": VERSION})
     directory.write_problem(problem)
     directory.write_json("simulated.json", simulated.to_json())
-    write_realization(directory.path, slower)
+    directory.write_arrays(REALIZATION, **vars(slower))
     assert emulated.rates is not None
     directory.write_rates(emulated.rates)
     lines = ["time,task,iteration,figure,value"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.problem import Realization
-from emu.runs.array_files import write_realization
+from emu.runs.array_files import REALIZATION
 from emu.runs.recorded_run import with_rates
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory
@@ -55,7 +55,7 @@ def write_run(path: Path, *, policy: str = "oes") -> Path:
     directory.write_json("simulated.json", simulated.to_json())
     assert emulated.rates is not None
     directory.write_rates(emulated.rates)
-    write_realization(path, two_machine_realization(emulated))
+    directory.write_arrays(REALIZATION, **vars(two_machine_realization(emulated)))
     losses = [f"{10.0 * n + 20},w0,{n},loss,{2.0 - n / 4}" for n in range(3)]
     directory.write_lines("training.csv", ["time,task,iteration,figure,value", *losses])
     result = {

@@ -15,7 +15,8 @@ import pytest
 
 from emu.analysis.traffic import CONNECTION, OWNER, PACKET, Traffic
 from emu.report.html import write_report
-from emu.runs.array_files import write_samples, write_traffic
+from emu.runs.array_files import SAMPLES, write_traffic
+from emu.runs.run_directory import RunDirectory
 
 NODE = shutil.which("node")
 
@@ -36,17 +37,15 @@ def run(tmp_path: Path) -> Path:
     )
     time = np.array([0.0, 2.0, 4.0])
     nothing = np.zeros((3, 2))
-    write_samples(
-        tmp_path,
-        {
-            "time": time,
-            "ran": time / 2,
-            "waited": time / 4,
-            "retransmitted": np.array([[0, 0], [0, 6], [0, 6]]),
-            "timeouts": nothing,
-            "dropped": np.zeros((3, 2, 2)),
-            "queued": np.zeros((3, 2, 2)),
-        },
+    RunDirectory(tmp_path).write_arrays(
+        SAMPLES,
+        time=time,
+        ran=time / 2,
+        waited=time / 4,
+        retransmitted=np.array([[0, 0], [0, 6], [0, 6]]),
+        timeouts=nothing,
+        dropped=np.zeros((3, 2, 2)),
+        queued=np.zeros((3, 2, 2)),
     )
     (tmp_path / "lab.json").write_text(json.dumps(lab_json()))
     return tmp_path

@@ -13,8 +13,9 @@ import pytest
 import emu
 from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
-from emu.runs.array_files import write_realization
+from emu.runs.array_files import REALIZATION
 from emu.runs.recorded_run import realization_of, with_simulated_rates
+from emu.runs.run_directory import RunDirectory
 from emu.simulation import makespan
 from emu.testing import two_machine_example
 from tests.report.recorded import schedules, write_run
@@ -174,7 +175,7 @@ def test_a_run_without_realization_is_whole(tmp_path: Path) -> None:
 
 def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    write_realization(run, two_machine_example(5)[1])
+    RunDirectory(run).write_arrays(REALIZATION, **vars(two_machine_example(5)[1]))
 
     read = emu.load_run(run)
     (sentence,) = read.missing

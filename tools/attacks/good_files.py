@@ -17,9 +17,9 @@ from emu.graph_data.readers.found_graph import SPLIT
 from emu.graph_data.whole_graph import Aggregation, open_whole_graph
 from emu.problem import Profile
 from emu.runs.array_files import (
+    REALIZATION,
     SAMPLED,
-    write_realization,
-    write_samples,
+    SAMPLES,
     write_traffic,
 )
 from emu.runs.lab_file import FILE
@@ -85,7 +85,7 @@ def lab_files(folder: Path) -> Path:
         (run / FILE).write_text(json.dumps(lab))
         lab["events"] = []
         write_traffic(run, traffic)
-        write_samples(run, samples)
+        RunDirectory(run).write_arrays(SAMPLES, **samples)
     (folder / "lab.yaml").write_text(
         "cluster:\n  machines: [{name: a, nic: 1 Mbit/s}, {name: b, nic: 1 Mbit/s}]\n"
         "lab:\n  programs:\n    - {name: p, on: [a], run: 'sleep 1'}\n"
@@ -229,7 +229,7 @@ def run_files(folder: Path) -> Path:
     run.write_json("simulated.json", emulated.to_json())
     if emulated.rates is not None:
         run.write_rates(emulated.rates)
-    write_realization(run.path, realization)
+    run.write_arrays(REALIZATION, **vars(realization))
     return folder
 
 
