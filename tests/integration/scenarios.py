@@ -9,15 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.training_results import evaluate_run
+from emu.runs.array_files import read_weights
+from emu.runs.retraining import training_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
+from emu.systems.system import systems
+from emu.training import reference_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from emu.experiment.run_result import RunResult
 
@@ -123,6 +132,35 @@ def carried_out(file: Path, folder: Path, *overrides: str) -> Carried:
     directory = RunDirectory.create(scenario.name, folder / "runs")
     outcome = carry_out(experiment, emulation_settings(scenario), directory)
     return Carried(outcome, directory.path)
+
+
+def check_training(
+    run: Carried, steps: int, *, within: float = 1e-12, missed: int = 0
+) -> NDArray[Any]:
+    """Check what a run has learnt and sent; return the weights of one process.
+
+    Parameters
+    ----------
+    within
+        Share and difference by which weights and losses may be off.
+    missed
+        Updates that weights lack.
+    """
+    left, job = run.outcome.run, run.outcome.run.schedule.problem.job
+    expected, losses = reference_training(job.settings, steps, missed=missed)
+    found = systems()[job.settings["system"]].trained(job, left.results)
+    np.testing.assert_allclose(found, expected, rtol=within, atol=within)
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
+    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
+    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
+    assert curve == pytest.approx(dict(enumerate(losses)), rel=within)
+    assert training_audit(run.path, job) == (steps + 1, [])
+    at = tuple(left.schedule.flows().T)  # every flow carried what formulas say
+    np.testing.assert_array_equal(
+        run.outcome.predicted.flow_bytes[at], left.schedule.flow_bytes[at]
+    )
+    return expected
 
 
 def attempts(once: Callable[[], float], allowed: float, most: int = 3) -> list[float]:

@@ -11,16 +11,13 @@ import pytest
 from emu.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
-from emu.experiment.training_results import evaluate_run
-from emu.runs.array_files import read_weights
-from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import systems
 from emu.testing.trials import Case, run_trial
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, named
-from tests.integration.scenarios import carried_out
+from tests.integration.scenarios import carried_out, check_training
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,23 +60,10 @@ def test_weights_over_sockets_are_those_of_one_process(
     file = tmp_path / "dgcl.yaml"
     file.write_text(TEXT)
     run = carried_out(file, tmp_path, *changes)
-    left, job = run.outcome.run, run.outcome.run.schedule.problem.job
-    expected, losses = reference_training(job.settings, EPOCHS)
-
-    found = systems()["dgcl"].trained(job, left.results)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    expected = check_training(run, EPOCHS)
     for rank in range(4):
-        own = left.results[f"d{rank}.layer1"]["parameters"]
+        own = run.outcome.run.results[f"d{rank}.layer1"]["parameters"]
         np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-12)
-    kept = [part.ravel() for part in read_weights(run.path).values()]
-    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
-    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
-    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
-    assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
-    assert training_audit(run.path, job) == (EPOCHS + 1, [])
-    np.testing.assert_array_equal(  # every flow carried what the plan says
-        run.outcome.predicted.flow_bytes, left.schedule.flow_bytes
-    )
 
 
 @pytest.mark.parametrize(

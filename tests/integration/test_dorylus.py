@@ -12,21 +12,18 @@ from emu.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
-from emu.experiment.training_results import evaluate_run
 from emu.report.facts import run_facts
-from emu.runs.array_files import read_weights
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
-from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
-from emu.training import evaluate, reference_training
+from emu.training import evaluate
 from tests.coordinator.emulated import Acts, named
-from tests.integration.scenarios import carried_out
+from tests.integration.scenarios import carried_out, check_training
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,20 +82,7 @@ def _trained(run: Carried) -> Any:
 @pytest.mark.untimed
 def test_pipe_over_sockets_equals_one_process(tmp_path: Path) -> None:
     run = _carried(tmp_path, "job.mode=pipe")
-    job = run.outcome.run.schedule.problem.job
-    expected, losses = reference_training(job.settings, EPOCHS)
-
-    found = _trained(run)
-    assert np.abs(found - expected).max() <= 1e-12
-    kept = [part.ravel() for part in read_weights(run.path).values()]
-    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
-    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
-    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
-    assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
-    assert training_audit(run.path, job) == (EPOCHS + 1, [])
-    ran, predicted = run.outcome.run.schedule, run.outcome.predicted
-    at = tuple(ran.flows().T)
-    np.testing.assert_array_equal(ran.flow_bytes[at], predicted.flow_bytes[at])
+    check_training(run, EPOCHS)
     assert run.result["cost"]["lambdas"] > 0
 
 
