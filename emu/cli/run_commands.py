@@ -527,9 +527,9 @@ def profile(
     check_ready(scenario := of_length(stated, iterations), runs)
     check_writable(out)
     experiment = prepare_profile(scenario)
-    directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
+    directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     with ProgressLine(experiment.problem.job, console) as line:
         found = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):

@@ -149,6 +149,12 @@ def combined(
 def _amount(found: object) -> float:
     if isinstance(found, str):
         return SIZE.parse(found)
+    if isinstance(found, dict) and found:
+        key, value = next(iter(found.items()))
+        raise ValueError(
+            f"found {found!r}, but a key that is not known is the amount of one "
+            f"resource: write {key}: {value} without a key above it"
+        )
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
             f"found {found!r}, write a number or a size such as '48 GB'"

@@ -125,7 +125,7 @@ else:
 #: Wrong where a kind of task has no time.
 NO_TIME = (
     "found neither this time nor a profile, write for example 20 ms, or measure all "
-    "times: emu profile"
+    "times: emu profile FILE OUT"
 )
 #: Parts of a worker's time, in their order, that `TimesSection` takes as well.
 PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")

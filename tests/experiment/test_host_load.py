@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import run_commands
+from emu.cli.app import app
 from emu.errors import RunUntrusted
 from emu.experiment.host_load import HostLoad, check_load, host_load
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUIET = HostLoad(0.01, 0.0, 0.0, 0.04)
 
@@ -54,3 +61,17 @@ def test_programs_on_every_core_are_measured() -> None:
             hog.wait()
     assert found.worst > 0.2
     assert found.causes()
+
+
+def test_a_profile_that_is_refused_leaves_no_run_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_commands, "host_load", lambda: HostLoad(0.9, 0, 0, 0))
+    monkeypatch.setattr(run_commands, "prepare_profile", lambda _: None)
+    monkeypatch.delenv("EMU_FORCE")
+    out, runs = str(tmp_path / "out.yaml"), str(tmp_path)
+
+    done = CliRunner().invoke(app, ["profile", "demo", out, "--runs", runs])
+
+    assert done.exit_code == RunUntrusted.exit_code
+    assert list(tmp_path.iterdir()) == []

@@ -163,6 +163,8 @@ BROKEN = [
      "neither a key of machines nor a resource that a task demands"),
     (GOOD, "cpu: 8", "cpu: -8", 3, "cluster.machines[0].cpu",
      "found -8, write a number that is not negative"),
+    (GOOD, "cpu: 8", "resources: {cpu: 8}", 3, "cluster.machines[0].resources",
+     "found {'cpu': 8}, but a key that is not known is the amount of one resource: "),
     (GOOD, "cpu: 2", "tpu: 2", 11, "job.tasks[1].demands.tpu",
      "no machine has 'tpu', did you mean"),
     (GOOD, "name: b", "name: a", 4, "cluster.machines[1]",

@@ -127,7 +127,7 @@ def story(schedule: Schedule) -> str:
     where = next(name for kind, name in parts if kind is cause)
     text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
     if where:
-        text += f", most of it {'at' if cause is Cause.TRANSFER else 'by a'} {where}"
+        text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {where}"
     return f"<p class=story>{escape(text)}.</p>"
 
 
