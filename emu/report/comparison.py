@@ -332,14 +332,14 @@ def edit_lines(result: SystemResult) -> list[str]:
 
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
-    columns = ("system", ">makespan", "limited by", ">busiest link")
+    columns = ("system", ">seeds per s", "limited by", ">busiest link")
     table = plain_table(_crossing_point(found), found.key, *columns)
     for side in (found.below, found.above):
         for result in side.results:
             table.add_row(
                 str(side.value),
                 result.system,
-                format_duration(result.makespan, 6),
+                format_number(result.samples_per_second, 4),
                 result.limit,
                 format_duration(result.busiest_link),
                 style="bold" if result.system == side.best else "",
@@ -356,10 +356,13 @@ def _crossing_point(found: Crossover) -> str:
     """Return where the better system changes, in one sentence."""
     below, above = found.below, found.above
     if not found.found:
-        return f"{below.best} is faster from {below.value} to {above.value}"
-    return (
-        f"{below.best} is faster up to {below.value}, {above.best} from {above.value}"
-    )
+        said = f"{below.best} is faster from {below.value} to {above.value}"
+    else:
+        said = (
+            f"{below.best} is faster up to {below.value}, "
+            f"{above.best} from {above.value}"
+        )
+    return f"{said}, by seeds per second"
 
 
 #: Figures of emulated points, and their columns.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from emu.analysis.throughput import Pace
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import (
@@ -19,6 +20,7 @@ from emu.experiment.crossover import (
 )
 from emu.experiment.systems import as_system
 from emu.graph_data import batches
+from emu.report.comparison import Crossover, Side, SystemResult, crossover_table
 from emu.scenario import prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
@@ -68,6 +70,27 @@ def test_crossover_by_hidden_width() -> None:
             again = prepare(as_system(loads(TEXT), result.system, changed)).simulate()
             assert again.makespan == result.makespan
             assert result.makespan >= result.busiest_link
+
+
+def test_the_table_shows_what_decides() -> None:
+    """Over few mini-batches P3's pipeline has fewer per second and the best pace."""
+
+    def measured(system: str, makespan: float, rate: float) -> SystemResult:
+        pace = {0: Pace(750 / rate, rate, None, {})}
+        return SystemResult(
+            system, {0: makespan}, "m0 in, 9 %", 0.1, 750, pace, {}, {}, ()
+        )
+
+    sides = [
+        Side(h, (measured("p3", 0.098, rate), measured("data_parallel", 0.09, 72_000)))
+        for h, rate in ((83, 73_480), (84, 71_000))
+    ]
+    table = crossover_table(Crossover("job.model.hidden", sides[0], sides[1], None, 2))
+    shown = [[*column.cells] for column in table.columns]
+
+    assert [sides[0].best, sides[1].best] == ["p3", "data_parallel"]
+    assert ["73,480", "72,000", "71,000", "72,000"] in shown
+    assert "by seeds per second" in str(table.title)
 
 
 def test_no_crossover() -> None:

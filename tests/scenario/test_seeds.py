@@ -83,9 +83,9 @@ def test_samplers_share_the_time_of_a_whole_mini_batch(
         len(plan.seeds(dataset.train, sampler, 0)) for sampler in range(plan.samplers)
     )
     found = pace(ready.simulate())
-    seconds = found.iteration_seconds
-    assert seconds is not None
-    assert found.samples_per_second == pytest.approx(drawn / seconds)
+    between = found.iteration_seconds
+    assert between is not None
+    assert found.samples_per_second == pytest.approx(drawn / between)
 
 
 @pytest.mark.parametrize(
