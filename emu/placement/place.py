@@ -138,7 +138,6 @@ def best_placement(
     with suppress(PlacementError):  # its first placement waits for slots forever
         walked = search_etp(job, cluster, profile, seed=seed, options=walk)
         finalists += [walked.placement, place_ifs(job, cluster, walk_generator(seed))]
-        found = replace(found, candidates=found.candidates + walked.candidates)
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
     judge = judge_of(job, cluster, reference, rates, cost)

@@ -195,14 +195,15 @@ class Placement:
                         f"machine {machine.name} has {capacity:g} {resource}, "
                         f"its tasks need {amount:g}"
                     )
-        for task, machine_index in zip(job.tasks, self.machine_of, strict=True):
-            name = cluster.machines[machine_index].name
-            if task.pinned is not None and task.pinned != name:
-                found.append(
-                    f"task {task.name} must stand on {task.pinned}, not {name}"
-                )
+        names = [cluster.machines[machine].name for machine in self.machine_of]
         for process, members in job.units.items():
-            if len({self.machine_of[task] for task in members}) > 1:
+            what = "process" if len(members) > 1 else "task"
+            wrong = {(job.tasks[t].pinned, names[t]) for t in members}
+            found += [
+                f"{what} {process} must stand on {pin}, not {name}"
+                for pin, name in sorted((p, n) for p, n in wrong if p not in {None, n})
+            ]
+            if len({names[task] for task in members}) > 1:
                 found.append(f"process {process} stands on several machines")
         return found + slot_violations(cluster, job, self.machine_of)
 

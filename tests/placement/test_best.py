@@ -179,6 +179,8 @@ def test_every_budget_ends_with_a_placement(budget: int) -> None:
     for job, cluster, run in _settings(4):
         best = best_placement(job, cluster, run, transfers=budget)
         assert best.placement.violations(job, cluster) == []
+        # "At most N candidates", say commands; the first few are always looked at.
+        assert best.candidates <= max(best.budget, 7)
         profile = Profile(run.times, run.volumes)
         etp = place("etp", job, cluster, profile=profile, transfers=budget - 1)
         assert etp.placement.violations(job, cluster) == []

@@ -106,8 +106,17 @@ def test_violations_name_machine_resource_and_amount() -> None:
     assert Placement((0, 1, 1)).violations(job, cluster) == []
     assert Placement((0, 0, 1)).violations(job, cluster) == [
         "machine m0 has 1 gpu, its tasks need 2",
-        "task b must stand on m1, not m0",
+        "process b must stand on m1, not m0",
         "process b stands on several machines",
+    ]
+
+
+def test_a_process_of_many_tasks_on_a_wrong_machine_is_one_violation() -> None:
+    cluster = Cluster((machine(), machine("m1")))
+    parts = [Task(f"d0.{n}", "x", pinned="m0", process="d0") for n in range(30)]
+
+    assert Placement((1,) * 30).violations(Job((*parts,), (), 1), cluster) == [
+        "process d0 must stand on m0, not m1"
     ]
 
 
