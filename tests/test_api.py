@@ -122,6 +122,26 @@ def test_placements_are_found_and_followed() -> None:
     assert emu.simulate(emu.load("golden"), placed.tasks).makespan == 14.0
 
 
+@pytest.mark.parametrize("policy", ["explicit", "best"])
+def test_tasks_by_the_data_set_are_placed_where_they_were(policy: str) -> None:
+    """DGCL's tasks have names that only its plan gives."""
+    times = "{forward: 5 ms, backward: 8 ms}"
+    scenario = emu.loads(
+        "cluster: {machines: [{count: 3, nic: 1 Gbit/s}]}\n"
+        "job: {system: dgcl, dataset: {name: products-like, scale: 0.001}, epochs: 1, "
+        f"model: {{kind: gcn, hidden: 8, layers: 2}}, times: {times}}}"
+    )
+    placed = emu.place(scenario)
+    there = {"placement": {"policy": policy, "tasks": placed.tasks}}
+
+    again = emu.place(emu.load(scenario, there))
+    assert again.tasks == placed.tasks
+    assert emu.simulate(again).makespan == emu.simulate(placed).makespan
+    wrong = emu.load(scenario, {"placement.tasks": {"f0.0to9": "m0"}})
+    with pytest.raises(ScenarioError, match=r"f0.0to9: no task 'f0.0to9'"):
+        emu.place(wrong)
+
+
 def test_another_policy_can_be_asked_for() -> None:
     placed = emu.place(emu.load("golden"), policy="round_robin")
 

@@ -238,10 +238,10 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     for trail, _, machine in scenario.job.stated_pins():
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
-    yield from pin_errors(job, machines, scenario.placement.tasks)
+    stated = scenario.known_of(job, scenario.placement.tasks)
+    yield from pin_errors(job, machines, stated)
     if not scenario.placement.spelt_out:
         return
-    stated = scenario.placement.tasks
     missing = [
         process
         for process, members in job.units.items()
@@ -276,7 +276,8 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    placed, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
+    placed = scenario.known_of(job, scenario.placement.tasks)
+    found = defaultdict[Trail, list[str]](list)
     cluster = scenario.cluster.build()
     for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
         names = {job.tasks[t].name for t in job.units[task.process_name]}

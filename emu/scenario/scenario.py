@@ -344,7 +344,20 @@ class Scenario(Section):
             profiled = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=profiled)
             job = self._with_copies(job)
-        return pinned(job, self.pins) if pins else job
+        return pinned(job, self.known_of(job, self.pins)) if pins else job
+
+    def known_of(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
+        """Return ``stated`` of `placement.tasks` without what the data set will name.
+
+        Parameters
+        ----------
+        job
+            Of this scenario, where its data set has not been opened.
+        """
+        if not self.job.shaped_by_data:
+            return stated
+        names = {*job.units, *(task.name for task in job.tasks)}
+        return {name: where for name, where in stated.items() if name in names}
 
     def _with_copies(self, job: Job) -> Job:
         """Return the job with the copies that checkpoints go to."""
