@@ -219,7 +219,7 @@ _ROUNDING = 1e-9
 class Prices:
     """Prices of functions; defaults are those of AWS Lambda in the paper of Dorylus."""
 
-    request: float = 0.20 / 1e6
+    request: float = 2e-7
     """Dollars per request."""
     function_second: float = 0.01125
     """Dollars per hour that a function runs."""

@@ -37,12 +37,17 @@ class Section(BaseModel):
     ) -> dict[str, Any]:
         """Return the JSON Schema, with the docstring of every key as its description.
 
+        Defaults of quantities are as a file states them, ``30 s``: 30 is an error.
         They are read from the source here and not when the class is made, as by
         ``use_attribute_docstrings``: that was a fifth of a small simulation.
         """
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         texts = _key_docstrings(cls)
+        numbers = {k for k, v in properties.items() if type(v.get("default")) is float}
+        written = cls.model_construct().model_dump(mode="json", include=numbers)
+        for key, value in written.items():
+            properties[key]["default"] = value
         for name, field in cls.model_fields.items():
             key = field.alias or name
             if field.description is None and name in texts and key in properties:

@@ -548,7 +548,7 @@ class PricesSection(Section):
     request: Money = _PAPER.request
     """One request."""
     function_second: Price = _PAPER.function_second
-    """Time that a function runs, ``$/h`` or ``$/s``."""
+    """Time that a function runs."""
     granularity: Duration = _PAPER.granularity
     """Multiples to which that time is rounded up."""
 

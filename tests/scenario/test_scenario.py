@@ -279,6 +279,21 @@ def test_the_schema_refuses_what_loading_refuses(
     assert not _conforms(data, schema, schema)
 
 
+def test_defaults_of_the_schema_are_what_a_file_may_state() -> None:
+    """Editors write them, and docs show them: 30 for a time is an error, 30 s none."""
+    schema = json_schema()
+    sections = {"": schema, **schema["$defs"]}
+
+    assert sections["EmulationSection"]["properties"]["deadline"]["default"] == "30 s"
+    assert [
+        (name, key)
+        for name, section in sections.items()
+        for key, value in section.get("properties", {}).items()
+        if value.get("default") is not None
+        and not _conforms(value["default"], value, schema)
+    ] == []
+
+
 def test_every_reference_of_the_schema_leads_somewhere() -> None:
     schema = _schema()
     text = json.dumps(schema)

@@ -47,7 +47,7 @@ class TunerSection(Section):
     """
 
     period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
-    """Time between two looks at the queue; the paper states none."""
+    """Time between looks at the queue; the paper states none."""
 
 
 class DyingLambdasSection(Section):
@@ -62,9 +62,9 @@ class DyingLambdasSection(Section):
     late: Annotated[Ratio, Field(ge=0, le=1)] = 0.5
     """Share of them that do their work and answer too late; the others die in it."""
     timeout: Duration = 0.5
-    """Time from the call at which another is launched, at the least."""
+    """Least time from the call to the launch of another."""
     ratio: Positive = 5.0
     """Or that many times what this step took lambdas of the server in epochs before,
     smoothed: 0.95 of the mean so far and 0.05 of the next, bytes apart."""
     attempts: Annotated[Few, Field(le=100)] = 5
-    """Lambdas of one task and epoch; that none of them answers is an error."""
+    """Lambdas of one task and epoch; that none answers is an error."""
