@@ -36,15 +36,23 @@ def task_rows(
 ) -> dict[str, dict[str, float]]:
     """Return per kind of task: how many, mean and greatest time, greatest lateness.
 
+    Cycles of a pipeline in which a task has no mini-batch are not counted.
+
     Parameters
     ----------
     times, late
         Seconds of (task, iteration): start to end, and end after the profiled time.
     """
     table: dict[str, dict[str, float]] = {}
-    kinds = np.array([task.kind for task in problem.job.tasks])
-    rounds = np.array(problem.job.rounds, dtype=np.int64)
-    ran = np.arange(problem.job.iterations) < rounds[:, None]
+    tasks = problem.job.tasks
+    kinds = np.array([task.kind for task in tasks])
+    depth: dict[str, int] = {}
+    for task in tasks:
+        depth[task.job_name] = max(depth.get(task.job_name, 0), task.behind)
+    first = np.array([task.behind for task in tasks], dtype=np.int64)
+    last = first + problem.job.rounds - [depth[task.job_name] for task in tasks]
+    cycle = np.arange(problem.job.iterations)
+    ran = (first[:, None] <= cycle) & (cycle < last[:, None])
     for kind in dict.fromkeys(kinds):
         rows = (kinds == kind)[:, None] & ran
         table[str(kind)] = {

@@ -17,6 +17,7 @@ import numpy as np
 
 from emu.analysis.critical_path import critical_path, divergences
 from emu.trust.rate_audit import shares_of_max_min
+from emu.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -242,7 +243,7 @@ def of_network(
             size = float(emulated.flow_bytes[at][small].max())
             yield (
                 f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
-                f"critical path have {size:.3g} B or less"
+                f"critical path have {format_size(size)} or less"
             )
 
 
