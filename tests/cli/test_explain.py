@@ -116,11 +116,14 @@ def test_a_large_trace_is_left_out_with_the_command_for_it(run: Path) -> None:
     assert (run / "trace.json").exists()
 
 
-def test_tables(run: Path) -> None:
-    assert call("report", run, "--as", "csv").exit_code == 0
+def test_tables(run: Path, tmp_path: Path) -> None:
+    taken, there = tmp_path / "file", tmp_path / "new" / "tables"
+    taken.touch()
+    assert call("report", run, "--as", "csv", "--out", taken).exit_code == 3
+    assert call("report", run, "--as", "csv", "--out", there).exit_code == 0
     recorded = emu.load_run(run)
     for name in ("tasks", "flows", "ports"):
-        rows = (run / f"{name}.csv").read_text().splitlines()
+        rows = (there / f"{name}.csv").read_text().splitlines()
         assert len(rows) == 1 + len(getattr(recorded, name)) > 1
 
 
