@@ -541,4 +541,7 @@ def port_name(problem: Problem, port: int) -> str:
 
 
 def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int, str]:
-    return link.cause, kind_name(problem, link), link.port, link.pool
+    place = problem.placement.machine_of[link.task]  # whose slot its end gave back
+    name = problem.cluster.machines[place].name
+    pool = f"{link.pool} of {name}" if link.pool else ""
+    return link.cause, kind_name(problem, link), link.port, pool

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import emu
-from emu.analysis.explanation import Explanation, explain
+from emu.analysis.critical_path import critical_path
+from emu.analysis.explanation import Explanation, cause_rows, explain
 from emu.report import terminal
 from emu.report.explanation_tables import explanation_tables
 from emu.runs.recorded_run import realization_of
@@ -74,6 +75,22 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
         "policy",
         "window",
     }
+
+
+def test_slots_are_named_with_their_machine() -> None:
+    """Two workers share the one gpu of m0; that of m1 holds nobody back."""
+    tasks = [
+        {"name": f"w{n}", "time": "1 s", "slot": "gpu", "pin": f"m{n // 2}"}
+        for n in range(3)
+    ]
+    job = {"system": "custom", "iterations": 2, "tasks": tasks}
+    machine = {"count": 2, "nic": "1 Gbit/s", "slots": {"gpu": 1}}
+    text = {"cluster": {"machines": [machine]}, "job": job}
+    schedule = emu.simulate(emu.loads(json.dumps(text)))
+    rows = cause_rows(schedule.problem, critical_path(schedule))
+
+    waited = {row["pool"]: row["seconds"] for row in rows if row["cause"] == "slot"}
+    assert waited == {"gpu of m0": 3.0}
 
 
 def test_a_job_that_is_pinned_is_not_placed_anew() -> None:

@@ -81,7 +81,7 @@ def test_explain_offers_more_slots() -> None:
     assert more.change.what == "threads twice as many"
     assert more.makespan == after < found.schedule.makespan
     rows = [row for row in found.to_json()["causes"] if row["pool"]]
-    assert {(row["cause"], row["pool"]) for row in rows} == {("slot", "threads")}
+    assert {(row["cause"], row["pool"]) for row in rows} == {("slot", "threads of m")}
 
 
 def test_a_pool_is_a_bound_and_no_theorem_is_claimed() -> None:
