@@ -82,7 +82,7 @@ def address_towards(host: str) -> str:
         with socket.socket(family, socket.SOCK_DGRAM) as way:
             way.connect(there)  # sends nothing
             return str(way.getsockname()[0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the second of names with empty labels
         raise RunError(
             f"no way to host {host}: {error}; state --listen with the address of this "
             "computer that it can reach"

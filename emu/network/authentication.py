@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # Addresses as people write them: HOST:PORT, with brackets around IPv6.
 
 _HOST = re.compile(r"[A-Za-z0-9._~-]+(%[A-Za-z0-9._-]+)?")
+_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?")
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?")
 _PORTS = 1 << 16
 
@@ -51,25 +52,30 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     """
     found = _ADDRESS.fullmatch(text)
     six, host = (found["six"], found["host"]) if found else (None, None)
-    stated = found["port"] if found else None
-    known = bool(
-        re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?", six)
-        if six is not None
-        else _HOST.fullmatch(host or "")
-    )
-    if not known or (stated is None and port is None):
+    stated, name = found["port"] if found else None, six or host or ""
+    form = _HOST if six is None else _IPV6
+    if not (form.fullmatch(name) and _fits(name)) or (stated is None and port is None):
         optional = "[:PORT]" if port is not None else ":PORT"
         raise ValueError(
             f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
         )
     if stated is None:
-        return six or host or "", port or 0
+        return name, port or 0
     if not (stated.isascii() and stated.isdecimal() and int(stated[:9]) < _PORTS):
         raise ValueError(
             f"{printable(text)!r}: the port is {printable(stated)!r}; "
             f"a port is a number from 0 to {_PORTS - 1}"
         )
-    return six or host or "", int(stated)
+    return name, int(stated)
+
+
+def _fits(name: str) -> bool:
+    """Return True where a name has no empty label and none beyond 63 bytes."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def format_address(host: str, port: int) -> str:

@@ -56,8 +56,9 @@ def test_hosts_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_address_by_which_a_host_reaches_us() -> None:
     assert address_towards("me@127.0.0.1") == "127.0.0.1"
-    with pytest.raises(RunError, match="--listen"):
-        address_towards("no.such.host.invalid")
+    for unknown in ("no.such.host.invalid", "no..host"):
+        with pytest.raises(RunError, match="--listen"):
+            address_towards(unknown)
 
 
 @pytest.mark.parametrize(

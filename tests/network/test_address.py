@@ -17,6 +17,7 @@ from emu.network.authentication import format_address, parse_address
         ("[fe80::1%eth0]:0", ("fe80::1%eth0", 0)),
         ("node-7.cluster:65535", ("node-7.cluster", 65535)),
         ("localhost", ("localhost", 5)),
+        ("node_7.cluster.:1", ("node_7.cluster.", 1)),
         ("[::]", ("::", 5)),
     ],
 )
@@ -39,6 +40,10 @@ def test_addresses_are_read(text: str, parsed: tuple[str, int]) -> None:
         ("", "is not HOST"),
         (":7001", "is not HOST"),
         ("a b:1", "is not HOST"),
+        ("a..b:1", "is not HOST"),
+        ("a%..:1", "is not HOST"),
+        ("[::1..]:1", "is not HOST"),
+        (64 * "x" + ".org:1", "is not HOST"),
         ("x\x1b[2J:1", r"is not HOST"),
     ],
 )
@@ -69,5 +74,6 @@ def test_anything_is_an_address_or_a_value_error(text: str) -> None:
         shown = format_address(host, port)
 
     assert host
+    host.encode("idna")  # as who looks it up does
     assert 0 <= port < 65536
     assert shown.isprintable()
