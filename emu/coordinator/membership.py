@@ -122,7 +122,8 @@ class Membership:
             else:
                 self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)
+            number = error.errno or 0  # negative where a name does not resolve
+            why = os.strerror(number) if number > 0 else error.strerror or str(error)
             where = format_address(settings.listen, settings.port)
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:

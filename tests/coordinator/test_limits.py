@@ -57,6 +57,13 @@ def test_unlimited_credit_meets_the_memory_limit(
     assert "iteration" in str(caught.value)
 
 
+def test_a_name_that_nobody_knows_cannot_be_listened_on(tmp_path: Path) -> None:
+    """It said: Unknown error -2."""
+    problem, realization = golden(1)
+    with pytest.raises(RunError, match=r"^cannot listen on -:0: [^U]"):
+        run(problem, realization, tmp_path, listen="-")
+
+
 def test_long_job_can_be_launched(tmp_path: Path, leftovers: Leftovers) -> None:
     problem, realization = ahead(100_000)  # 1.5 MB of times and lengths for one agent
     note = Acts("began", partial(os.kill, os.getpid(), signal.SIGINT), problem)
