@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +32,17 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the request was in place
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _open_more_files() -> None:
+    """Let this process, and those it starts, have all the files open that they may.
+
+    Each process and each edge is a connection; hosts begin with 1,024 as a rule, for
+    programs that call select, which none of ours does.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS: there is no such number
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) -> T:
@@ -73,6 +85,7 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
                 if loop.remove_signal_handler(number):
                     signal.signal(number, handler)
 
+    _open_more_files()
     try:
         return uvloop.run(listening())
     except asyncio.CancelledError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -268,6 +269,20 @@ def test_signal_ends_a_coroutine_in_good_order(number: signal.Signals) -> None:
     assert cleaned == [True]
     assert time.monotonic() - begun < 30
     assert signal.getsignal(number) is before
+
+
+def test_files_that_may_be_open_are_as_many_as_the_kernel_lets() -> None:
+    """With a soft limit of 26 the golden job ended: g0 had too many open files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def most() -> tuple[int, int]:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
+        assert run_until_signalled(most(), str) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_result_and_error_pass_through() -> None:
