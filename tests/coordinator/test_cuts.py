@@ -85,6 +85,19 @@ def test_state_that_is_cut_short_makes_no_cut() -> None:
         keeper.add("ps0", replace(state("ps0", 2, PART)[0], last=True))
 
 
+def test_pieces_of_state_are_as_long_as_announced() -> None:
+    keeper = CutKeeper(Job(JOB.tasks[:1], (), 4), CutPlan({"ps0": ("ps0",)}, 2, print))
+    first, last = state("ps0", 2)
+    keeper.add("ps0", first)
+    with pytest.raises(NodeMisbehaved, match="a is longer than announced"):
+        keeper.add("ps0", first)
+
+    keeper = CutKeeper(Job(JOB.tasks[:1], (), 4), CutPlan({"ps0": ("ps0",)}, 2, print))
+    keeper.add("ps0", first)
+    with pytest.raises(NodeMisbehaved, match="b is cut short"):
+        keeper.add("ps0", replace(last, total=last.total + 1))
+
+
 def test_a_cut_that_cannot_be_kept_ends_the_run() -> None:
     def refuse(_: Cut) -> None:
         raise DataError("cannot be written: No space left on device", path="x")

@@ -54,6 +54,7 @@ async def test_a_failed_edge_fails_waiters_now_and_later() -> None:
     inbox.deliver(delivery(2, 0))
 
     inbox.fail(2, NodeLost("g0 has gone"))
+    inbox.fail(2, NodeLost("a consequence"))  # the first is the cause
 
     with pytest.raises(NodeLost, match="g0 has gone"):
         await waiter

@@ -185,6 +185,19 @@ async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
 
         assert run.edge.statistics().max_lead_bytes <= 16384
         assert run.arrivals == []
+        assert run.pacer.lag == 0.0  # between rings nothing is late by one
+
+
+async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1_000_000), shaped=True)
+        run.publish([1], [0], [0.0], [1e5], run.clock.now())  # 20 emulated seconds
+        now, longest = time.monotonic(), run.pacer.looks.longest
+        assert longest < run.pacer.looks.idle
+        assert run.edge.advance(now) <= now + longest
+        begins = now + longest / 2
+        run.publish([1], [0], [1e3], [1e5], run.clock.to_emulated(begins))
+        assert run.edge.advance(now) == pytest.approx(begins, abs=1e-6)
 
 
 async def test_nothing_leaves_by_a_line_of_a_time_to_come() -> None:
@@ -312,6 +325,8 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
 
     line = pacer.line(0, 4)
     assert line is not None
+    assert pacer.line(0, 3) is None
+    assert pacer.line(0, 5) is None
     wall = origin + (since + later) * time_scale
     there = line.served + line.rate * (wall - line.since)
     assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)

@@ -267,13 +267,22 @@ def test_too_large(data: bytes) -> None:
     assert allocate.sizes == []
 
 
-@pytest.mark.parametrize("cut", [1, PREFIX_BYTES, PREFIX_BYTES + 1, 90, 120])
-def test_truncated(cut: int) -> None:
-    data = b"".join(encode_data(1, 2, {"x": np.arange(8)}))[:cut]
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        (1, "1 of 20 bytes of its prefix"),
+        (PREFIX_BYTES, "0 of 56 bytes of its header"),
+        (PREFIX_BYTES + 1, "1 of 56 bytes of its header"),
+        (90, "14 of 64 bytes of its body"),
+        (120, "44 of 64 bytes of its body"),
+    ],
+)
+def test_truncated(cut: int, said: str) -> None:
+    data = b"".join(encode_data(1, 2, {"x": np.arange(8)}))
     reader = reader_of(Recorder())
-    feed(reader, data)
+    feed(reader, data + data[:cut])
 
-    with pytest.raises(TruncatedFrame, match="ended inside a frame"):
+    with pytest.raises(TruncatedFrame, match=f"ended inside a frame: {said}"):
         reader.end()
 
 
