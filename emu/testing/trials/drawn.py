@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random  # noqa: TID251 -- a draw takes 0.1 us, one of numpy 3
 import re
 from dataclasses import dataclass
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 EXACT = 1e-6
 #: Wall seconds in which a run ends, and everybody leaves, after processes have died.
 PROMPT = 3.0
-#: Trials between two full collections, 20 ms each: files that killed processes had
-#: open hang on objects that are old, since the coordinator has frozen them.
-_OFTEN = 16
 _LONGEST = 8.0  # wall seconds that a piece is late
 _KINDS: tuple[Literal["kill"] | Kinds, ...] = (
     "kill",
@@ -52,7 +48,6 @@ class Trials:
     case: Case
 
     def __post_init__(self) -> None:
-        self._done = 0
         self.undisturbed = run_trial(self.case)
         wrong = [*self.undisturbed.complaints]
         if self.undisturbed.run is None:
@@ -93,9 +88,6 @@ class Trials:
     def judged(self, faults: Faults) -> Trial:
         """Carry out a trial of one's own."""
         trial = run_trial(self.case, faults)
-        self._done += 1
-        if self._done % _OFTEN == 0:
-            gc.collect()
         trial.complaints += list(self.wrong(trial))
         return trial
 
