@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emu.analysis.link_load import fluid_ends
@@ -55,6 +55,7 @@ def _effect(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(problems(), st.integers(0, 2**32))
 def test_a_late_run_is_repeated(
     policy: str, drawn: tuple[Problem, Realization], seed: int

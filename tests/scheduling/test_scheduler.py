@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import SchedulingError
@@ -44,6 +44,7 @@ RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(latest=True))
 def test_driven_by_events_equals_simulated(
     policy: str, drawn: tuple[Problem, Realization]
@@ -52,6 +53,7 @@ def test_driven_by_events_equals_simulated(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(
     drawn=problems(links=True, jobs=True, cuts=True, speeds=True),
     seed=st.integers(0, 2**32 - 1),
@@ -132,6 +134,7 @@ def assert_equal(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_of_one_instant_does_not_matter(
     policy: str, drawn: tuple[Problem, Realization], seed: int

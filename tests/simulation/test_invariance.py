@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.problem import Cluster, Placement, Problem, Realization
@@ -72,6 +72,7 @@ FACTORS = st.integers(-40, 40).map(lambda power: 2.0**power)
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(), factor=FACTORS)
 def test_makespans_are_homogeneous_in_time(
     policy: str, drawn: Drawn, factor: float
@@ -83,6 +84,7 @@ def test_makespans_are_homogeneous_in_time(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(), factor=FACTORS)
 def test_bytes_and_bandwidths_scale_together(
     policy: str, drawn: Drawn, factor: float
@@ -93,6 +95,7 @@ def test_bytes_and_bandwidths_scale_together(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_in_the_file_changes_nothing(
     policy: str, drawn: Drawn, seed: int

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from emu.problem import RateHistory, Schedule
 from emu.scheduling import RATE_POLICIES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("policy", RATE_POLICIES)
+@settings.get_profile("each_rule")
 @given(drawn=problems())
 def test_simulated_schedules_pass(
     policy: str, drawn: tuple[Problem, Realization]

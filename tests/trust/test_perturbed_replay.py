@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -65,6 +65,7 @@ class Late(LateProcesses):
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(problems())
 def test_what_is_on_time_changes_nothing(
     policy: str, drawn: tuple[Problem, Realization]
@@ -85,6 +86,7 @@ def test_what_is_on_time_changes_nothing(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(problems(), st.integers(0, 10**6), st.floats(0.1, 5.0))
 def test_one_late_flow_or_task_does_what_it_does_to_the_online_run(
     policy: str, drawn: tuple[Problem, Realization], place: int, seconds: float

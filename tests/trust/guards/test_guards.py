@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from emu.analysis.bounds import bounds
 from emu.problem import Cluster, Machine, Problem
@@ -42,6 +42,7 @@ def said(schedule: Schedule, **changes: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", RATE_POLICIES)
+@settings.get_profile("each_rule")
 @given(drawn=problems())
 def test_what_the_simulator_makes_is_possible(
     policy: str, drawn: tuple[Problem, Realization]
