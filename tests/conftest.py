@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from tests.leftovers import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["leftovers"]
 
@@ -44,10 +46,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 settings.register_profile("each_rule", max_examples=settings().max_examples * 2 // 5)
 
 
+@cache
+def _says_so(path: Path) -> bool:
+    """Return True where a file spells that it has tests over sockets."""
+    text = path.read_text()
+    return "mark.emulation" in text or "mark.netns" in text
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try what a busy host makes fail again; beside others it is always busy."""
     for item in items:
         sockets = any(map(item.get_closest_marker, ("emulation", "netns")))
+        if sockets and not _says_so(item.path):
+            said = "write mark.emulation or mark.netns: tools/check looks for it"
+            raise pytest.UsageError(f"{item.path}: {said}")
         if sockets and item.get_closest_marker("untimed") is None:
             item.add_marker("emu_retry")
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     *pytestmark,
+    pytest.mark.netns,  # spelt: tools/check looks for it
     pytest.mark.slow,
     pytest.mark.skipif(
         not RAY, reason="a cluster of Ray (pip install 'dgtp-emulator[ray]')"

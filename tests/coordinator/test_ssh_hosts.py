@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     *pytestmark,
+    pytest.mark.netns,  # spelt: tools/check looks for it
     pytest.mark.untimed,
     pytest.mark.skipif(
         SSHD is None or shutil.which("ssh") is None,
