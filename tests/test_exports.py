@@ -1,8 +1,10 @@
-"""What ``import emu`` offers, and what it costs."""
+"""Public names of ``import emu``, and what importing it costs and sets."""
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import emu
+from emu.scenario.scenario_file import collected_seldom
 from tests.integration.scenarios import tiny_training
 
 PUBLIC = [
@@ -109,3 +112,39 @@ def test_a_training_job_is_placed_and_explained_without_torch(tmp_path: Path) ->
     for command in ("place", "explain"):
         done = missing + calling(command, str(tmp_path / "tiny.json"))
         assert "emu" in loaded_by(done)
+
+
+def test_the_threshold_is_raised_and_comes_back() -> None:
+    before = gc.get_threshold()
+
+    with collected_seldom():
+        assert gc.get_threshold()[0] > before[0]
+    with pytest.raises(ValueError, match="no number"), collected_seldom():
+        int("no number")
+
+    assert gc.get_threshold() == before
+
+
+PROGRAM = """
+import os
+from typer.main import get_command
+from emu.cli.app import app
+get_command(app).get_command(None, "simulate")
+import numpy
+assert numpy.ones((600, 600)) @ numpy.ones((600, 600)) is not None
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize("stated", ["", "2"])
+def test_numpy_computes_in_one_thread_unless_told(stated: str) -> None:
+    name = "OPENBLAS_NUM_THREADS"
+    around = {key: value for key, value in os.environ.items() if key != name}
+    around |= {name: stated} if stated else {}
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=around, check=True, capture_output=True
+    )
+    threads, kept = found.stdout.decode().split()
+    assert kept == (stated or "None")
+    if not stated:
+        assert threads == "1"

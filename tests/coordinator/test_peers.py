@@ -1,16 +1,25 @@
-"""Waiting for everybody, in made-up time."""
+"""Processes and hosts of a run: who is waited for, what they say, what ended one."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from emu.coordinator import peers
-from emu.coordinator.peers import Gathering
-from emu.errors import DeadlineExceeded
+from emu.coordinator.peers import (
+    Gathering,
+    Mailbox,
+    Report,
+    Severity,
+    cause,
+    severity_of,
+)
+from emu.errors import DeadlineExceeded, NodeLost, RunError
 from emu.wire.messages import BoardReady, Listening
 
 if TYPE_CHECKING:
@@ -100,3 +109,67 @@ async def test_who_has_said_it_is_returned() -> None:
     said = await waiting.messages(PROCESSES, "come up", Listening)
 
     assert {name: at.host for name, at in said.items()} == {p: p for p in PROCESSES}
+
+
+async def test_all_that_has_come_is_given_once_and_in_order() -> None:
+    with closing(Mailbox[int]()) as mail:
+        for n in range(5):
+            mail.put(n)
+
+        assert await mail.everything(10.0) == [0, 1, 2, 3, 4]
+        assert await mail.everything(0.001) == []
+
+
+async def test_who_waits_is_woken_and_gets_what_comes_in_the_same_turn() -> None:
+    with closing(Mailbox[str]()) as mail:
+        waiting = asyncio.ensure_future(mail.everything(10.0))
+        await asyncio.sleep(0)
+        mail.put("a")
+        mail.put("b")
+
+        assert await waiting == ["a", "b"]
+
+
+async def test_a_waiter_that_gave_up_loses_nothing() -> None:
+    with closing(Mailbox[int]()) as mail:
+        waiting = asyncio.ensure_future(mail.everything(10.0))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        mail.put(1)
+
+        assert await mail.everything(10.0) == [1]
+
+
+KILLED = Report(Severity.KILLED, NodeLost("s1 was killed"))
+FAILED = Report(Severity.FAILED, RunError("w0 raised"))
+GONE = Report(Severity.GONE, NodeLost("s1 closed its connection"))
+MISSED = Report(Severity.CONSEQUENCE, NodeLost("w0 misses s1"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([KILLED, GONE, MISSED])))
+def test_death_explains_all(order: tuple[Report, ...]) -> None:
+    assert cause(order) is KILLED.error
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([FAILED, GONE, MISSED])))
+def test_failure_explains_lost_connections(order: tuple[Report, ...]) -> None:
+    assert cause(order) is FAILED.error
+
+
+def test_first_of_equals() -> None:
+    second = Report(Severity.FAILED, RunError("w1 raised, too"))
+
+    assert cause([FAILED, second]) is FAILED.error
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        ("NodeLost", Severity.CONSEQUENCE),
+        ("TruncatedFrame", Severity.CONSEQUENCE),
+        ("MalformedFrame", Severity.FAILED),
+        ("ZeroDivisionError", Severity.FAILED),
+    ],
+)
+def test_what_a_process_says_of_itself(error: str, severity: Severity) -> None:
+    assert severity_of(error) is severity

@@ -24,6 +24,7 @@ from emu.network import (
     edge_keys,
     open_edge,
 )
+from emu.network.send_log import SendLog
 from tests.network.strangers import until
 
 if TYPE_CHECKING:
@@ -336,3 +337,12 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     assert pacer.depth.lead_time == 0.0
     pacer.close()
     board.close()
+
+
+def test_the_send_log_speaks_emulated_seconds() -> None:
+    log = SendLog()
+    log.note(3, 7, finished=110.0, queued=104.0, informed=106.0, lag=0.5)
+
+    rows = np.frombuffer(log.packed(RunClock(100.0, 2.0))).reshape(-1, 6)
+
+    assert rows.tolist() == [[3.0, 7.0, 5.0, 2.0, 3.0, 0.25]]

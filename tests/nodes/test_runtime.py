@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,9 +13,9 @@ import numpy as np
 import pytest
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu.network import Delivery, Inbox, RunClock
+from emu.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
-from emu_nodes.runtime import result_parts
+from emu_nodes.runtime import offset_now, result_parts
 from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
 from tests.launch.specs import edge_end, process_task
 
@@ -202,3 +203,13 @@ async def test_holder_lets_many_wait_and_none_too_early() -> None:
 
     assert [seconds for seconds, _ in woken] == [-1.0, 0.01, 0.02, 0.03]
     assert all(after >= seconds for seconds, after in woken)
+
+
+def test_a_process_takes_the_clock_that_its_agent_has_put_on_the_board() -> None:
+    with contextlib.closing(RateBoard.create(1)) as board:
+        assert offset_now(board) == 0.0  # it reads the coordinator's own
+        now = time.monotonic()
+        board.publish_clock(ClockLine(now, 3.0, 0.5, 0.001))
+
+        offset = offset_now(board)
+        assert 3.0 <= offset <= 3.0 + 0.5 * (time.monotonic() - now)

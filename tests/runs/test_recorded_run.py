@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import emu
 from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.runs.array_files import REALIZATION
+from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.recorded_run import realization_of, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.simulation import makespan
@@ -273,17 +274,6 @@ def test_torn_last_line_of_training_is_left_out(tmp_path: Path) -> None:
     assert len(emu.load_run(tmp_path / "run").training) == 3
 
 
-def test_importing_emu_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, emu; "
-        "print([m for m in ('numpy', 'pandas', 'matplotlib') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 def test_the_rule_of_a_run_that_is_ones_own(tmp_path: Path) -> None:
     """Its text is in the manifest; nothing of it runs until something is simulated."""
     mark = tmp_path / "ran"
@@ -309,3 +299,23 @@ def test_the_rule_of_a_run_that_is_ones_own(tmp_path: Path) -> None:
     (path / "manifest.json").unlink()
     with pytest.raises(DataError, match="states nothing of the policy mine"):
         _ = emu.load_run(path).policy
+
+
+@given(st.dictionaries(st.sampled_from(["g0", "s0", "w0"]), st.just("m0")))
+def test_pins_are_read_back(pins: dict[str, str]) -> None:
+    scenario = emu.load("golden", {"placement.policy": "ifs", "placement.tasks": pins})
+    problem = emu.place(scenario).problem
+    written = json.loads(json.dumps(problem_to_json(problem)))
+
+    again = problem_from_json(written, "problem.json")
+
+    assert [task.pinned for task in again.job.tasks] == [
+        pins.get(task.name) for task in again.job.tasks
+    ]
+
+
+def test_a_pin_to_no_machine_is_named() -> None:
+    written = problem_to_json(emu.place(emu.load("golden")).problem)
+    written["tasks"][0]["pinned"] = "m9"
+    with pytest.raises(DataError, match="no machine is called m9"):
+        problem_from_json(written, "problem.json")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from emu.errors import ScenarioError
 from emu.problem import (
     CapacityChange,
     Cluster,
@@ -22,6 +23,7 @@ from emu.problem import (
     Route,
     Task,
 )
+from emu.scenario import load
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -150,3 +152,45 @@ def test_a_port_that_was_far_from_full(later: float) -> None:
 
     assert schedule.rates is not None
     assert schedule.rates.rate.tolist() == [5.0, later, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rates"),
+    [
+        ("oes", [1.0, 4.0, 4.0]),
+        ("oes_by_job", [1.0, 3.0, 6.0]),
+        ("maxmin", [1.0, 5.5, 5.5]),
+        ("maxmin_by_job", [1.0, 5.0, 6.0]),
+    ],
+)
+def test_what_one_flow_cannot_use_goes_to_others_of_its_job_first(
+    policy: str, rates: list[float]
+) -> None:
+    """Out of a port of 12 B/s: two flows of a, the first of which takes 1 B/s."""
+    names = ("a/s", "b/s", "a/slow", "a/w", "b/w")
+    job = Job(
+        tuple(Task(name, "task") for name in names),
+        (Edge(0, 2), Edge(0, 3), Edge(1, 4)),
+        1,
+    )
+    machines = (
+        Machine("m0", 12.0, 12.0),
+        Machine("m1", 1.0, 12.0),
+        Machine("m2", 12.0, 12.0),
+        Machine("m3", 12.0, 12.0),
+    )
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 1, 2, 3)))
+    realization = Realization(np.zeros((5, 1)), np.full((3, 1), 60.0))
+
+    schedule = simulate(problem, realization, policy, record_rates=True)
+
+    assert schedule.rates is not None
+    np.testing.assert_allclose(schedule.rates.rate[:3], rates)
+    assert schedule.rates.edge[:3].tolist() == [0, 1, 2]
+
+
+def test_other_rules_know_no_jobs() -> None:
+    with pytest.raises(ScenarioError, match="by job there are oes and maxmin") as found:
+        load("golden", {"schedule.policy": "fifo", "schedule.share": "job"})
+    assert found.value.key == "schedule.share"
+    assert load("golden", {"schedule.share": "job"}).schedule.rule == "oes_by_job"

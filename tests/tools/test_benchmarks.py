@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from emu.testing import two_machine_example
-from tools.benches.figures import amount, interleaved
+from tools.benches.figures import Figure, amount, as_json, interleaved
+from tools.benches.pacing import window_errors
 from tools.benches.simulator import compiled_peer, write_workload
 
 if TYPE_CHECKING:
@@ -50,3 +53,52 @@ def test_the_peer_reads_the_workload_as_documented(tmp_path: Path) -> None:
     assert [float(word) for word in lines[1]] == [10.0, 10.0]
     assert len(lines) == 1 + 2 + tasks + edges
     assert {len(line) for line in lines[3 + tasks :]} == {3 + 3}
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least", "met"),
+    [(0.9, False, True), (1.1, False, False), (1.1, True, True), (0.9, True, False)],
+)
+def test_an_aim_is_met_from_the_right_side(
+    value: float,
+    at_least: bool,  # noqa: FBT001 -- a parameter of the cases
+    met: bool,  # noqa: FBT001 -- a parameter of the cases
+) -> None:
+    figure = Figure("x", value, "ms", 1.0, at_least=at_least)
+
+    assert figure.met is met
+    assert as_json([figure])[0]["met"] is met
+
+
+def test_what_was_not_measured_meets_no_aim() -> None:
+    assert Figure("x", math.nan, "ms", 1.0).met is False
+    assert Figure("x", math.nan, "ms", 1.0, at_least=True).met is False
+    assert Figure("x", 1.0, "ms").met is None
+
+
+def test_even_chunks_at_the_rate_are_off_by_nothing() -> None:
+    times = np.arange(0.0005, 0.1, 0.001)
+
+    off = window_errors(
+        times, np.full(100, 7), rate=7e3, span=(0.0, 0.1), width=0.01, step=0.005
+    )
+
+    assert off == pytest.approx(np.zeros(19), abs=1e-12)
+
+
+def test_a_window_counts_what_came_within_it() -> None:
+    times, sizes = np.array([0.1, 0.9, 1.1, 2.5]), np.array([5, 5, 20, 3])
+
+    off = window_errors(times, sizes, rate=10.0, span=(0.0, 3.0), width=1.0, step=1.0)
+
+    assert off == pytest.approx([0.0, 1.0, -0.7])
+
+
+def test_a_span_shorter_than_the_window_has_none() -> None:
+    none = np.zeros(0, dtype=np.int64)
+
+    off = window_errors(
+        np.zeros(0), none, rate=1.0, span=(0.0, 0.5), width=1.0, step=0.1
+    )
+
+    assert off.size == 0

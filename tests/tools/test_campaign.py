@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import subprocess
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.errors import DataError, NodeLost
+from emu.errors import DataError, EmulatorError, NodeLost
 from tools.runner import Ledger, Study, distribution
-from tools.studies import fidelity
+from tools.studies import fidelity, kernel
 from tools.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -179,3 +181,26 @@ def test_a_distribution_leaves_out_what_is_no_number() -> None:
     assert cells[:3] == ["x", "2", "1.000"]
     assert cells[-1] == "3.000"
     assert set(distribution("y", []).split()) == {"y", "0", "-"}
+
+
+def test_seeds_are_of_the_date_of_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(*_: Any, **__: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 0, "20261125\n")
+
+    monkeypatch.setattr(subprocess, "run", said)
+    first = kernel.first_seed()
+    assert first == 20261125000
+
+    names = [name for name, *_ in itertools.islice(kernel.singles(2, 1.0, first), 3)]
+    assert names[1:] == ["drawn-20261125000@{}/0", "drawn-20261125002@{}/0"]
+
+
+def test_without_a_commit_seeds_are_to_be_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    with pytest.raises(EmulatorError, match="state --first"):
+        kernel.first_seed()

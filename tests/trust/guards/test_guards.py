@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.analysis.bounds import bounds
 from emu.problem import Cluster, Machine, Problem
@@ -18,6 +19,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.guards import examine
 from emu.trust.guards.schedule import earliest_ends
+from emu.trust.guards.traffic import of_flows
 from tests.trust.guards.reported import BYTE_SCALE, frames, reported
 
 if TYPE_CHECKING:
@@ -224,3 +226,33 @@ def test_features_of_p3_that_travel_are_found(kind: str, broken: int) -> None:
     assert len(found) == broken
     assert all("g0->s1 carried 8 bytes of features" in words for words in found)
     assert said(schedule, **came) == []
+
+
+#: Start, length and bytes, on a grid: many share an instant.
+FLOWS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 20)), max_size=12
+)
+
+
+@given(FLOWS, st.integers(1, 9), st.integers(0, 30))
+def test_flows_overflow_where_some_interval_does(
+    drawn: list[tuple[int, int, int]], capacity: int, depth: int
+) -> None:
+    start, length, sent = np.array(drawn, dtype=float).reshape(-1, 3).T
+    end = start + length
+    excess = {
+        (s, e): sent[(start >= s) & (end <= e)].sum() - capacity * (e - s)
+        for s in set(start)
+        for e in set(end)
+        if e >= s
+    }
+    found = of_flows(start, end, sent, capacity, depth)
+
+    over = [e for (_, e), most in excess.items() if most > depth]
+    if not over:
+        assert found is None
+        return
+    assert found is not None
+    assert found.at == min(over)
+    assert found.most == pytest.approx(max(excess.values()))
+    assert excess[found.since, found.until] == pytest.approx(found.most)
