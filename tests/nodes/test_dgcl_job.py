@@ -15,11 +15,10 @@ from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
 from emu.workloads import parameter_count
 from emu_nodes.dgcl import carrier, programs
+from tests.nodes.one_process import drive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
 
 EPOCHS = 6
 SETTINGS: dict[str, Any] = {
@@ -83,7 +82,6 @@ def reference(
 
 
 def run(
-    drive: DriveJob,
     monkeypatch: pytest.MonkeyPatch,
     *,
     planned: bool = True,
@@ -140,13 +138,12 @@ def check(made: Any, optimizer: str = "adam") -> None:
     ],
 )
 def test_weights_equal_those_of_one_process(
-    drive: DriveJob,
     monkeypatch: pytest.MonkeyPatch,
     parts: int,
     planned: bool,  # noqa: FBT001
     backward: str,
 ) -> None:
-    made, _ = run(drive, monkeypatch, planned=planned, parts=parts, backward=backward)
+    made, _ = run(monkeypatch, planned=planned, parts=parts, backward=backward)
 
     check(made)
 
@@ -154,13 +151,11 @@ def test_weights_equal_those_of_one_process(
 @pytest.mark.parametrize("partitioner", ["hash", "hierarchical"])
 @pytest.mark.parametrize("cache_features", [True, False])
 def test_partitioners_gathered_features_and_sgd(
-    drive: DriveJob,
     monkeypatch: pytest.MonkeyPatch,
     partitioner: str,
     cache_features: bool,  # noqa: FBT001
 ) -> None:
     made, _ = run(
-        drive,
         monkeypatch,
         partitioner=partitioner,
         boxes=[2, 1] if partitioner == "hierarchical" else [],
@@ -177,26 +172,25 @@ def test_partitioners_gathered_features_and_sgd(
     [("sage", "mean"), ("gin", "sum"), ("commnet", "mean"), ("gcn", "mean")],
 )
 def test_every_kind_over_three_layers(
-    drive: DriveJob, monkeypatch: pytest.MonkeyPatch, kind: str, norm: str
+    monkeypatch: pytest.MonkeyPatch, kind: str, norm: str
 ) -> None:
     model = {"kind": kind, "norm": norm, "layers": 3}
 
-    made, _ = run(drive, monkeypatch, model=model, cache_features=False)
+    made, _ = run(monkeypatch, model=model, cache_features=False)
 
     check(made)
 
 
 def test_one_layer_needs_no_gather_where_features_are_kept(
-    drive: DriveJob, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, _ = run(drive, monkeypatch, model={"layers": 1})
+    made, _ = run(monkeypatch, model={"layers": 1})
 
     check(made)
 
 
 @pytest.mark.parametrize("planned", [True, False])
 def test_gathered_features_are_those_of_the_graph(
-    drive: DriveJob,
     monkeypatch: pytest.MonkeyPatch,
     planned: bool,  # noqa: FBT001
 ) -> None:
@@ -210,7 +204,7 @@ def test_gathered_features_are_those_of_the_graph(
         return rows
 
     monkeypatch.setattr(programs.Device, "gathered", look)
-    made, _ = run(drive, monkeypatch, planned=planned, cache_features=False, epochs=1)
+    made, _ = run(monkeypatch, planned=planned, cache_features=False, epochs=1)
 
     dataset, whole = open_parts(made.job.settings)
     for rank in range(3):
@@ -219,10 +213,9 @@ def test_gathered_features_are_those_of_the_graph(
 
 @pytest.mark.parametrize("compute", ["real", "timed"])
 def test_bytes_are_those_of_the_formulas(
-    drive: DriveJob, monkeypatch: pytest.MonkeyPatch, compute: str
+    monkeypatch: pytest.MonkeyPatch, compute: str
 ) -> None:
     made, config = run(
-        drive,
         monkeypatch,
         epochs=2,
         compute=compute,
@@ -237,13 +230,11 @@ def test_bytes_are_those_of_the_formulas(
     np.testing.assert_array_equal(made.volumes, expected.volumes)
 
 
-def test_without_computation_no_weight_changes(
-    drive: DriveJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, _ = run(drive, monkeypatch, epochs=2, compute="timed")
+def test_without_computation_no_weight_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = run(monkeypatch, epochs=2, compute="timed")
 
     first = [made.programs[f"d{rank}.layer1"].result() for rank in range(3)]
-    again, _ = run(drive, monkeypatch, epochs=1, compute="timed")
+    again, _ = run(monkeypatch, epochs=1, compute="timed")
     for rank, left in enumerate(first):
         other = again.programs[f"d{rank}.layer1"].result()["parameters"]
         assert (left["parameters"] == other).all()

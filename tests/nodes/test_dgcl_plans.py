@@ -15,13 +15,12 @@ from emu.systems.dgcl.job import dgcl_job, dgcl_realization
 from emu.systems.dgcl.section import DgclJobSection
 from emu.training import reference_training
 from emu.workloads import parameter_count
+from tests.nodes.one_process import drive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.systems.dgcl.job import DgclConfig
-
-DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
 
 EPOCHS = 6
 TEXT = """
@@ -85,9 +84,7 @@ def reference(kind: str, layers: int) -> tuple[NDArray[Any], list[float]]:
         ),
     ],
 )
-def test_weights_equal_those_of_one_process(
-    drive: DriveJob, more: str, kind: str, layers: int
-) -> None:
+def test_weights_equal_those_of_one_process(more: str, kind: str, layers: int) -> None:
     config = config_of(more, kind, layers)
     made = drive(dgcl_job(config))
     expected, losses = reference(kind, layers)
@@ -99,7 +96,7 @@ def test_weights_equal_those_of_one_process(
     for epoch in (0, EPOCHS - 1):
         told = [made.reports[f"d{rank}.layer{layers}", epoch]["loss"] for rank in ranks]
         assert np.mean(told) == pytest.approx(losses[epoch], rel=1e-12)
-    hosts = [one for name, one in made.programs.items() if name.startswith("d8.")]
+    hosts: list[Any] = [p for n, p in made.programs.items() if n.startswith("d8.")]
     assert all(not one._carrier._rows for one in hosts)  # nothing is left behind
 
 
@@ -112,9 +109,7 @@ def test_weights_equal_those_of_one_process(
         f"plan: dgcl_r\n  {BOXES}[5, 3]\n  cache_features: false",
     ],
 )
-def test_bytes_are_those_of_the_formulas(
-    drive: DriveJob, compute: str, more: str
-) -> None:
+def test_bytes_are_those_of_the_formulas(compute: str, more: str) -> None:
     config = config_of(more, "gcn", 3, epochs=2)
     settings = {**config.settings, "compute": compute}
     made = drive(dgcl_job(replace(config, settings=settings)))

@@ -12,28 +12,15 @@ from hypothesis import strategies as st
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Aggregation, WholeGraph, split_graph
 from emu.graph_data.raw_graph import build_structure
-from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
+from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu_nodes.dgcl.carrier import Rows, Tables
+from tests.nodes.test_dgcl_job import line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEVICES = 4
-
-
-def line() -> Topology:
-    """Return devices on a line of fast links; other pairs share one slow link."""
-    links, routes = ["slow"], {}
-    for sender in range(DEVICES):
-        for receiver in range(DEVICES):
-            if abs(sender - receiver) == 1:
-                routes[sender, receiver] = [len(links)]
-                links.append(f"{sender}{receiver}")
-            elif sender != receiver:
-                routes[sender, receiver] = [0]
-    capacities = np.array([1.0] + [10.0] * (len(links) - 1))
-    return Topology(DEVICES, tuple(links), capacities, routes)
 
 
 def random_graph(seed: int) -> WholeGraph:
@@ -49,7 +36,7 @@ def plan_of(whole: WholeGraph, *, planned: bool) -> Plan:
     needs = Needs.of_parts([p.remote for p in parts], [p.owners for p in parts])
     if not planned:
         return peer_to_peer(needs, DEVICES)
-    return spst(needs, line(), seed=1)
+    return spst(needs, line(DEVICES), seed=1)
 
 
 def carry_out(

@@ -27,7 +27,7 @@ from emu.systems.system import systems
 from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
 from tests.golden.cases import cases, problem_of
-from tests.nodes.conftest import brief_of
+from tests.nodes.one_process import brief_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

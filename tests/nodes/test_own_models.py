@@ -10,12 +10,11 @@ import pytest
 from emu.graph_data import BatchPlan, open_for
 from emu.stream_key import stream_key
 from emu.training import initial_parameters, reference_training
+from tests.nodes.one_process import drive, small_job
 from tests.training.programs import PROGRAMS, model_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by name
 
 ITERATIONS = 5
 
@@ -74,9 +73,7 @@ def trained_alone(name: str, settings: dict[str, Any], p: float) -> NDArray[Any]
 @pytest.mark.parametrize("sync", ["parameter_server", "ring"])
 @pytest.mark.parametrize("p", [0.0, 0.5])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_weights_equal_one_process(
-    drive: DriveJob, small_job: DriveJob, name: str, p: float, sync: str
-) -> None:
+def test_weights_equal_one_process(name: str, p: float, sync: str) -> None:
     if name not in ("torch", "adjs"):
         pytest.importorskip("dgl")
     job = small_job(
@@ -96,9 +93,7 @@ def test_weights_equal_one_process(
     assert losses[-1] < losses[0]
 
 
-def test_without_dgl_the_same_weights(
-    drive: DriveJob, small_job: DriveJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_dgl_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of dgl, or what stands in for them where it is not installed."""
     pytest.importorskip("dgl")
     job = small_job(ITERATIONS, model=model_of("torch"), precision="float64")
@@ -108,7 +103,7 @@ def test_without_dgl_the_same_weights(
     np.testing.assert_array_equal(drive(job).parameters, with_dgl)
 
 
-def test_timed_tasks_send_as_many_bytes(drive: DriveJob, small_job: DriveJob) -> None:
+def test_timed_tasks_send_as_many_bytes() -> None:
     real, timed = (
         drive(small_job(2, model=model_of("torch"), compute=compute)).volumes
         for compute in ("real", "timed")

@@ -17,8 +17,7 @@ from emu.systems.p3.section import P3JobSection
 from emu.systems.system import systems
 from emu.training import reference_training
 from emu.wire import payload_kind
-
-DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
+from tests.nodes.one_process import drive
 
 TEXT = """\
 cluster:
@@ -55,7 +54,7 @@ def parameters(run: Any) -> Any:
     return systems()[job.settings["system"]].trained(job, results)
 
 
-def check(drive: DriveJob, *overrides: str, policy: str = "") -> Any:
+def check(*overrides: str, policy: str = "") -> Any:
     """Hold weights against one process, and bytes against the formulas.
 
     ``policy``: tasks run in the order of its schedule.
@@ -101,17 +100,17 @@ TIMED = (
 @pytest.mark.parametrize("pipeline", ["none", "A"])
 @pytest.mark.parametrize("policy", ["oes", "fifo"])
 def test_twenty_steps_are_the_same_in_the_order_of_any_schedule(
-    drive: DriveJob, policy: str, pipeline: str
+    policy: str, pipeline: str
 ) -> None:
     nics = "cluster.machines=[{nic: 1 Mbit/s}, {nic: 30 kbit/s}, {nic: 1 Mbit/s}]"
     changes = [nics, TIMED, "job.iterations=20", f"job.pipeline={pipeline}"]
-    check(drive, *changes, policy=policy)
+    check(*changes, policy=policy)
 
 
 @pytest.mark.parametrize("machines", [1, 2, 3, 4])
-def test_unpipelined_equals_one_process(drive: DriveJob, machines: int) -> None:
+def test_unpipelined_equals_one_process(machines: int) -> None:
     """100 columns do not divide by 3."""
-    check(drive, f"cluster.machines[0].count={machines}")
+    check(f"cluster.machines[0].count={machines}")
 
 
 @pytest.mark.parametrize(
@@ -134,26 +133,24 @@ def test_unpipelined_equals_one_process(drive: DriveJob, machines: int) -> None:
     ],
     ids=" ".join,
 )
-def test_other_shapes_equal_one_process(drive: DriveJob, overrides: list[str]) -> None:
-    check(drive, *overrides)
+def test_other_shapes_equal_one_process(overrides: list[str]) -> None:
+    check(*overrides)
 
 
 @pytest.mark.parametrize("cache", [3, 1])
 @pytest.mark.parametrize("pipeline", ["A", "B"])
-def test_pipelines_equal_delayed_descent(
-    drive: DriveJob, pipeline: str, cache: int
-) -> None:
-    run = check(drive, f"job.pipeline={pipeline}", f"job.cache={cache}")
+def test_pipelines_equal_delayed_descent(pipeline: str, cache: int) -> None:
+    run = check(f"job.pipeline={pipeline}", f"job.cache={cache}")
 
     kept = [run.reports["Mf0", cycle]["versions"] for cycle in range(6)]
     assert max(kept) == {"A": 3, "B": 3}[pipeline]
 
 
-def test_data_parallel_equals_one_process(drive: DriveJob) -> None:
-    check(drive, "job.system=data_parallel", "job.pipeline=null")
+def test_data_parallel_equals_one_process() -> None:
+    check("job.system=data_parallel", "job.pipeline=null")
 
 
-def test_no_row_of_features_travels(drive: DriveJob) -> None:
+def test_no_row_of_features_travels() -> None:
     """Ids, edges and activations do, each under its name."""
     run = drive(loads(TEXT, ["job.pipeline=A", "job.iterations=3"]).to_job())
     kinds = {
@@ -169,7 +166,7 @@ def test_no_row_of_features_travels(drive: DriveJob) -> None:
     assert kinds_of(run) == {"structure", "activations", "gradients"}
 
 
-def test_data_parallel_training_pulls_features(drive: DriveJob) -> None:
+def test_data_parallel_training_pulls_features() -> None:
     job = loads(TEXT, ["job.system=data_parallel", "job.pipeline=null"]).to_job()
 
     assert kinds_of(drive(job)) == {"features", "gradients", "labels", "structure"}
@@ -180,7 +177,7 @@ def kinds_of(run: Any) -> set[str]:
     return {payload_kind(name) for sent in run.payloads.values() for name in sent}
 
 
-def test_timed_machines_send_zeros(drive: DriveJob) -> None:
+def test_timed_machines_send_zeros() -> None:
     run = drive(loads(TEXT, ["emulation.compute=timed", "job.pipeline=B"]).to_job())
 
     partial = [p["partial"] for p in run.payloads.values() if "partial" in p]

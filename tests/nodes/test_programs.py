@@ -9,11 +9,10 @@ import pytest
 
 from emu.errors import NodeMisbehaved
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
+from tests.nodes.one_process import build, drive, small_job
 
 if TYPE_CHECKING:
     from emu_nodes.program import Payload
-
-Fixture = Any
 
 
 def payloads_into(run: Any, task: str, iteration: int) -> dict[int, Payload]:
@@ -30,9 +29,7 @@ def replaced(inputs: dict[int, Payload], edge: int, **tensors: Any) -> Any:
     return {**inputs, edge: {**inputs[edge], **tensors}}
 
 
-def test_a_sampler_refuses_rows_that_do_not_fit(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_sampler_refuses_rows_that_do_not_fit() -> None:
     job = small_job(1)
     inputs = payloads_into(drive(job), "s0", 0)
     edge = min(inputs)
@@ -44,9 +41,7 @@ def test_a_sampler_refuses_rows_that_do_not_fit(
         sampler.run(0, {**inputs, edge: {}})
 
 
-def test_a_worker_refuses_parameters_of_another_version(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_worker_refuses_parameters_of_another_version() -> None:
     job = small_job(3)
     run = drive(job)
     worker = build(job).programs["w0"]
@@ -67,7 +62,7 @@ def test_a_worker_refuses_parameters_of_another_version(
     ],
 )
 def test_a_worker_refuses_blocks_that_contradict_each_other(
-    drive: Fixture, build: Fixture, small_job: Fixture, wrong: dict[str, Any]
+    wrong: dict[str, Any],
 ) -> None:
     job = small_job(1)
     inputs = payloads_into(drive(job), "w1", 0)
@@ -77,9 +72,7 @@ def test_a_worker_refuses_blocks_that_contradict_each_other(
         build(job).programs["w1"].run(0, replaced(inputs, edge, **wrong))
 
 
-def test_a_server_refuses_a_gradient_of_another_size(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_server_refuses_a_gradient_of_another_size() -> None:
     job = small_job(1)
     inputs = payloads_into(drive(job), "ps0", 0)
     wrong = replaced(inputs, min(inputs), gradient=np.zeros(3, np.float32))
@@ -89,9 +82,7 @@ def test_a_server_refuses_a_gradient_of_another_size(
 
 
 @pytest.mark.parametrize("vertex", [-1, 10**9])
-def test_a_store_refuses_vertices_that_are_not_there(
-    drive: Fixture, build: Fixture, small_job: Fixture, vertex: int
-) -> None:
+def test_a_store_refuses_vertices_that_are_not_there(vertex: int) -> None:
     job = small_job(1, sampling="multiround")
     run, fresh = drive(job), build(job)
     for task, name in (("g1", "vertices"), ("g1.hop1", "frontier")):
@@ -102,9 +93,7 @@ def test_a_store_refuses_vertices_that_are_not_there(
             fresh.programs[task].run(0, wrong)
 
 
-def test_a_sampler_refuses_edges_to_vertices_it_never_asked_for(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_sampler_refuses_edges_to_vertices_it_never_asked_for() -> None:
     job = small_job(1, sampling="multiround")
     run, fresh = drive(job), build(job)
     fresh.programs["s0.hop1"].run(0, {})
@@ -116,9 +105,7 @@ def test_a_sampler_refuses_edges_to_vertices_it_never_asked_for(
         fresh.programs["s0.hop2"].run(0, replaced(inputs, edge, destination=strangers))
 
 
-def test_iterations_may_overlap_in_a_multiround_sampler(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_iterations_may_overlap_in_a_multiround_sampler() -> None:
     """The credit window lets hop 1 of n + 1 run before the batch of n is done."""
     job = small_job(2, sampling="multiround")
     run, fresh = drive(job), build(job)
@@ -133,9 +120,7 @@ def test_iterations_may_overlap_in_a_multiround_sampler(
             np.testing.assert_array_equal(array, run.payloads[edge, n][name])
 
 
-def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length(
-    drive: Fixture,
-) -> None:
+def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length() -> None:
     tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
     flows = [
         CustomFlow("a", "b", (40.0, 3_000_000.0, 0.0)),
@@ -151,7 +136,7 @@ def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length(
     assert len(np.unique(second)) == 256
 
 
-def test_a_timed_task_must_know_what_to_send(build: Fixture) -> None:
+def test_a_timed_task_must_know_what_to_send() -> None:
     tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
     job = custom_job(tasks, [CustomFlow("a", "b", 1.0)], 1)
 
@@ -161,7 +146,7 @@ def test_a_timed_task_must_know_what_to_send(build: Fixture) -> None:
 
 @pytest.mark.parametrize("byte", [0, 70_000, 1_499_999])
 def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
-    byte: int, drive: Fixture, build: Fixture
+    byte: int,
 ) -> None:
     tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
     job = custom_job(tasks, [CustomFlow("a", "b", 1.5e6)], 2, byte_scale=1.0)
@@ -177,9 +162,7 @@ def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
         program.run(0, inputs)
 
 
-def test_a_sampler_refuses_features_of_other_vertices(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_sampler_refuses_features_of_other_vertices() -> None:
     job = small_job(1)
     inputs = payloads_into(drive(job), "s0", 0)
     edge = min(inputs)
@@ -189,9 +172,7 @@ def test_a_sampler_refuses_features_of_other_vertices(
         build(job).programs["s0"].run(0, replaced(inputs, edge, features=shuffled))
 
 
-def test_a_store_refuses_the_vertices_of_another_store(
-    drive: Fixture, build: Fixture, small_job: Fixture
-) -> None:
+def test_a_store_refuses_the_vertices_of_another_store() -> None:
     """Without it a row of zeros, or of another vertex, would be what is sent."""
     job = small_job(1, sampling="multiround")
     run, fresh = drive(job), build(job)
@@ -210,7 +191,7 @@ def test_a_store_refuses_the_vertices_of_another_store(
 
 @pytest.mark.parametrize("what", ["labels", "source_0", "source_1", "features"])
 def test_a_worker_that_learns_nothing_looks_at_its_batches(
-    what: str, drive: Fixture, build: Fixture, small_job: Fixture
+    what: str,
 ) -> None:
     """Under ``timed`` no loss would show other labels or edges."""
     job = small_job(2, compute="timed")

@@ -12,12 +12,11 @@ from emu.placement import with_placed_ring
 from emu.problem import Cluster, Machine, Placement, Problem
 from emu.systems.dgtp.section import realize_volumes
 from emu.training import reference_training
+from tests.nodes.one_process import drive, small_job
 
 if TYPE_CHECKING:
     from emu.problem import Job
     from emu_nodes.program import Payload
-
-DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by name
 
 
 @pytest.mark.parametrize("sampling", ["oneshot", "multiround"])
@@ -26,8 +25,6 @@ DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by n
     ("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)]
 )
 def test_weights_equal_the_reference(
-    drive: DriveJob,
-    small_job: DriveJob,
     sampling: str,
     servers: int,
     precision: str,
@@ -47,9 +44,7 @@ def test_weights_equal_the_reference(
 
 
 @pytest.mark.parametrize("kind", ["gcn", "gat", "gin"])
-def test_weights_of_every_model_equal_the_reference(
-    drive: DriveJob, small_job: DriveJob, kind: str
-) -> None:
+def test_weights_of_every_model_equal_the_reference(kind: str) -> None:
     model = {"kind": kind, "hidden": 16, "layers": 2, "heads": 4}
     job = small_job(6, model=model, parameter_servers=2, precision="float64")
     expected, losses = reference_training(job.settings, 6)
@@ -66,15 +61,13 @@ def test_weights_of_every_model_equal_the_reference(
                           ("placed ring", 5), ("halving_doubling", 4)]
 )  # fmt: skip
 def test_workers_that_sum_their_gradients_hold_the_weights_of_the_reference(
-    drive: DriveJob,
-    small_job: DriveJob,
     sync: str,
     workers: int,
     precision: str,
     tolerance: float,
 ) -> None:
     model = {"hidden": 18, "layers": 2}
-    settings = {"workers": workers, "precision": precision, "model": model}
+    settings: Any = {"workers": workers, "precision": precision, "model": model}
     job = small_job(5, sync=sync.removeprefix("placed "), **settings)
     job = on_two_machines(job) if sync.startswith("placed") else job
     run = drive(job)
@@ -114,16 +107,14 @@ def _sent(job: Any) -> Any:
     return np.arange(job.iterations) < counts[:, None]
 
 
-def test_weights_do_not_depend_on_the_partitioner(
-    drive: DriveJob, small_job: DriveJob
-) -> None:
+def test_weights_do_not_depend_on_the_partitioner() -> None:
     metis = drive(small_job(2, partitioner="metis", parts=2))
     hashed = drive(small_job(2))
 
     np.testing.assert_array_equal(metis.parameters, hashed.parameters)
 
 
-def test_weights_depend_on_the_batches(small_job: DriveJob) -> None:
+def test_weights_depend_on_the_batches() -> None:
     """The tolerances above mean something: other batches, other weights."""
     job = small_job(2, precision="float64")
     weights, _ = reference_training(job.settings, 2)
@@ -136,7 +127,7 @@ def test_weights_depend_on_the_batches(small_job: DriveJob) -> None:
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("compute", ["timed", "real"])
 def test_sent_bytes_are_the_realized_volumes(
-    drive: DriveJob, small_job: DriveJob, sampling: str, precision: str, compute: str
+    sampling: str, precision: str, compute: str
 ) -> None:
     job = small_job(
         2,
@@ -154,9 +145,7 @@ def test_sent_bytes_are_the_realized_volumes(
     np.testing.assert_array_equal(run.volumes, np.where(_sent(job), volumes, 0))
 
 
-def test_multiround_sends_the_same_mini_batches(
-    drive: DriveJob, small_job: DriveJob
-) -> None:
+def test_multiround_sends_the_same_mini_batches() -> None:
     runs = [drive(small_job(2, sampling=s)) for s in ("oneshot", "multiround")]
 
     def sent(run: Any) -> list[Payload]:
@@ -173,9 +162,7 @@ def test_multiround_sends_the_same_mini_batches(
             np.testing.assert_array_equal(array, multiround[name])
 
 
-def test_the_stores_rows_are_the_features_of_the_batch(
-    drive: DriveJob, small_job: DriveJob
-) -> None:
+def test_the_stores_rows_are_the_features_of_the_batch() -> None:
     """Union over stores == X[S_0], and no row comes twice."""
     job = small_job(1)
     run, dataset = drive(job), open_for(job.settings)
@@ -190,9 +177,7 @@ def test_the_stores_rows_are_the_features_of_the_batch(
     )
 
 
-def test_timed_workers_send_zeros_and_report_no_loss(
-    drive: DriveJob, small_job: DriveJob
-) -> None:
+def test_timed_workers_send_zeros_and_report_no_loss() -> None:
     run = drive(small_job(2, compute="timed"))
     names = [*run.job.edge_names]
 

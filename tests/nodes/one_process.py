@@ -1,0 +1,147 @@
+"""A job run in one process: every program in dependency order, no sockets."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job
+from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+
+
+@dataclass
+class JobRun:
+    """What a run of `drive` left behind."""
+
+    job: Job
+    programs: dict[str, Program]
+    payloads: dict[tuple[int, int], Payload] = field(default_factory=dict)
+    reports: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> NDArray[Any]:
+        """All servers' shards joined, or those of the first worker."""
+        servers = [t.name for t in self.job.tasks if t.kind == "parameter_server"]
+        servers = servers or ["w0"]
+        shards = [self.programs[name].result()["parameters"] for name in servers]
+        return np.concatenate(shards)
+
+    @property
+    def volumes(self) -> NDArray[np.float64]:
+        """Bytes that were sent, shape (edges, iterations)."""
+        volumes = np.zeros((len(self.job.edges), self.job.iterations))
+        for (edge, iteration), payload in self.payloads.items():
+            volumes[edge, iteration] = sum(a.nbytes for a in payload.values())
+        return volumes
+
+
+def brief_of(job: Job, position: int) -> TaskSpec:
+    task = job.tasks[position]
+
+    def briefs(edges: tuple[int, ...], *, into: bool) -> tuple[EdgeSpec, ...]:
+        found = []
+        for number in edges:
+            edge = job.edges[number]
+            peer = job.tasks[edge.source if into else edge.destination]
+            if not edge.credit:
+                found.append(
+                    EdgeSpec(
+                        number,
+                        peer.name,
+                        peer.kind,
+                        edge.lag,
+                        job.flow_counts[number],
+                    )
+                )
+        return tuple(found)
+
+    return TaskSpec(
+        name=task.name,
+        kind=task.kind,
+        iterations=job.rounds[position],
+        inputs=briefs(job.in_edges(position), into=True),
+        outputs=briefs(job.out_edges(position), into=False),
+        settings=task.settings,
+        job_settings=job.settings,
+    )
+
+
+def build(job: Job) -> JobRun:
+    processes: dict[str, dict[str, Any]] = {}
+    programs: dict[str, Program] = {}
+    for position, task in enumerate(job.tasks):
+        module, _, name = task.program.partition(":")
+        program = getattr(importlib.import_module(module), name)
+        process = processes.setdefault(task.process_name, {})
+        programs[task.name] = program(brief_of(job, position), process)
+    return JobRun(job, programs)
+
+
+def drive(job: Job, starts: Any = None) -> JobRun:
+    """Run all programs, in dependency order or as they start in a schedule."""
+    run = build(job)
+    order = [
+        (task, n)
+        for n in range(job.iterations)
+        for task in job.order
+        if n < job.rounds[task]
+    ]
+    if starts is not None:
+        order.sort(key=lambda step: float(starts[step]))  # ties as they depend
+    for task, n in order:
+        program = run.programs[job.tasks[task].name]
+        inputs = {
+            e.edge: {k: v.copy() for k, v in run.payloads[e.edge, n - e.lag].items()}
+            for e in brief_of(job, task).inputs
+            if 0 <= n - e.lag < e.sent
+        }
+        for edge, payload in program.run(n, inputs).items():
+            assert all(array.flags.c_contiguous for array in payload.values())
+            run.payloads[edge, n] = {k: v.copy() for k, v in payload.items()}
+        run.reports[job.tasks[task].name, n] = dict(program.report())
+        for received in inputs.values():
+            for array in received.values():
+                array.view(np.uint8)[:] = 0xFF  # pooled: the next frame lands here
+    return run
+
+
+def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Job:
+    settings = {
+        "dataset": {"name": "products-like", "scale": 0.001, "seed": 3},
+        "partitioner": "hash",
+        "parts": 3,
+        "model": {"hidden": 16, "layers": 2},
+        "fanouts": [4, 6],
+        "batch_size": 12,
+        "workers": 2,
+        "samplers_per_worker": 2,
+        "parameter_servers": 1,
+        "optimizer": {"name": "adam", "lr": 0.01},
+        "sampling": "oneshot",
+        "precision": "float32",
+        "epoch": "replicate",
+        "compute": "real",
+        "seed": 7,
+        **changes,
+    }
+    config = DgtpConfig(
+        machines=tuple(f"m{i}" for i in range(settings["parts"])),
+        workers=settings["workers"],
+        samplers_per_worker=settings["samplers_per_worker"],
+        parameter_servers=settings["parameter_servers"],
+        iterations=iterations,
+        hops=settings["model"]["layers"],
+        sampling=settings["sampling"],
+        sync=settings.get("sync", "parameter_server"),
+        window=window,
+        settings=settings,
+    )
+    return dgtp_job(config)
