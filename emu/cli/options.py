@@ -42,6 +42,13 @@ JsonTarget: TypeAlias = Annotated[
         "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
     ),
 ]
+BoundTime: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="How long to look for a lower bound over all placements at most.",
+    ),
+]
 
 
 def address(text: str, option: str, *, port: int | None = None) -> tuple[str, int]:

@@ -29,6 +29,7 @@ from emu.analysis.link_load import full_queues
 from emu.analysis.throughput import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import (
+    BoundTime,
     JsonTarget,
     Overrides,
     Queues,
@@ -344,13 +345,7 @@ def place(
     file: ScenarioFile,
     overrides: Overrides = None,
     json_target: JsonTarget = None,
-    bound_time: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="How long to look for a lower bound over all placements at most.",
-        ),
-    ] = "10 s",
+    bound_time: BoundTime = "10 s",
 ) -> None:
     """Place the tasks; print where they are, and the loads."""
     limit = seconds(bound_time, "--bound-time")

@@ -12,6 +12,7 @@ import emu
 from emu.analysis.bounds import placement_gap, placement_line
 from emu.cli.app import app
 from emu.cli.options import (
+    BoundTime,
     JsonTarget,
     Overrides,
     ScenarioFile,
@@ -58,13 +59,7 @@ def explain(
     top: Annotated[
         int, typer.Option(metavar="N", min=0, help="Improvements to show.")
     ] = SHOWN,
-    bound_time: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="How long to look for a lower bound over all placements at most.",
-        ),
-    ] = "5 s",
+    bound_time: BoundTime = "5 s",
     *,
     helpful: Annotated[
         bool,

@@ -46,11 +46,6 @@ class HostLoad:
         """The largest of the shares."""
         return max(self.others, self.waits, self.steal, self.clock)
 
-    def or_worse(self, other: HostLoad) -> HostLoad:
-        """Return the larger of each share: load before and after a measurement."""
-        mine, theirs = vars(self), vars(other)
-        return HostLoad(**{name: max(mine[name], theirs[name]) for name in mine})
-
     def causes(self) -> list[str]:
         """Return what is above the limit of warnings, the worst first."""
         shares = [

@@ -16,8 +16,8 @@ import numpy as np
 from emu.core import lib, new_room, pointer, room_in, structure
 from emu.placement.packing import sent_bytes
 from emu.scheduling.compiled_problem import (
+    BoundJob,
     Layout,
-    bound_job,
     check_machines,
     job_arrays,
     plain,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from emu.placement.space import Space
     from emu.problem import Job, Profile, Realization
-    from emu.scheduling.compiled_problem import BoundJob, Floats, Ints, JobArrays
+    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
 
 
 def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
@@ -161,7 +161,7 @@ def candidates(
     """
     realization.check_shapes(space.job)
     arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
-    job = bound_job(arrays)
+    job = BoundJob(arrays)
     times = plain(realization.times)
     head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]

@@ -82,10 +82,7 @@ def paired(
         None when no draw is known of both.
     """
     shared = [draw for draw in values if draw in beside]
-    apart = [
-        values[draw] / beside[draw] - 1 if beside[draw] else float(values[draw] > 0)
-        for draw in shared
-    ]
+    apart = [relative_error(values[draw], beside[draw]) for draw in shared]
     return interval(apart) if apart else None
 
 

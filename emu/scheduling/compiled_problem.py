@@ -367,17 +367,6 @@ class BoundJob:
         self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
 
 
-def bound_job(arrays: JobArrays) -> BoundJob:
-    """Return ``arrays`` as the core has them.
-
-    Raises
-    ------
-    ValueError
-        As `BoundJob`.
-    """
-    return BoundJob(arrays)
-
-
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``.
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from emu.problem import RateHistory, Schedule
     from emu.runs.recorded_run import RecordedRun
 
+#: Of a link of the critical path, beside its cause.
+_OF_LINKS = ("start", "end", "task", "edge", "iteration", "port")
 #: Points of one rate curve; more than a screen can show even after zooming in 5 times.
 CURVE_POINTS = 10_000
 
@@ -89,12 +91,7 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
         "chain": [
             {
                 "cause": link.cause.value,
-                "start": link.start,
-                "end": link.end,
-                "task": link.task,
-                "edge": link.edge,
-                "iteration": link.iteration,
-                "port": link.port,
+                **{key: getattr(link, key) for key in _OF_LINKS},
             }
             for link in critical_path(schedule).links
         ],
