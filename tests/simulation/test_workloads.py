@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ from emu.problem import Problem, Realization
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing import bench_directory, load_workload
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from tests.simulation import flat, oracle
 
 #: What `flat` does not know; of a single job ``..._by_job`` is the rule itself.
 OTHERS = [
@@ -47,9 +44,7 @@ def test_makespan_to_nine_digits(name: str, policy: str) -> None:
 @pytest.mark.parametrize(
     ("name", "iterations", "flows"), [("workload_a", 20, 916), ("workload_b", 5, 6222)]
 )
-def test_every_flow_end(
-    flat: ModuleType, name: str, iterations: int, flows: int, policy: str
-) -> None:
+def test_every_flow_end(name: str, iterations: int, flows: int, policy: str) -> None:
     whole, drawn, _ = load_workload(name)
     job = replace(whole.job, iterations=iterations)
     problem = Problem(whole.cluster, job, whole.placement)
@@ -69,9 +64,7 @@ def test_every_flow_end(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", OTHERS)
-def test_every_flow_of_workload_a_against_the_oracle(
-    oracle: ModuleType, policy: str
-) -> None:
+def test_every_flow_of_workload_a_against_the_oracle(policy: str) -> None:
     problem, realization, _ = load_workload("workload_a")
     expected = oracle.run(problem, realization, policy)
     schedule = simulate(problem, realization, policy)
