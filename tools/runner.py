@@ -79,10 +79,7 @@ class Ledger(Generic[R]):
 def insist(path: Path, settings: dict[str, Any]) -> None:
     """Keep the settings of a folder of rows; refuse to mix in rows of others.
 
-    Raises
-    ------
-    DataError
-        When the folder holds rows with other settings.
+    Raises DataError when the folder holds rows with other settings.
     """
     if not path.exists():
         write_atomic(path, json.dumps(settings) + "\n")
@@ -128,10 +125,7 @@ class Study(Generic[R]):
     def main(self, name: str, about: str, arguments: Sequence[str]) -> int:
         """Compute the rows that are missing, and print the table.
 
-        Returns
-        -------
-        int
-            1 where a case failed or the rows are wrong, 0 otherwise.
+        Return 1 where a case failed or the rows are wrong, 0 otherwise.
         """
         options = self.parsed(name, about, arguments)
         out: Path = options.out

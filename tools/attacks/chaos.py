@@ -60,10 +60,7 @@ def family(mark: str) -> list[psutil.Process]:
 def role_of(process: psutil.Process) -> str:
     """Return what a process of a run is: a task's, or agent, fork server, command.
 
-    Raises
-    ------
-    psutil.Error
-        When it has ended.
+    Raises psutil.Error when it has ended.
     """
     name, command = process.name(), process.cmdline()
     if name.startswith("emu:"):

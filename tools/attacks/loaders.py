@@ -65,10 +65,7 @@ class Loader:
     def try_one(self, rng: np.random.Generator) -> str:
         """Read one mutated file; return ``read`` or the class of our error.
 
-        Raises
-        ------
-        Exception
-            What is no error of ours.
+        Raises what is no error of ours.
         """
         path = list(self.good)[rng.integers(len(self.good))]
         path.write_bytes(mutated_file(path.name, self.good[path], rng))
@@ -134,10 +131,7 @@ def library_loaders(folder: Path) -> dict[str, Loader]:
 def read_scenario(path: Path) -> None:
     """Look for errors as `emu validate` does; a vague one is a traceback elsewhere.
 
-    Raises
-    ------
-    Exception
-        What is no error of ours, and was made one without a key.
+    Raises what is no error of ours, and was made one without a key.
     """
     try:
         errors = find_errors(path)

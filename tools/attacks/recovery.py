@@ -132,10 +132,7 @@ def draws(
 ) -> list[Draw]:
     """Return all trials; every beginning of them is as mixed as the whole.
 
-    Parameters
-    ----------
-    victims
-        Kinds of processes by system.
+    ``victims``: kinds of processes by system.
     """
     where = [cell for cell in product(victims, NETWORKS) if cell not in IMPOSSIBLE]
     cells = {

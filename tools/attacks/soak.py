@@ -156,10 +156,7 @@ def watched(
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run a command and look at it until it ends; return its exit status, the looks.
 
-    Parameters
-    ----------
-    kills
-        Wall seconds from one kill to the next; infinite for none.
+    ``kills``: wall seconds from one kill to the next; infinite for none.
     """
     mark, begun = f"soak.{os.getpid()}", time.monotonic()
     due, chance = begun + kills, np.random.default_rng(0)

@@ -85,10 +85,7 @@ def run_peer(
 ) -> tuple[float, float]:
     """Return makespan and run time (without its setup), seconds.
 
-    Raises
-    ------
-    RuntimeError
-        When the peer prints something else.
+    Raises RuntimeError when the peer prints something else.
     """
     command = [str(program), str(workload), kind, str(iterations)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -106,10 +103,7 @@ def peer_seconds(
 
     The kinds are ``dag`` and ``actors``.
 
-    Raises
-    ------
-    RuntimeError
-        When the peer disagrees about the makespan.
+    Raises RuntimeError when the peer disagrees about the makespan.
     """
     times: dict[str, list[float]] = {"dag": [], "actors": []}
     for _ in range(rounds):
@@ -148,10 +142,7 @@ def makespan_call(
 def simulation(seconds: float) -> Iterator[Figure]:
     """Yield the times of both workloads; one figure without a value otherwise.
 
-    Raises
-    ------
-    RuntimeError
-        When a makespan is not the one that is known.
+    Raises RuntimeError when a makespan is not the one that is known.
     """
     if bench_directory() is None:
         yield Figure("workloads A, B", math.nan, note="skipped: EMU_BENCH not set")
@@ -315,10 +306,7 @@ def _timed(
 def searches(_: float) -> Iterator[Figure]:
     """Yield the times of ETP, with and without exact rejection, and of our search.
 
-    Raises
-    ------
-    RuntimeError
-        When exact rejection has changed the chain of accepted moves.
+    Raises RuntimeError when exact rejection has changed the chain of accepted moves.
     """
     if bench_directory() is None:
         yield Figure("workloads A, B", math.nan, note="skipped: EMU_BENCH not set")

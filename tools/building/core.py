@@ -15,10 +15,8 @@ MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.nin
 def build_core(tree: Path, *, sanitize: bool = False) -> None:
     """Build ``emu/core`` in ``tree``; what has not changed is not built again.
 
-    Raises
-    ------
-    subprocess.CalledProcessError
-        When it cannot be built; its output holds what the compiler says.
+    Raises subprocess.CalledProcessError when it cannot be built; its output holds what
+    the compiler says.
     """
     made = tree / ".core"
     if not made.exists():

@@ -99,10 +99,8 @@ def main(options: Namespace) -> int:
 def plant(fault: Fault, root: Path) -> None:
     """Change the file under ``root``.
 
-    Raises
-    ------
-    ValueError
-        When the text does not occur there exactly once: the product has moved on.
+    Raises ValueError when the text does not occur there exactly once: the product has
+    moved on.
     """
     path = root / fault.file
     text = path.read_text(encoding="utf-8")

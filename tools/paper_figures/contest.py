@@ -129,10 +129,7 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
     Every flow is raised to one power and the sum restored: the order of the flows, the
     sum and positivity stay. (The paper does not say how it scales.)
 
-    Raises
-    ------
-    ValueError
-        When no power gives the ratio, as for flows that are all equal.
+    Raises ValueError when no power gives the ratio, as for flows that are all equal.
     """
     if ratio < 1:
         raise ValueError(f"a peak-to-mean ratio is at least 1, not {ratio}")
@@ -159,11 +156,8 @@ def profile_of(
 ) -> Profile:
     """Return `PROFILED` iterations of ``job``, drawn from ``pool``.
 
-    Parameters
-    ----------
-    pmr
-        Peak-to-mean ratio of the flows from stores to samplers; None leaves them as
-        sampled. What a sampler sends to its worker is what the stores sent it.
+    ``pmr``: peak-to-mean ratio of the flows from stores to samplers; None leaves them
+    as sampled. What a sampler sends to its worker is what the stores sent it.
     """
     samplers = setting.workers * setting.samplers_per_worker
     chosen = rng.integers(len(pool.owned), size=(samplers, PROFILED))

@@ -162,10 +162,7 @@ def feasible_cluster(
 ) -> tuple[Cluster, int]:
     """Return machines that hold ``job`` and how many draws that took.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When `MOST_DRAWS` were in vain.
+    Raises InfeasiblePlacement when `MOST_DRAWS` were in vain.
     """
     machines = sum(task.kind == "graph_store" for task in job.tasks)
     for draws in range(1, MOST_DRAWS):

@@ -161,11 +161,8 @@ def at_scale(
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Return the experiment at a time scale, and how that was chosen.
 
-    Parameters
-    ----------
-    variant
-        ``auto``, chosen by trials; ``wall``, the one that makes a run as long as the
-        options state; or a number. A second word is what ends flows: ``wall fluid``.
+    ``variant``: ``auto``, chosen by trials; ``wall``, the one that makes a run as long
+    as the options state; or a number. A second word is what ends flows: ``wall fluid``.
     """
     scale, _, ends = variant.partition(" ")
     if ends:

@@ -64,10 +64,7 @@ def options(parser: ArgumentParser) -> None:
 def first_seed() -> int:
     """Return the seed that the date of the commit begins.
 
-    Raises
-    ------
-    EmulatorError
-        When this is no checkout.
+    Raises EmulatorError when this is no checkout.
     """
     command = ["git", "log", "-1", "--format=%cd", "--date=format:%Y%m%d"]
     try:
@@ -144,10 +141,7 @@ def pairs(
 def work(options: Namespace) -> Iterator[Work[Trial]]:
     """Yield every scenario with every kind of sharing.
 
-    Raises
-    ------
-    EmulatorError
-        When this computer has no kernel NICs.
+    Raises EmulatorError when this computer has no kernel NICs.
     """
     if needs := missing_needs():
         raise EmulatorError("; ".join(needs))

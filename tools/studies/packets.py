@@ -78,10 +78,7 @@ def options(parser: ArgumentParser) -> None:
 def work(options: Namespace) -> Iterator[Work[Carried]]:
     """Yield every job.
 
-    Raises
-    ------
-    EmulatorError
-        When ns-3 is missing.
+    Raises EmulatorError when ns-3 is missing.
     """
     if needs := missing_ns3():
         raise EmulatorError(needs)
@@ -120,10 +117,7 @@ def one(case: str, seed: int, wall: float) -> list[Carried]:
 def as_on_nics(seed: int, wall: float) -> tuple[Problem, Realization]:
     """Return a drawn scenario in wall seconds and bytes that kernel NICs would carry.
 
-    Raises
-    ------
-    EmulatorError
-        When preparing it fails.
+    Raises EmulatorError when preparing it fails.
     """
     experiment = prepare(changed(drawn(seed), "maxmin"))
     problem, run = experiment.problem, experiment.realization

@@ -92,10 +92,7 @@ def pair_apart(
     Of some random placements, the one that is about ``share`` apart from the scenario's
     own; None when none is over 1 % apart and at most three times as long.
 
-    Parameters
-    ----------
-    makespan
-        Simulates a scenario.
+    ``makespan``: simulates a scenario.
     """
     rng = np.random.default_rng([seed, 9])
     own, best, closest = makespan(content), None, np.inf

@@ -163,10 +163,7 @@ class Trial:
 def scenario_of(content: dict[str, Any]) -> Scenario:
     """Return a scenario as the loader sees it.
 
-    Raises
-    ------
-    ScenarioError
-        What the loader raises.
+    Raises what the loader raises.
     """
     return loads(json.dumps(content), name=content["name"])
 
@@ -205,10 +202,7 @@ def prepared(
 def prepared_auto(scenario: Scenario) -> tuple[Experiment, ScaleChoice | None]:
     """Return the experiment with the time scale that trials choose now.
 
-    Raises
-    ------
-    EmulatorError
-        What preparing it and the trials raise.
+    Raises what preparing it and the trials raise.
     """
     return with_scales(stating(scenario, time_scale=AUTO))
 
@@ -229,10 +223,7 @@ def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
 def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
     """Return the experiment at a time scale, whatever the scenario states.
 
-    Raises
-    ------
-    EmulatorError
-        What preparing it raises.
+    Raises what preparing it raises.
     """
     return with_byte_scale(stating(scenario, time_scale=time_scale))
 
@@ -382,10 +373,7 @@ def finish_figures(finish: FlowCompletion) -> dict[str, Any]:
 def flow_error(outcome: RunResult, shortest: float) -> float:
     """Return how far flows' lengths are from simulated ones: 95th percentile, relative.
 
-    Parameters
-    ----------
-    shortest
-        Emulated seconds; shorter flows are held against that length.
+    ``shortest``: emulated seconds; shorter flows are held against that length.
     """
     emulated, simulated = outcome.run.schedule, outcome.replayed
     at = tuple(emulated.flows().T)
