@@ -338,10 +338,8 @@ def _packets(
 ) -> Packets | None:
     """Return queues and TCP of packets as they are stated; None where there are none.
 
-    Raises
-    ------
-    ValueError
-        When a name is none of those that there are, or of packets that nothing sends.
+    Raises ValueError when a name is none of those that there are, or of packets that
+    nothing sends.
     """
     from emu.packets import Control, Shares  # noqa: PLC0415
 

@@ -177,10 +177,8 @@ def _over_port(
 ) -> float:
     """Return the least time of flows over a port, whose capacity may change.
 
-    Parameters
-    ----------
-    head, size, tail
-        Seconds before each flow, of it at the most that the port ever has, and after.
+    ``head``, ``size``, ``tail``: seconds before each flow, of it at the most that the
+    port ever has, and after.
     """
     least = _one_by_one(head, size, tail)
     if not size.size or len(steps.of(port)[0]) == 1:

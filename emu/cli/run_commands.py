@@ -379,10 +379,7 @@ def _made_ready(
 ) -> Beginning:
     """Return the experiment of a scenario, or what is left of a run.
 
-    Parameters
-    ----------
-    carried
-        Refuses an experiment before anything of it is started.
+    ``carried``: refuses an experiment before anything of it is started.
     """
 
     def check(scenario: Scenario, place: Path) -> None:

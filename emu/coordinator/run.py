@@ -413,10 +413,7 @@ class Coordinator:
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return the end, past or to come, that a process reports.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When the process may not report it.
+        Raises NodeMisbehaved when the process may not report it.
         """
         if isinstance(message, TaskEnded):
             if self._owner.get(message.task) != process:

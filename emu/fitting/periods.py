@@ -59,10 +59,7 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
 def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
     """Return the beginnings of as many iterations as can be of these packets.
 
-    Raises
-    ------
-    Unfittable
-        When they have no period.
+    Raises Unfittable when they have no period.
     """
     found = sorted(_candidates(packets), key=lambda one: (-len(one), _unsteady(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
@@ -91,10 +88,7 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
 def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> int:
     """Return how many iterations in a row have all parts, if these begin some.
 
-    Raises
-    ------
-    Unfittable
-        When they are no iterations of the packets.
+    Raises Unfittable when they are no iterations of the packets.
     """
     when = (packets.time >= times[0]) & (packets.time < times[-1])
     share = float(packets.bytes[when].sum() / packets.bytes.sum())

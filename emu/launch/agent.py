@@ -225,10 +225,7 @@ class Agent:
     async def _order(self, connection: ControlConnection) -> Launch | None:
         """Return the launch order, None when the run ended before it began.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When the run has no use for this agent.
+        Raises NodeMisbehaved when the run has no use for this agent.
         """
         while True:
             message = unpack(await connection.receive())
@@ -287,10 +284,7 @@ class Agent:
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
         """Do what the coordinator says until it ends the run.
 
-        Raises
-        ------
-        NodeLost
-            When it falls silent.
+        Raises NodeLost when it falls silent.
         """
         while True:
             message = unpack(await connection.receive())

@@ -182,10 +182,7 @@ class ChildAgents:
 def _said(text: bytes) -> Iterator[int]:
     """Yield a descriptor that a text is read from, and its end.
 
-    Raises
-    ------
-    OSError
-        When a pipe does not hold it.
+    Raises OSError when a pipe does not hold it.
     """
     there, writes = os.pipe()
     try:

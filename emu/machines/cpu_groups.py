@@ -207,10 +207,7 @@ class CpuGroups:
 def _locked_folder(parent: Path) -> tuple[Path, int]:
     """Return a new group of this process's own, and a lock on it.
 
-    Raises
-    ------
-    RunError
-        When the kernel refuses.
+    Raises RunError when the kernel refuses.
     """
     number = 0
     while True:

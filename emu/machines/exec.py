@@ -38,10 +38,8 @@ def main() -> int:
 def _entered(holder: int) -> int:
     """Enter the namespaces of a process; return a descriptor that waits for its end.
 
-    Raises
-    ------
-    RunError
-        When it has gone, or is another user's; when it has no directory like this one.
+    Raises RunError when it has gone, or is another user's; when it has no directory
+    like this one.
     """
     here = Path.cwd()
     try:

@@ -114,10 +114,7 @@ def _compiler() -> str | None:
 def _program() -> tuple[Path, str]:
     """Return the compiled program and the version of ns-3, compiling it at first use.
 
-    Raises
-    ------
-    DataError
-        When something is missing, or it does not compile.
+    Raises DataError when something is missing, or it does not compile.
     """
     library, compiler = next(_libraries(), None), _compiler()
     if library is None or compiler is None:

@@ -295,10 +295,7 @@ class _Run:
     def _starts(self) -> Iterator[NDArray[np.int64]]:
         """Yield the units' machines in simple placements.
 
-        Raises
-        ------
-        InfeasiblePlacement
-            When no placement exists.
+        Raises InfeasiblePlacement when no placement exists.
         """
         space, rng = self.space, self.rng
         for _ in range(IFS_STARTS):

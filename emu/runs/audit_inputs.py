@@ -332,10 +332,7 @@ def _realized(
 ) -> tuple[Realization | None, list[str]]:
     """Return the times and volumes that a scenario states, or why not.
 
-    Parameters
-    ----------
-    first
-        Iteration of the whole job at which the schedule begins.
+    ``first``: iteration of the whole job at which the schedule begins.
     """
     if scenario is None:
         return None, ["manifest.json holds no scenario: nothing says what to expect"]

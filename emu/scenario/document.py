@@ -274,10 +274,8 @@ class _Plain:
     ) -> None:
         """Refuse text that YAML takes for nothing: a name of a value, a comment.
 
-        Parameters
-        ----------
-        key, at
-            Line and column of the key, None for an item; and of what is its value.
+        ``key``, ``at``: line and column of the key, None for an item; and of what is
+        its value.
         """
         line, column = at
         if key is not None and line != key[0]:  # of what follows: none is here

@@ -135,10 +135,7 @@ def _with_peers(
 ) -> Placement:
     """Return a placement with the copies of state on other machines.
 
-    Raises
-    ------
-    NoPeer
-        When there is no other.
+    Raises NoPeer when there is no other.
     """
     stated, count = scenario.placement.tasks, len([*scenario.stated_cluster.named()])
     try:

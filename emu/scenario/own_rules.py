@@ -126,10 +126,7 @@ def _of_module(policy: str) -> Callable[..., object]:
 def _policy(name: str, file: str, find: Callable[[], object]) -> Policy:
     """Load a rule.
 
-    Raises
-    ------
-    DataError
-        When its code fails or takes too long, or has no method ``rates``.
+    Raises DataError when its code fails or takes too long, or has no method ``rates``.
     """
     with _running(name, file, "cannot be loaded"):
         factory = find()

@@ -327,10 +327,7 @@ class NodeProcess:
 
         It may wait as long as others may take, twice: its own deadline comes first.
 
-        Raises
-        ------
-        NodeLost
-            When it stops the run instead.
+        Raises NodeLost when it stops the run instead.
         """
         patience = 2 * self._settings.deadline
         message = unpack(await control.receive(patience, waiting_for=what))
@@ -426,13 +423,10 @@ class NodeProcess:
     async def _obey(self, control: ControlConnection, ends: EdgeEnds) -> None:
         """Run tasks as ordered, until the run is finished.
 
-        Orders may be hours apart: who waits for them relies on the agent, which gets
-        a beat from the coordinator every second and takes its processes down otherwise.
+        Orders may be hours apart: who waits for them relies on the agent, which gets a
+        beat from the coordinator every second and takes its processes down otherwise.
 
-        Raises
-        ------
-        NodeLost
-            When the coordinator ends the run early or goes away.
+        Raises NodeLost when the coordinator ends the run early or goes away.
         """
         failure = cast("asyncio.Future[None]", self._failure)
         following = asyncio.ensure_future(

@@ -212,10 +212,7 @@ class TaskRunner:
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When it does not come; names who waits for whom.
+        Raises DeadlineExceeded when it does not come; names who waits for whom.
         """
         around = self._around
         try:

@@ -121,10 +121,7 @@ Attempts = dict[tuple[int, int], list[Attempt]]
 def _attempts_of(config: DorylusConfig, tensors: int) -> Attempts:
     """Return the attempts of a job, of those that need several.
 
-    Raises
-    ------
-    UnansweredLambda
-        As `drawn_attempts`.
+    Raises UnansweredLambda as `drawn_attempts`.
     """
     if not config.lambdas:
         return {}

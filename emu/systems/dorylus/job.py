@@ -289,10 +289,7 @@ def _lambda_edges(graph: Graph, i: int, number: int, step: Step, before: str) ->
 def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
     """Join a tensor task with its parameter server: weights, stash, gradient.
 
-    Parameters
-    ----------
-    asks
-        Task after which the stashed weights are sent.
+    ``asks``: task after which the stashed weights are sent.
     """
     config, name = graph.config, f"{step.name}_{i}"
     server = i % len(config.parameter_servers)

@@ -520,10 +520,7 @@ class DorylusJobSection(WholeGraphSection):
     ) -> None:
         """Compare S + 2 versions of the weights with every parameter server's memory.
 
-        Raises
-        ------
-        ScenarioError
-            When one has not that much.
+        Raises ScenarioError when one has not that much.
         """
         one = sum(map(sum, weight_bytes(config, widths, itemsize)))
         needed = (self.staleness + 2) * one

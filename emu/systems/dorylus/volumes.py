@@ -270,12 +270,9 @@ def _end_early(
 ) -> None:
     """Let lambdas do the part of their work that they do, and servers wait for it.
 
-    Parameters
-    ----------
-    found
-        Seconds of every (task, epoch) if all did all of it; changed in place.
-    usual
-        Those of the first lambdas where none is slow, as those launched later.
+    ``found``: seconds of every (task, epoch) if all did all of it; changed in place.
+
+    ``usual``: those of the first lambdas where none is slow, as those launched later.
     """
     tensors = first_attempts(job)
     work = found[tensors]
