@@ -104,10 +104,8 @@ def printed(command: Command, folder: Path) -> str:
 def walk(guide: Path, folder: Path) -> set[str]:
     """Run the blocks of a guide; return what those that were left out need.
 
-    Raises
-    ------
-    pytest.fail.Exception
-        When a command prints something else than the guide shows.
+    Raises pytest.fail.Exception when a command prints something else than the guide
+    shows.
     """
     left_out: set[str] = set()
     for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):

@@ -24,10 +24,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 def ip(command: str, *, check: bool = True) -> None:
     """Run the ip command.
 
-    Raises
-    ------
-    subprocess.CalledProcessError
-        When it fails and that is not expected.
+    Raises subprocess.CalledProcessError when it fails and that is not expected.
     """
     subprocess.run(
         ["ip", *command.split()], check=check, capture_output=True, text=True
@@ -38,10 +35,7 @@ def ip(command: str, *, check: bool = True) -> None:
 def namespaces(count: int) -> Iterator[list[str]]:
     """Yield the address of a bridge, and the names of so many namespaces on it.
 
-    Raises
-    ------
-    subprocess.CalledProcessError
-        When they cannot be made here.
+    Raises subprocess.CalledProcessError when they cannot be made here.
     """
     number = os.getpid() % 250
     bridge = f"emu{number}"

@@ -69,10 +69,7 @@ def possible() -> dict[str, Condition]:
 def hogging(condition: Condition, scratch: Path) -> Iterator[list[psutil.Process]]:
     """Keep the hogs of a condition at work; they die with this process, too.
 
-    Parameters
-    ----------
-    scratch
-        Directory for what a hog pages out to.
+    ``scratch``: directory for what a hog pages out to.
     """
     with contextlib.ExitStack() as stack:
         yield [

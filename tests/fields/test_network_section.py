@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.scenario import load
 from emu.scenario.scenario import Scenario
-from tests.integration.scenarios import written
+from tests.integration.scenarios import read
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from emu.problem import Cluster
 
 
-def cluster(folder: Path, **stated: object) -> Cluster:
+def cluster(**stated: object) -> Cluster:
     document = {
         "name": "net",
         "cluster": {"machines": [{"count": 5, "nic": "10 B/s"}], **stated},
@@ -26,7 +23,7 @@ def cluster(folder: Path, **stated: object) -> Cluster:
             "tasks": [{"name": "a", "time": "1 s"}],
         },
     }
-    scenario = load(written(document, folder))
+    scenario = read(document)
     again = Scenario.model_validate(scenario.to_json())
     assert again == scenario
     return again.to_cluster()
@@ -37,12 +34,12 @@ def names(found: Cluster, source: str, destination: str) -> list[str]:
     return [found.links[port].name for port in route]
 
 
-def test_racks_are_links_and_routes(tmp_path: Path) -> None:
+def test_racks_are_links_and_routes() -> None:
     racks = [
         {"name": "r0", "machines": ["m0", "m1"], "uplink": "40 B/s"},
         {"name": "r1", "machines": ["m2"], "uplink": {"in": "5 B/s", "out": "6 B/s"}},
     ]
-    found = cluster(tmp_path, racks=racks)
+    found = cluster(racks=racks)
 
     assert [(link.name, link.capacity) for link in found.shared_links] == [
         *(("r0 up", 40.0), ("r0 down", 40.0), ("r1 up", 6.0), ("r1 down", 5.0))
@@ -54,10 +51,9 @@ def test_racks_are_links_and_routes(tmp_path: Path) -> None:
     assert names(found, "m3", "m2") == ["m3 out", "r1 down", "m2 in"]
 
 
-def test_a_half_duplex_link_and_a_device_without_nic(tmp_path: Path) -> None:
+def test_a_half_duplex_link_and_a_device_without_nic() -> None:
     machines = [{"name": "m0", "nic": "10 B/s"}, {"name": "d", "nic": "none"}]
     found = cluster(
-        tmp_path,
         machines=machines,
         links=[{"name": "pcie", "bandwidth": "16 B/s"}],
         routes=[

@@ -25,10 +25,7 @@ def crossed(
 
     What one program sends another has a connection of its own, as in DGL.
 
-    Parameters
-    ----------
-    full
-        Bytes of every packet but the last; without it a flow has as many packets.
+    ``full``: bytes of every packet but the last; without it a flow has as many packets.
     """
     job, machines = schedule.problem.job, schedule.problem.cluster.machines
     rows, owners = [], set()

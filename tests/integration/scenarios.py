@@ -20,6 +20,7 @@ from emu.runs.array_files import read_weights
 from emu.runs.retraining import training_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
 from emu.systems.system import systems
 from emu.training import reference_training
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.experiment.run_result import RunResult
+    from emu.scenario import Scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 GOLDEN = SCENARIOS / "golden.yaml"
@@ -75,10 +77,7 @@ def tiny_training(iterations: int = 20, **job: Any) -> dict[str, Any]:
 def bursts(iterations: int, *, window: int | str, sizes: list[str]) -> dict[str, Any]:
     """Return a scenario of stores that are much faster than what they feed.
 
-    Parameters
-    ----------
-    sizes
-        What each store sends to the one worker per iteration.
+    ``sizes``: what each store sends to the one worker per iteration.
     """
     stores = [f"g{number}" for number in range(len(sizes))]
     return {
@@ -112,6 +111,11 @@ def written(document: dict[str, Any], folder: Path) -> Path:
     return file
 
 
+def read(document: dict[str, Any]) -> Scenario:
+    """Return the scenario that a document states."""
+    return loads(json.dumps(document))
+
+
 @dataclass(frozen=True, eq=False)
 class Carried:
     """An experiment that was carried out, and the directory that it left."""
@@ -139,12 +143,9 @@ def check_training(
 ) -> NDArray[Any]:
     """Check what a run has learnt and sent; return the weights of one process.
 
-    Parameters
-    ----------
-    within
-        Share and difference by which weights and losses may be off.
-    missed
-        Updates that weights lack.
+    ``within``: share and difference by which weights and losses may be off.
+
+    ``missed``: updates that weights lack.
     """
     left, job = run.outcome.run, run.outcome.run.schedule.problem.job
     expected, losses = reference_training(job.settings, steps, missed=missed)
@@ -166,10 +167,7 @@ def check_training(
 def attempts(once: Callable[[], float], allowed: float, most: int = 3) -> list[float]:
     """Measure until a deviation is allowed: these machines are shared and noisy.
 
-    Returns
-    -------
-    list[float]
-        All deviations; the last is allowed, or there are ``most``.
+    Return all deviations; the last is allowed, or there are ``most``.
     """
     found: list[float] = []
     while not found or (found[-1] > allowed and len(found) < most):

@@ -13,11 +13,11 @@ from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import exact_name
 from emu.errors import ScenarioError
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
-from tests.integration.scenarios import written
+from tests.integration.scenarios import read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,8 +54,8 @@ def flow(source: str, to: str, volume: str = "20 B", **more: Any) -> dict[str, A
     return {"from": source, "to": to, "volume": volume, **more}
 
 
-def prepared(stated: dict[str, Any], path: Path) -> Experiment:
-    return prepare(load(written(stated, path)))
+def prepared(stated: dict[str, Any]) -> Experiment:
+    return prepare(read(stated))
 
 
 def ends(schedule: Schedule, edge: str) -> list[float]:
@@ -73,8 +73,8 @@ def one_channel(**second: Any) -> dict[str, Any]:
     )
 
 
-def test_flows_of_a_channel_do_not_share_the_link(tmp_path: Path) -> None:
-    experiment = prepared(one_channel(), tmp_path)
+def test_flows_of_a_channel_do_not_share_the_link() -> None:
+    experiment = prepared(one_channel())
     schedule = simulate(experiment.problem, experiment.realization)
     assert ends(schedule, "p->r") == [3.0]  # ready together: r comes before s
     assert ends(schedule, "q->s") == [5.0]
@@ -82,16 +82,14 @@ def test_flows_of_a_channel_do_not_share_the_link(tmp_path: Path) -> None:
     assert experiment.problem.job.channels == ("c",)
 
 
-def test_who_is_ready_first_goes_first(tmp_path: Path) -> None:
-    experiment = prepared(one_channel(time="500 ms"), tmp_path)
+def test_who_is_ready_first_goes_first() -> None:
+    experiment = prepared(one_channel(time="500 ms"))
     schedule = simulate(experiment.problem, experiment.realization)
     assert ends(schedule, "q->s") == [2.5]
     assert ends(schedule, "p->r") == [4.5]
 
 
-def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one(
-    tmp_path: Path,
-) -> None:
+def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one() -> None:
     stated = scenario(
         [{"name": name} for name in "pqrstu"],
         [
@@ -102,7 +100,7 @@ def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one(
         ],
         {"p": "a", "q": "b", "r": "d", "s": "e", "t": "a", "u": "d"},
     )
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     schedule = simulate(experiment.problem, experiment.realization)
     assert ends(schedule, "p->r") == [3.0]
     assert ends(schedule, "q->s") == [5.0]  # over NICs of its own
@@ -110,7 +108,7 @@ def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one(
     assert ends(schedule, "p->u") == [5.0]  # nothing to send, when its turn comes
 
 
-def test_tasks_of_a_server_run_one_at_a_time(tmp_path: Path) -> None:
+def test_tasks_of_a_server_run_one_at_a_time() -> None:
     stated = scenario(
         [
             {"name": "kv.pull", "server": "kv", "time": "2 s"},
@@ -121,7 +119,7 @@ def test_tasks_of_a_server_run_one_at_a_time(tmp_path: Path) -> None:
         {"kv": "a", "w": "b"},
         iterations=2,
     )
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     job = experiment.problem.job
     schedule = simulate(experiment.problem, experiment.realization)
     ended = {t.name: schedule.task_end[j].tolist() for j, t in enumerate(job.tasks)}
@@ -147,13 +145,13 @@ def ring(times: list[str], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("segments", [1, 2, 3])
-def test_a_ring_takes_what_the_formula_says(segments: int, tmp_path: Path) -> None:
+def test_a_ring_takes_what_the_formula_says(segments: int) -> None:
     """2 (R - 1) steps of a chunk each, once the slowest has begun: 3 s + 6 * 1.5 s.
 
     Without channels what follows overtakes what is on its way, and both get late.
     """
     stated = ring(["1 s", "2 s", "1 s", "3 s"], segments=segments)
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     problem, realization = experiment.problem, experiment.realization
     assert makespan(problem, realization) == pytest.approx(12.0)
     assert makespan(without_channels(problem), realization) == pytest.approx(19.75)
@@ -161,18 +159,18 @@ def test_a_ring_takes_what_the_formula_says(segments: int, tmp_path: Path) -> No
     assert list(problem.job.processes) == ["w0", "w1", "w2", "w3"]
 
 
-def test_who_waits_for_the_sum(tmp_path: Path) -> None:
+def test_who_waits_for_the_sum() -> None:
     """With w0 and w1 of 1 s: two steps of 3 s each, then the next iteration."""
     stated = ring(["1 s", "1 s"])
     stated["job"]["iterations"] = 2
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     assert makespan(experiment.problem, experiment.realization) == pytest.approx(14.0)
 
     stated["job"]["tasks"] += [{"name": f"o{i}", "time": "2 s"} for i in (0, 1)]
     stated["placement"]["tasks"] |= {"o0": "m0", "o1": "m1"}
     reduction = stated["job"]["collectives"][0]["allreduce"]
     reduction["then"] = ["o0", "o1"]
-    experiment = prepared(stated, tmp_path)  # w1 goes on; its flows wait in line
+    experiment = prepared(stated)  # w1 goes on; its flows wait in line
     assert makespan(experiment.problem, experiment.realization) == pytest.approx(15.0)
 
 
@@ -186,8 +184,8 @@ def test_what_is_read_off_a_schedule_with_channels(
     assert bounds(*drawn).combined <= schedule.makespan * (1 + 1e-9)
 
 
-def test_the_chain_names_who_held_the_channel(tmp_path: Path) -> None:
-    experiment = prepared(one_channel(), tmp_path)
+def test_the_chain_names_who_held_the_channel() -> None:
+    experiment = prepared(one_channel())
     problem, realization = experiment.problem, experiment.realization
     schedule = simulate(problem, realization)
     links = critical_path(schedule).links
@@ -198,19 +196,19 @@ def test_the_chain_names_who_held_the_channel(tmp_path: Path) -> None:
     assert theorem["kept"] is False
 
 
-def test_a_channel_is_a_bound(tmp_path: Path) -> None:
+def test_a_channel_is_a_bound() -> None:
     stated = scenario(
         [{"name": name} for name in "pqrs"],
         [flow("p", "r", channel="c"), flow("q", "s", channel="c")],
         {"p": "a", "q": "b", "r": "d", "s": "e"},
     )
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     found = bounds(experiment.problem, experiment.realization)
     assert (found.combined, found.binding) == (6.0, "channel c")
 
 
-def test_audit_finds_turns_that_were_not_kept(tmp_path: Path) -> None:
-    experiment = prepared(one_channel(), tmp_path)
+def test_audit_finds_turns_that_were_not_kept() -> None:
+    experiment = prepared(one_channel())
     schedule = simulate(experiment.problem, experiment.realization)
     job = experiment.problem.job
     first, later = job.edge_positions["p->r"], job.edge_positions["q->s"]
@@ -224,9 +222,9 @@ def test_audit_finds_turns_that_were_not_kept(tmp_path: Path) -> None:
     assert "p->r[0] started before one that got ready earlier on channel c" in sentences
 
 
-def refused(stated: dict[str, Any], path: Path) -> tuple[str | None, str]:
+def refused(stated: dict[str, Any]) -> tuple[str | None, str]:
     with pytest.raises(ScenarioError) as caught:
-        load(written(stated, path))
+        read(stated)
     assert caught.value.line is not None
     return caught.value.key, caught.value.problem
 
@@ -247,7 +245,7 @@ def refused(stated: dict[str, Any], path: Path) -> tuple[str | None, str]:
     ],
 )  # fmt: skip
 def test_an_all_reduce_that_cannot_be(
-    reduction: dict[str, Any], key: str, story: str, tmp_path: Path
+    reduction: dict[str, Any], key: str, story: str
 ) -> None:
     stated = ring(["1 s", "1 s"], **reduction)
     job = stated["job"]
@@ -255,7 +253,7 @@ def test_an_all_reduce_that_cannot_be(
     job["tasks"] += [{"name": "g", "gate": True, "time": "0 s"}]
     job["tasks"] += [{"name": "few", "iterations": 2, "time": "0 s"}]
     stated["placement"]["tasks"] |= {"g": "m0", "few": "m1"}
-    found, problem = refused(stated, tmp_path)
+    found, problem = refused(stated)
     assert found == f"job.collectives[0].allreduce.{key}"
     assert problem.startswith(story)
 
@@ -270,9 +268,7 @@ def test_an_all_reduce_that_cannot_be(
         ({"server": "w"}, "server", None),
     ],
 )  # fmt: skip
-def test_a_server_that_cannot_be(
-    task: dict[str, Any], key: str, story: str, tmp_path: Path
-) -> None:
+def test_a_server_that_cannot_be(task: dict[str, Any], key: str, story: str) -> None:
     stated = scenario(
         [
             {"name": "kv0", "server": "kv", "pin": "a"},
@@ -284,29 +280,29 @@ def test_a_server_that_cannot_be(
     )
     stated["cluster"]["machines"].append({"name": "b", "nic": "1 B/s"})
     stated["cluster"]["machines"][0]["slots"] = {"gpu": 1}
-    found, problem = refused(stated, tmp_path)
+    found, problem = refused(stated)
     assert found == f"job.tasks[1].{key}"
     assert problem.startswith(story or "task 'w' runs in process 'elsewhere'")
 
 
-def test_a_server_stands_on_one_machine(tmp_path: Path) -> None:
+def test_a_server_stands_on_one_machine() -> None:
     stated = scenario(
         [{"name": "kv0", "server": "kv"}, {"name": "kv1", "server": "kv"}],
         [],
         {"kv0": "a", "kv1": "b"},
     )
-    key, problem = refused(stated, tmp_path)
+    key, problem = refused(stated)
     assert key == "placement.tasks.kv1"
     assert "kv0" in problem
 
 
-def test_a_gate_needs_no_channel(tmp_path: Path) -> None:
+def test_a_gate_needs_no_channel() -> None:
     stated = scenario(
         [{"name": "p"}, {"name": "g", "gate": True}],
         [flow("p", "g", "0 B", channel="c")],
         {"p": "a", "g": "a"},
     )
-    assert refused(stated, tmp_path) == (
+    assert refused(stated) == (
         "job.flows[0].channel",
         "nothing is sent to or from the gate 'g', remove this",
     )
@@ -336,7 +332,7 @@ def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
         iterations=2,
         collectives=[{"allreduce": {"among": ["w0", "w1", "w2"], "volume": "30 B"}}],
     )
-    experiment = prepared(stated, tmp_path)
+    experiment = prepared(stated)
     problem, realization = experiment.problem, experiment.realization
     settings = RunSettings(time_scale=0.1, byte_scale=50_000.0, deadline=60.0)
     run = emulate(problem, "maxmin", settings, realization, log=tmp_path / "agent.log")

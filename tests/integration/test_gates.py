@@ -9,13 +9,13 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.report.trace import trace_events
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.coordinator.virtual import drive
 from tests.golden.cases import cases, problem_of, with_gates
-from tests.integration.scenarios import written
+from tests.integration.scenarios import read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,43 +75,43 @@ def test_golden_jobs_with_gates_driven_by_events(file: str, name: str) -> None:
     assert not any(f"{gate} (task)" in shown for gate in gates)
 
 
-def test_times_of_gates_must_be_known(tmp_path: Path) -> None:
-    problem = prepare(load(written(STATED, tmp_path))).problem
+def test_times_of_gates_must_be_known() -> None:
+    problem = prepare(read(STATED)).problem
     with pytest.raises(ValueError, match="the job has gates"):
         Scheduler(problem, "oes")
 
 
-def test_nothing_is_brought_to_a_gate(tmp_path: Path) -> None:
+def test_nothing_is_brought_to_a_gate() -> None:
     flows = [{**STATED["job"]["flows"][0], "volume": ["0 B", "0 B", "1 B"]}]
     stated = {**STATED, "job": {**STATED["job"], "flows": flows}}
     with pytest.raises(ScenarioError) as caught:
-        load(written(stated, tmp_path))
+        read(stated)
 
     assert caught.value.key == "job.flows[0].volume"
     assert caught.value.problem.startswith("no bytes come to or leave the gate 'wait'")
 
 
-def test_nothing_is_read_by_a_gate(tmp_path: Path) -> None:
+def test_nothing_is_read_by_a_gate() -> None:
     flows = [{**STATED["job"]["flows"][0], "reads": "latest"}]
     stated = {**STATED, "job": {**STATED["job"], "flows": flows}}
     with pytest.raises(ScenarioError, match="no process runs the gate 'wait'") as found:
-        load(written(stated, tmp_path))
+        read(stated)
 
     assert found.value.key == "job.flows[0].reads"
 
 
-def test_gates_alone_are_no_job(tmp_path: Path) -> None:
+def test_gates_alone_are_no_job() -> None:
     tasks = [{"name": "a", "time": "0 s", "gate": True}]
     stated = {**STATED, "job": {**STATED["job"], "tasks": tasks, "flows": []}}
     with pytest.raises(ScenarioError, match="at least one task that is no gate"):
-        load(written(stated, tmp_path))
+        read(stated)
 
 
 @pytest.mark.emulation
 def test_gates_over_sockets(tmp_path: Path) -> None:
     from emu.coordinator import RunSettings, emulate
 
-    experiment = prepare(load(written(STATED, tmp_path)))
+    experiment = prepare(read(STATED))
     problem, realization = experiment.problem, experiment.realization
     settings = RunSettings(time_scale=0.1, deadline=60.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")

@@ -9,10 +9,10 @@ import pytest
 
 import emu
 from emu.analysis.critical_path import critical_path
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.simulation import simulate
 from emu.trust.audit import audit
-from tests.integration.scenarios import command, written
+from tests.integration.scenarios import command, read, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +48,8 @@ def scenario() -> dict[str, Any]:
     }
 
 
-def test_a_task_needs_the_iterations_that_there_are(tmp_path: Path) -> None:
-    experiment = prepare(load(written(scenario(), tmp_path)))
+def test_a_task_needs_the_iterations_that_there_are() -> None:
+    experiment = prepare(read(scenario()))
     schedule = simulate(experiment.problem, experiment.realization, record_rates=True)
 
     def shown(times: NDArray[np.float64]) -> list[list[float]]:

@@ -9,9 +9,9 @@ import pytest
 
 import emu
 from emu.report.trace import write_trace
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.simulation import simulate
-from tests.integration.scenarios import command, written
+from tests.integration.scenarios import command, read, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +44,8 @@ def scenario() -> dict[str, Any]:
     }
 
 
-def test_parallel_flows_are_simulated_and_written_by_name(tmp_path: Path) -> None:
-    experiment = prepare(load(written(scenario(), tmp_path)))
+def test_parallel_flows_are_simulated_and_written_by_name() -> None:
+    experiment = prepare(read(scenario()))
     schedule = simulate(experiment.problem, experiment.realization)
 
     rows = schedule.to_json()["flows"]

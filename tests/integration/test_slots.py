@@ -11,11 +11,11 @@ from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import explain
 from emu.errors import ScenarioError, SchedulingError
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.simulation import makespan, simulate
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
-from tests.integration.scenarios import emu, written
+from tests.integration.scenarios import emu, read, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,12 +118,12 @@ def scenario(*tasks: dict[str, Any], slots: Any = 1) -> dict[str, Any]:
 A2 = {"name": "a2", "frees": "gpu"}
 
 
-def test_everybody_waits_for_a_slot(tmp_path: Path) -> None:
+def test_everybody_waits_for_a_slot() -> None:
     """A holds the slot until a2, which waits for b, which waits for the slot."""
     stated = scenario(
         {"name": "a", "takes": "gpu", "frees": "none"}, {"name": "b", "slot": "gpu"}, A2
     )
-    experiment = prepare(load(written(stated, tmp_path)))
+    experiment = prepare(read(stated))
     with pytest.raises(SchedulingError) as caught:
         simulate(experiment.problem, experiment.realization)
 
@@ -144,10 +144,10 @@ def test_everybody_waits_for_a_slot(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_slots_that_cannot_be(
-    tasks: list[dict[str, Any]], slots: int, key: str, story: str, tmp_path: Path
+    tasks: list[dict[str, Any]], slots: int, key: str, story: str
 ) -> None:
     with pytest.raises(ScenarioError) as caught:
-        load(written(scenario(*tasks, slots=slots), tmp_path))
+        read(scenario(*tasks, slots=slots))
 
     assert caught.value.key == key
     assert caught.value.problem.startswith(story)

@@ -19,8 +19,8 @@ from emu.fields.cluster_section import RackSection, rack_links, rack_routes
 from emu.placement.ring_order import ring_cost, ring_order, with_placed_ring
 from emu.problem import Link, Links, Machine, Route
 from emu.runs.result import read_result, result_of
-from emu.scenario import load, prepare
-from tests.integration.scenarios import tiny_training, written
+from emu.scenario import prepare
+from tests.integration.scenarios import read, tiny_training
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,10 +83,10 @@ def test_a_large_ring_enters_every_machine_and_every_rack_once() -> None:
     assert cost.slowest == 1 / 10
 
 
-def ringed(folder: Path, **job: Any) -> Problem:
+def ringed(**job: Any) -> Problem:
     document = tiny_training(3, **{"workers": 5, "sync": "ring", **job})
     document["placement"] = {"policy": "round_robin"}
-    return prepare(load(written(document, folder))).problem
+    return prepare(read(document)).problem
 
 
 def carried(problem: Problem) -> dict[str, float]:
@@ -98,8 +98,8 @@ def carried(problem: Problem) -> dict[str, float]:
     return dict(steps)
 
 
-def test_a_placed_ring_enters_each_machine_once(tmp_path: Path) -> None:
-    by_rank, placed = ringed(tmp_path), ringed(tmp_path, ring="placed")
+def test_a_placed_ring_enters_each_machine_once() -> None:
+    by_rank, placed = ringed(), ringed(ring="placed")
 
     assert carried(by_rank) == {
         "fast out": 2, "slow in": 2, "slow out": 2, "fast in": 2,
@@ -118,9 +118,9 @@ def test_a_placed_ring_enters_each_machine_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5, 6])
-def test_a_ring_without_settings_is_placed_alike(workers: int, tmp_path: Path) -> None:
+def test_a_ring_without_settings_is_placed_alike(workers: int) -> None:
     """That of a recorded run: which machines send to which, whoever is first."""
-    problem = ringed(tmp_path, workers=workers)
+    problem = ringed(workers=workers)
     bare = tuple(replace(task, settings={}) for task in problem.job.tasks)
     recorded = replace(problem, job=replace(problem.job, tasks=bare))
 
@@ -129,10 +129,10 @@ def test_a_ring_without_settings_is_placed_alike(workers: int, tmp_path: Path) -
     assert with_placed_ring(replace(problem, job=torn)).job.edges == ()
 
 
-def sent_by_rank(folder: Path, ring: str) -> Counter[int]:
+def sent_by_rank(ring: str) -> Counter[int]:
     document = tiny_training(2, workers=5, sync="ring", ring=ring)
     document["placement"] = {"policy": "round_robin"}
-    experiment = prepare(load(written(document, folder)))
+    experiment = prepare(read(document))
     job, sent = experiment.problem.job, Counter[int]()
     for edge, bytes_ in zip(job.edges, experiment.realization.volumes, strict=True):
         source, end = job.tasks[edge.source], job.tasks[edge.destination]
@@ -144,27 +144,27 @@ def sent_by_rank(folder: Path, ring: str) -> Counter[int]:
     return sent
 
 
-def test_volumes_of_a_placed_ring_are_those_of_its_ranks(tmp_path: Path) -> None:
-    placed = sent_by_rank(tmp_path, "placed")
+def test_volumes_of_a_placed_ring_are_those_of_its_ranks() -> None:
+    placed = sent_by_rank("placed")
 
-    assert placed == sent_by_rank(tmp_path, "rank")
+    assert placed == sent_by_rank("rank")
     assert np.ptp([*placed.values()]) > 0  # not divisible by five
 
 
 @pytest.mark.parametrize("sync", ["parameter_server", "halving_doubling"])
-def test_only_a_ring_is_placed(sync: str, tmp_path: Path) -> None:
+def test_only_a_ring_is_placed(sync: str) -> None:
     document = tiny_training(sync=sync, ring="placed")
     with pytest.raises(ScenarioError, match=f"sync is {sync}, which has no ring"):
-        load(written(document, tmp_path))
+        read(document)
 
 
 def test_a_result_file_knows_the_ring(tmp_path: Path) -> None:
     document = tiny_training(2, workers=3, sync="ring", ring="placed")
     document["placement"] = {"policy": "round_robin"}
-    scenario = load(written(document, tmp_path))
+    scenario = read(document)
     schedule = emu.simulate(scenario)
     file = tmp_path / "result.json"
     file.write_text(json.dumps(result_of(scenario, schedule)))
-    _, read = read_result(file)
+    _, found = read_result(file)
 
-    np.testing.assert_allclose(read.flow_end, schedule.flow_end)
+    np.testing.assert_allclose(found.flow_end, schedule.flow_end)

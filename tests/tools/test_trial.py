@@ -40,10 +40,7 @@ class Carried:
     def __call__(self, experiment: Experiment, *_: Any) -> Any:
         """Return what a run with the next verdict would.
 
-        Raises
-        ------
-        NodeLost
-            When that is ``failed``.
+        Raises NodeLost when that is ``failed``.
         """
         trust = self.trusts.pop(0)
         if trust == "failed":
