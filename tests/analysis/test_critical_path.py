@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from tests.analysis.chains import cases, distorted
+from tests.integration.scenarios import custom, flow, read
 
 if TYPE_CHECKING:
     from emu.analysis.critical_path import ChainLink
@@ -121,26 +121,13 @@ def test_no_simulated_schedule_has_a_gap(
 
 def test_a_channel_is_busy_with_its_other_flow() -> None:
     """Two flows of 4 s by turns on one channel: each waits for the one before."""
-    file = {
-        "name": "channel",
-        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
-        "job": {
-            "system": "custom",
-            "iterations": 2,
-            "tasks": [
-                {"name": name, "time": f"{int(name in 'ac')} s"} for name in "abcd"
-            ],
-            "flows": [
-                {"from": a, "to": b, "volume": "40 B", "channel": "x"}
-                for a, b in ("ab", "cd")
-            ],
-        },
-        "placement": {
-            "policy": "explicit",
-            "tasks": {"a": "m0", "c": "m0", "b": "m1", "d": "m1"},
-        },
-    }
-    schedule = emu.simulate(emu.loads(json.dumps(file)))
+    stated = custom(
+        [{"name": name, "time": f"{int(name in 'ac')} s"} for name in "abcd"],
+        [flow(a, b, "40 B", channel="x") for a, b in ("ab", "cd")],
+        {"a": "m0", "c": "m0", "b": "m1", "d": "m1"},
+        iterations=2,
+    )
+    schedule = emu.simulate(read(stated))
     links = critical_path(schedule).links
 
     assert [(str(one.cause), one.start, one.end) for one in links] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from emu.experiment.auto_scale import (
 from emu.experiment.scale_search import ScaleTrial
 from emu.scenario import load
 from emu.simulation import simulate
+from tests.integration.scenarios import custom, read
 
 if TYPE_CHECKING:
     from emu.scenario import Experiment
@@ -88,22 +89,14 @@ def test_no_trial_begins_beyond_the_budget(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_that_takes_no_time_needs_no_trial(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trials, path = tried(monkeypatch, needed=1.0), tmp_path / "nothing.yaml"
-    nothing: dict[str, Any] = {
-        "cluster": {"machines": [{"name": "m", "nic": "1 Gbit/s"}]},
-        "job": {
-            "system": "custom",
-            "iterations": 2,
-            "tasks": [{"name": "a", "kind": "worker", "time": "0 s"}],
-        },
-        "placement": {"policy": "explicit", "tasks": {"a": "m"}},
-        "emulation": {"time_scale": "auto", "byte_scale": "auto"},
-    }
-    path.write_text(json.dumps(nothing))
+    trials = tried(monkeypatch, needed=1.0)
+    scales = {"time_scale": "auto", "byte_scale": "auto"}
+    task = {"name": "a", "kind": "worker", "time": "0 s"}
+    nothing = custom([task], [], {"a": "m"}, emulation=scales, iterations=2)
 
-    experiment, choice = with_scales(load(path))
+    experiment, choice = with_scales(read(nothing))
 
     assert (choice, trials.scales) == (None, [])
     assert experiment.scenario.emulation.time_scale == 1.0

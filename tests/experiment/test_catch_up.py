@@ -12,9 +12,10 @@ import pytest
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import load, prepare
+from emu.scenario import prepare
 from emu.trust.guards import examine
 from tests.coordinator.emulated import Acts, named
+from tests.integration.scenarios import custom, flow, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,21 +31,14 @@ def _stalled(
     tmp_path: Path, leftovers: Leftovers, catch_up: str, time_scale: float
 ) -> tuple[dict[str, Any], RunDirectory]:
     """Carry out a flow of 1.5 s whose sender is stopped for 0.5 s amid it."""
-    document = {
-        "name": "stalled",
-        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 MB/s"}]},
-        "job": {
-            "system": "custom",
-            "iterations": 1,
-            "tasks": [{"name": "a", "time": "0 s"}, {"name": "b", "time": "0 s"}],
-            "flows": [{"from": "a", "to": "b", "volume": "1.5 MB"}],
-        },
-        "placement": {"policy": "explicit", "tasks": {"a": "m0", "b": "m1"}},
-        "emulation": {"catch_up": catch_up, "time_scale": time_scale, "byte_scale": 1},
-    }
-    file = tmp_path / "stalled.json"
-    file.write_text(json.dumps(document))
-    experiment = prepare(load(file))
+    document = custom(
+        [{"name": name, "time": "0 s"} for name in "ab"],
+        [flow("a", "b", "1.5 MB")],
+        {"a": "m0", "b": "m1"},
+        machine={"nic": "1 MB/s"},
+        emulation={"catch_up": catch_up, "time_scale": time_scale, "byte_scale": 1},
+    )
+    experiment = prepare(read(document))
 
     def stop() -> None:
         sender = named(leftovers.note(), "a")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import signal
 import threading
@@ -20,6 +19,7 @@ from emu.report.html import write_report
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts, named
+from tests.integration.scenarios import custom, flow, read
 
 if TYPE_CHECKING:
     from emu.coordinator import Observer
@@ -87,23 +87,15 @@ def _with_program(
     program: str, tmp_path: Path, *, speed: float = 1.0, **emulation: Any
 ) -> dict[str, Any]:
     """Run five iterations of a task of 1 s with another program; return the result."""
-    document = {
-        "name": program,
-        "cluster": {
-            "machines": [{"name": "m", "count": 2, "nic": "1 MB/s", "speed": speed}]
-        },
-        "job": {
-            "system": "custom",
-            "iterations": 5,
-            "tasks": [{"name": "a", "time": "1 s"}, {"name": "b", "time": "0 s"}],
-            "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
-        },
-        "placement": {"policy": "explicit", "tasks": {"a": "m0", "b": "m1"}},
-        "emulation": emulation,
-    }
-    file = tmp_path / f"{program}.json"
-    file.write_text(json.dumps(document))
-    experiment = prepare(load(file))
+    document = custom(
+        [{"name": "a"}, {"name": "b", "time": "0 s"}],
+        [flow("a", "b", "1 kB")],
+        {"a": "m0", "b": "m1"},
+        machine={"nic": "1 MB/s", "speed": speed},
+        emulation=emulation,
+        iterations=5,
+    )
+    experiment = prepare(read(document))
     job = experiment.problem.job
     other = dataclasses.replace(job.tasks[0], program=f"sabotage:{program}")
     changed = dataclasses.replace(job, tasks=(other, job.tasks[1]))

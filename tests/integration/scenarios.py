@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,34 +75,62 @@ def tiny_training(iterations: int = 20, **job: Any) -> dict[str, Any]:
     }
 
 
+def flow(source: str, to: str, volume: str | list[str], **more: Any) -> dict[str, Any]:
+    return {"from": source, "to": to, "volume": volume, **more}
+
+
+def custom(
+    tasks: list[dict[str, Any]],
+    flows: list[dict[str, Any]],
+    at: dict[str, str],
+    *,
+    machine: dict[str, Any] | None = None,
+    emulation: dict[str, Any] | None = None,
+    **job: Any,
+) -> dict[str, Any]:
+    """Return a scenario of a custom job, of one iteration unless ``job`` states more.
+
+    ``tasks``: one that states no time takes 1 s.
+
+    ``at``: the machine of every task; it has a NIC of 10 B/s.
+
+    ``machine``: what machines have beside, or in place of, that.
+    """
+    machines = [{"name": m, "nic": "10 B/s", **(machine or {})} for m in {*at.values()}]
+    return {
+        "name": "custom",
+        "cluster": {"machines": sorted(machines, key=itemgetter("name"))},
+        "job": {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": [{"time": "1 s", **task} for task in tasks],
+            "flows": flows,
+            "credit_window": "unlimited",
+            **job,
+        },
+        "placement": {"policy": "explicit", "tasks": at},
+        "emulation": emulation or {"time_scale": 0.05, "byte_scale": 50000},
+    }
+
+
 def bursts(iterations: int, *, window: int | str, sizes: list[str]) -> dict[str, Any]:
     """Return a scenario of stores that are much faster than what they feed.
 
     ``sizes``: what each store sends to the one worker per iteration.
     """
     stores = [f"g{number}" for number in range(len(sizes))]
-    return {
-        "name": "bursts",
-        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1000 B/s"}]},
-        "job": {
-            "system": "custom",
-            "iterations": iterations,
-            "tasks": [
-                *({"name": g, "kind": "graph_store", "time": "0.1 s"} for g in stores),
-                {"name": "w0", "kind": "worker", "time": "4 s"},
-            ],
-            "flows": [
-                {"from": store, "to": "w0", "volume": size}
-                for store, size in zip(stores, sizes, strict=True)
-            ],
-            "credit_window": window,
-        },
-        "placement": {
-            "policy": "explicit",
-            "tasks": {**dict.fromkeys(stores, "m0"), "w0": "m1"},
-        },
-        "emulation": {"time_scale": 0.02, "byte_scale": 5000},
-    }
+    return custom(
+        [
+            *({"name": g, "kind": "graph_store", "time": "0.1 s"} for g in stores),
+            {"name": "w0", "kind": "worker", "time": "4 s"},
+        ],
+        [flow(g, "w0", size) for g, size in zip(stores, sizes, strict=True)],
+        {**dict.fromkeys(stores, "m0"), "w0": "m1"},
+        machine={"nic": "1000 B/s"},
+        emulation={"time_scale": 0.02, "byte_scale": 5000},
+        iterations=iterations,
+        credit_window=window,
+    )
 
 
 def written(document: dict[str, Any], folder: Path) -> Path:

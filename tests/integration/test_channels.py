@@ -17,41 +17,13 @@ from emu.scenario import prepare
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
-from tests.integration.scenarios import read
+from tests.integration.scenarios import custom, flow, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.problem import Problem, Realization, Schedule
     from emu.scenario.experiment import Experiment
-
-
-def scenario(
-    tasks: list[dict[str, Any]],
-    flows: list[dict[str, Any]],
-    at: dict[str, str],
-    **job: Any,
-) -> dict[str, Any]:
-    """Return a job on machines of 10 B/s; a task that states no time takes 1 s."""
-    machines = sorted({*at.values()})
-    return {
-        "name": "channels",
-        "cluster": {"machines": [{"name": m, "nic": "10 B/s"} for m in machines]},
-        "job": {
-            "system": "custom",
-            "iterations": 1,
-            "tasks": [{"time": "1 s", **task} for task in tasks],
-            "flows": flows,
-            "credit_window": "unlimited",
-            **job,
-        },
-        "placement": {"policy": "explicit", "tasks": at},
-        "emulation": {"time_scale": 0.1, "byte_scale": 50000},
-    }
-
-
-def flow(source: str, to: str, volume: str = "20 B", **more: Any) -> dict[str, Any]:
-    return {"from": source, "to": to, "volume": volume, **more}
 
 
 def prepared(stated: dict[str, Any]) -> Experiment:
@@ -66,9 +38,9 @@ def ends(schedule: Schedule, edge: str) -> list[float]:
 
 def one_channel(**second: Any) -> dict[str, Any]:
     """Return p and q on a, which send to r and s; q sends later by its name alone."""
-    return scenario(
+    return custom(
         [{"name": "p"}, {"name": "q", **second}, {"name": "r"}, {"name": "s"}],
-        [flow("q", "s", channel="c"), flow("p", "r", channel="c")],
+        [flow("q", "s", "20 B", channel="c"), flow("p", "r", "20 B", channel="c")],
         {"p": "a", "q": "a", "r": "b", "s": "b"},
     )
 
@@ -90,12 +62,12 @@ def test_who_is_ready_first_goes_first() -> None:
 
 
 def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one() -> None:
-    stated = scenario(
+    stated = custom(
         [{"name": name} for name in "pqrstu"],
         [
-            flow("p", "r", channel="c"),
-            flow("q", "s", channel="c"),
-            flow("p", "t", channel="c"),
+            flow("p", "r", "20 B", channel="c"),
+            flow("q", "s", "20 B", channel="c"),
+            flow("p", "t", "20 B", channel="c"),
             flow("p", "u", "0 B", channel="c"),
         ],
         {"p": "a", "q": "b", "r": "d", "s": "e", "t": "a", "u": "d"},
@@ -109,7 +81,7 @@ def test_a_channel_may_go_to_several_machines_and_costs_nothing_within_one() -> 
 
 
 def test_tasks_of_a_server_run_one_at_a_time() -> None:
-    stated = scenario(
+    stated = custom(
         [
             {"name": "kv.pull", "server": "kv", "time": "2 s"},
             {"name": "kv.push", "server": "kv", "time": "2 s"},
@@ -136,7 +108,7 @@ def without_channels(problem: Problem) -> Problem:
 
 def ring(times: list[str], **more: Any) -> dict[str, Any]:
     names = [f"w{i}" for i in range(len(times))]
-    return scenario(
+    return custom(
         [{"name": n, "time": t} for n, t in zip(names, times, strict=True)],
         [],
         {name: f"m{i}" for i, name in enumerate(names)},
@@ -197,9 +169,9 @@ def test_the_chain_names_who_held_the_channel() -> None:
 
 
 def test_a_channel_is_a_bound() -> None:
-    stated = scenario(
+    stated = custom(
         [{"name": name} for name in "pqrs"],
-        [flow("p", "r", channel="c"), flow("q", "s", channel="c")],
+        [flow("p", "r", "20 B", channel="c"), flow("q", "s", "20 B", channel="c")],
         {"p": "a", "q": "b", "r": "d", "s": "e"},
     )
     experiment = prepared(stated)
@@ -269,7 +241,7 @@ def test_an_all_reduce_that_cannot_be(
     ],
 )  # fmt: skip
 def test_a_server_that_cannot_be(task: dict[str, Any], key: str, story: str) -> None:
-    stated = scenario(
+    stated = custom(
         [
             {"name": "kv0", "server": "kv", "pin": "a"},
             {"name": "kv1", "server": "kv", **task},
@@ -286,7 +258,7 @@ def test_a_server_that_cannot_be(task: dict[str, Any], key: str, story: str) -> 
 
 
 def test_a_server_stands_on_one_machine() -> None:
-    stated = scenario(
+    stated = custom(
         [{"name": "kv0", "server": "kv"}, {"name": "kv1", "server": "kv"}],
         [],
         {"kv0": "a", "kv1": "b"},
@@ -297,7 +269,7 @@ def test_a_server_stands_on_one_machine() -> None:
 
 
 def test_a_gate_needs_no_channel() -> None:
-    stated = scenario(
+    stated = custom(
         [{"name": "p"}, {"name": "g", "gate": True}],
         [flow("p", "g", "0 B", channel="c")],
         {"p": "a", "g": "a"},
@@ -319,11 +291,11 @@ def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
     tasks = [{"name": f"w{i}"} for i in range(3)]
     tasks += [{"name": name, "server": "kv"} for name in ("pull", "push")]
     tasks += [{"name": name} for name in "pqrs"]
-    stated = scenario(
+    stated = custom(
         tasks,
         [
-            flow("p", "r", channel="c"),
-            flow("q", "s", channel="c"),
+            flow("p", "r", "20 B", channel="c"),
+            flow("q", "s", "20 B", channel="c"),
             flow("p", "s", "0 B", channel="c"),
             flow("push", "r", "10 B"),
         ],

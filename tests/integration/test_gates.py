@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,34 +15,28 @@ from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.coordinator.virtual import drive
 from tests.golden.cases import cases, problem_of, with_gates
-from tests.integration.scenarios import read
+from tests.integration.scenarios import custom, flow, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 #: b waits 2 s longer for a than it took; c releases the next iteration of a.
-STATED: dict[str, Any] = {
-    "name": "gates",
-    "cluster": {"machines": [{"name": "m", "nic": "10 B/s"}]},
-    "job": {
-        "system": "custom",
-        "iterations": 3,
-        "tasks": [
-            {"name": "a", "time": "1 s"},
-            {"name": "wait", "time": "2 s", "gate": True},
-            {"name": "b", "time": "1 s"},
-            {"name": "release", "time": "0 s", "gate": True},
-        ],
-        "flows": [
-            {"from": "a", "to": "wait", "volume": "0 B"},
-            {"from": "wait", "to": "b", "volume": "0 B"},
-            {"from": "b", "to": "release", "volume": "0 B"},
-            {"from": "release", "to": "a", "volume": "0 B", "lag": 1},
-        ],
-        "credit_window": "unlimited",
-    },
-    "emulation": {"time_scale": 0.1},
-}
+STATED = custom(
+    [
+        {"name": "a"},
+        {"name": "wait", "time": "2 s", "gate": True},
+        {"name": "b"},
+        {"name": "release", "time": "0 s", "gate": True},
+    ],
+    [
+        flow("a", "wait", "0 B"),
+        flow("wait", "b", "0 B"),
+        flow("b", "release", "0 B"),
+        flow("release", "a", "0 B", lag=1),
+    ],
+    dict.fromkeys(("a", "wait", "b", "release"), "m"),
+    iterations=3,
+)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from emu.scenario import prepare
 from emu.simulation import makespan, simulate
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
-from tests.integration.scenarios import emu, read, written
+from tests.integration.scenarios import custom, emu, flow, read, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,24 +95,9 @@ def test_a_pool_is_a_bound_and_no_theorem_is_claimed() -> None:
 
 
 def scenario(*tasks: dict[str, Any], slots: Any = 1) -> dict[str, Any]:
-    return {
-        "name": "slots",
-        "cluster": {
-            "machines": [{"name": "m", "nic": "10 B/s", "slots": {"gpu": slots}}]
-        },
-        "job": {
-            "system": "custom",
-            "iterations": 1,
-            "tasks": [{"time": "1 s", **task} for task in tasks],
-            "flows": [{"from": "b", "to": "a2", "volume": "0 B"}],
-            "credit_window": "unlimited",
-        },
-        "placement": {
-            "policy": "explicit",
-            "tasks": {task["name"]: "m" for task in tasks},
-        },
-        "emulation": {"time_scale": 0.05, "byte_scale": 50000},
-    }
+    at = {task["name"]: "m" for task in tasks}
+    machine = {"slots": {"gpu": slots}}
+    return custom([*tasks], [flow("b", "a2", "0 B")], at, machine=machine)
 
 
 A2 = {"name": "a2", "frees": "gpu"}

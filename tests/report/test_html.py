@@ -27,6 +27,7 @@ from emu.report.trace import pack_lanes, packed
 from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
+from tests.integration.scenarios import custom, flow, read
 from tests.report.drawn_run import write_run
 
 if TYPE_CHECKING:
@@ -309,19 +310,14 @@ def test_six_figures_come_first_and_none_is_lost(tmp_path: Path) -> None:
 
 def test_story_and_cards_count_the_same_transfers() -> None:
     """Flows that queue behind earlier ones of their edge are transfers in both."""
-    ends = (("a", "m0"), ("b", "m1"))
-    tasks = [{"name": name, "time": "10 ms", "pin": pin} for name, pin in ends]
-    document = {
-        "name": "queued",
-        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 Mbit/s"}]},
-        "job": {
-            "system": "custom",
-            "iterations": 3,
-            "tasks": tasks,
-            "flows": [{"from": "a", "to": "b", "volume": "100 kB"}],
-        },
-    }
-    schedule = emu.simulate(emu.loads(json.dumps(document)))
+    document = custom(
+        [{"name": name, "time": "10 ms"} for name in "ab"],
+        [flow("a", "b", "100 kB")],
+        {"a": "m0", "b": "m1"},
+        machine={"nic": "10 Mbit/s"},
+        iterations=3,
+    )
+    schedule = emu.simulate(read(document))
 
     causes = critical_path(schedule).sums(lambda link: link.cause)
     share = pace(schedule).critical_path["transfer"]
