@@ -13,7 +13,8 @@ where capacities change counts with the largest that each link ever has:
   those with no less to follow than some flow; both earlier bounds of a port are among
   them;
 - *channel in context*: likewise the flows of a channel, each as fast as if alone;
-- *slots*: tasks that take a slot of a pool hold it at least while they run.
+- *slots*: a slot of a pool is held at least while the task runs that takes it, and
+  where each goes back by one task that follows that one, on the way to its end.
 """
 
 from __future__ import annotations
@@ -104,8 +105,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         flows = _flows_of(problem, over, before_flow, size, after_flow)
         if (least := _one_by_one(*flows)) > combined:
             combined, binding = least, f"channel {channel}"
-    for pool in problem.pools:
-        held = sum(float(times[j, : problem.job.rounds[j]].sum()) for j in pool.takers)
+    for pool, held in zip(problem.pools, _held(problem, times, volumes), strict=True):
         if held / pool.most > combined:
             machine = problem.cluster.machines[pool.machine].name
             combined, binding = held / pool.most, f"{pool.name} of {machine}"
@@ -118,6 +118,47 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         binding=binding,
         degree=flow_degree(problem),
     )
+
+
+def _held(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
+    """Return the seconds for which the slots of every pool are held, at the least.
+
+    From the start of a task that takes one to the end of the task that frees it, over
+    edges without lag, where these are pairs: an interval of Dorylus has its lambda
+    while rows go there and back.
+    """
+    job, pools = problem.job, problem.pools
+    if not pools:
+        return []
+    taken = {task: p for p, pool in enumerate(pools) for task in pool.takers}
+    freed = {task: p for p, pool in enumerate(pools) for task in pool.freers}
+    moving = volumes / _narrowest(problem)[:, None]
+    since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
+    pairs: list[dict[int, Floats]] = [{} for _ in pools]
+    for task in job.order:
+        before = [
+            (since[job.edges[edge].source], moving[edge])
+            for edge in job.in_edges(task)
+            if job.edges[edge].lag == 0 and job.edges[edge].source in since
+        ]
+        if task in taken:
+            since[task] = task, times[task]
+        elif len({taker for (taker, _), _ in before}) == 1:
+            taker = before[0][0][0]
+            if job.rounds[taker] == job.rounds[task]:
+                longest = np.max([spent + sent for (_, spent), sent in before], axis=0)
+                since[task] = taker, longest + times[task]
+        if task in since and freed.get(task) == taken[since[task][0]]:
+            taker, spent = since.pop(task)
+            pairs[freed[task]][taker] = spent
+    return [
+        sum(
+            float((found if whole else times)[j][: job.rounds[j]].sum())
+            for j in pool.takers
+        )
+        for pool, found in zip(pools, pairs, strict=True)
+        for whole in [len(found) == len(pool.takers) == len(pool.freers)]
+    ]
 
 
 def flow_degree(problem: Problem) -> int:

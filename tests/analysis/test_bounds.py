@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from emu.problem import (
 )
 from emu.report.facts import headline
 from emu.report.terminal import terminal
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
@@ -30,6 +33,8 @@ from tests.report.drawn_run import write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from emu.scenario import Experiment
 
 SLACK = 1 + 1e-9
 
@@ -88,6 +93,51 @@ def test_flows_of_an_edge_follow_one_another_in_context() -> None:
 
     assert found.combined == pytest.approx(11 + 5.5 + 1)
     assert found.binding == "b in"
+
+
+def lent(intervals: int, slots: int, rng: np.random.Generator | None) -> Experiment:
+    """Return a job whose intervals take a slot, send two parts, and free it later."""
+    tasks: list[dict[str, object]] = []
+    flows: list[dict[str, object]] = []
+
+    def some(unit: str) -> str:
+        return f"{rng.integers(1, 9) if rng else 1} {unit}"
+
+    for i in range(intervals):
+        tasks += [
+            {"name": f"c{i}", "time": some("s"), "pin": "m0", "takes": "lam"},
+            {"name": f"r{i}", "time": some("s"), "pin": "m0", "frees": "lam"},
+        ]
+        tasks[-2]["frees"] = "none"
+        for part in "xy":
+            tasks.append({"name": f"{part}{i}", "time": some("s"), "pin": "m1"})
+            flows += [
+                {"from": f"c{i}", "to": f"{part}{i}", "volume": some("B")},
+                {"from": f"{part}{i}", "to": f"r{i}", "volume": some("B")},
+            ]
+    machine = {"nic": "2 B/s", "slots": {"lam": slots}}
+    job = {"system": "custom", "iterations": 3, "tasks": tasks, "flows": flows}
+    cluster = {"machines": [machine, {"nic": "4 B/s"}]}
+    return prepare(loads(json.dumps({"cluster": cluster, "job": job})))
+
+
+def test_a_slot_is_held_until_another_task_frees_it() -> None:
+    """One after the other: 1 s of c, both parts 1 s there, 1 and 1 s back, 1 s of r."""
+    ready = lent(intervals=2, slots=1, rng=None)
+    found = bounds(ready.problem, ready.realization)
+
+    # A part that is alone on its way would take 1/2 s: the bound has 4 s of the 5.
+    assert (found.combined, found.binding) == (2 * 3 * 4.0, "lam of m0")
+    assert ready.simulate().makespan == 2 * 3 * 5.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ready = lent(int(rng.integers(1, 6)), int(rng.integers(1, 4)), rng)
+    found = bounds(ready.problem, ready.realization)
+
+    assert found.combined <= ready.simulate().makespan * (1 + 1e-12)
 
 
 def test_without_flows_the_critical_path_is_the_makespan() -> None:
