@@ -23,6 +23,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from emu.errors import DataError, ScenarioError
 from emu.fields.suggestion import nearest
 from emu.input_file import parse_json, read_text
+from emu.names import printable
 from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
@@ -383,7 +384,8 @@ def _read_overrides(
             trail = _trail(keys)
             if not trail:
                 raise ScenarioError("an override without a key", file=repr(keys))
-            yield trail, copy.deepcopy(value), f"{keys}={value!r}"
+            shown = printable(repr(value), limit=60)  # a whole job, or placement
+            yield trail, copy.deepcopy(value), f"{keys}={shown}"
         return
     for override in [overrides] if isinstance(overrides, str) else overrides:
         option = f"--set {override}"

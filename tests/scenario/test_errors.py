@@ -336,6 +336,16 @@ def test_an_error_of_an_override_names_the_option(
         assert caught.value.file == f"--set {override}"
 
 
+def test_an_error_of_a_large_value_is_a_short_line(tmp_path: Path) -> None:
+    tasks = [{"name": f"t{n}", "time": "1 s"} for n in range(100)]
+    wrong = {"system": "custom", "iterations": 0, "tasks": tasks}
+
+    with pytest.raises(ScenarioError, match=r"job.iterations: found 0") as caught:
+        load(_written(tmp_path, GOOD), {"job": wrong, "placement": {"policy": "best"}})
+    assert str(caught.value).startswith("job={'system': 'custom', ")
+    assert len(str(caught.value)) < 150
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
