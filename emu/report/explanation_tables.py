@@ -164,7 +164,11 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         Makespan of the job that is not killed.
     """
     if recovery.killed:
-        count, said = len(recovery.killed), lost_line(recovery.lost)
+        count, lost = len(recovery.killed), recovery.lost
+        # What was under way at the cut is not: batches travel to idle workers anew.
+        rest = recovery.makespan - without - math.fsum(lost.values())
+        anew = {"starting up": rest} if format_duration(rest) != "0 us" else {}
+        said = lost_line({**lost, **anew})
         length, times = format_duration(without, 10), f"{count} times"
         yield f"killed {times if count > 1 else 'once'}, lost {said}; {length} without"
     for one in recovery.killed:

@@ -32,12 +32,15 @@ from emu.report.explanation_tables import (
     placing_line,
     print_placing,
     ranges,
+    recovery_lines,
     unclaimed_line,
 )
 from emu.report.facts import run_facts, setting
 from emu.report.html.page import headline
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
+from emu.simulation.attempts import Attempts, Killed
+from emu.testing import two_machine_example
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -234,3 +237,17 @@ def test_what_limits_nothing_is_warned_of_once_on_standard_error(
     print_placing(placing, terminal())
     out, err = capsys.readouterr()
     assert (out, err) == (placing_line(PLACING) + "\n", line + "\n" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("makespan", "rest"), [(1.5, ", 100 ms starting up"), (1.4, "")]
+)
+def test_what_a_death_costs_sums_to_the_makespan(makespan: float, rest: str) -> None:
+    dead = Killed(0, 20, 0.0, ran=0.5, again=0.1, recovery=0.3, error="w1 died")
+    last = simulate(*two_machine_example(1))
+    first, second = recovery_lines(Attempts((dead,), makespan, last), without=1.0)
+
+    assert (
+        first == f"killed once, lost 300 ms recovery, 100 ms again{rest}; 1 s without"
+    )
+    assert second == "w1 died: goes on at iteration 20"
