@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -282,8 +283,9 @@ _WORDS = {"gather": "forward", "scatter": "backward"}
 def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
     """Yield a line per gather: t(S), the mean time in every schedule, a bound on t(S).
 
-    A gather of a schedule lasts from when the first device begins its first stage to
-    when the last one ends its last. Before them stands what `plan_lines` yields.
+    A gather of a schedule lasts from when the last device begins its first stage, since
+    to wait for it is no part of the gather, to when the last one ends its last. Before
+    them stands what `plan_lines` yields.
     """
     first = next(iter(schedules.values()))
     job, settings = first.problem.job, first.problem.job.settings
@@ -342,14 +344,13 @@ def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
 
 def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     """Return the seconds of a gather, the mean of the epochs."""
-    tasks = [
-        position
-        for position, task in enumerate(schedule.problem.job.tasks)
-        if task.kind == kind and task.settings["layer"] == layer
-    ]
-    begin = np.min(schedule.task_start[tasks], axis=0)
-    end = np.max(schedule.task_end[tasks], axis=0)
-    return float(np.mean(end - begin))
+    stages = defaultdict[str, list[int]](list)
+    for position, task in enumerate(schedule.problem.job.tasks):
+        if task.kind == kind and task.settings["layer"] == layer:
+            stages[task.process_name].append(position)
+    begin = [schedule.task_start[own].min(axis=0) for own in stages.values()]
+    end = [schedule.task_end[own].max(axis=0) for own in stages.values()]
+    return float(np.mean(np.max(end, axis=0) - np.max(begin, axis=0)))
 
 
 def _row_bytes(schedule: Schedule, kind: str, layer: int, plan: Plan) -> float:

@@ -12,7 +12,7 @@ from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_layers, open_parts
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.graph_data.sources import kept_data
-from emu.scenario import prepare
+from emu.scenario import load, prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl import plans
@@ -26,6 +26,7 @@ from emu.systems.dgcl.plans import (
     write_plans,
 )
 from emu.systems.system import outlook_on, remarks_on
+from emu.units import DURATION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,6 +263,17 @@ def test_gathers_are_told_beside_the_cost_of_their_plan() -> None:
         "gather of layer 2, backward",
     ]
     assert all("t(S) " in line and ", simulated " in line for line in lines)
+
+
+def test_waiting_for_a_slow_device_is_no_part_of_a_gather() -> None:
+    slow = {"events": [{"at": "1 ns", "slow": "d5", "by": 3}]}
+
+    def forward(scenario: Scenario) -> float:
+        (line, _) = remarks_on({"simulated": prepare(scenario).simulate()})
+        return DURATION.parse(re.findall("simulated ([^,;]+)", line)[0])
+
+    level, held_up = scenario_of(), load(scenario_of(), slow)
+    assert forward(held_up) <= forward(level)
 
 
 def test_a_line_where_planning_cannot_pay() -> None:
