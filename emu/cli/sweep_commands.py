@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from emu.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
 from emu.errors import EmulatorError, ExpectationMissed
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from emu.problem import Job
     from emu.scenario.run_sections import ExpectSection
 
     Figures = dict[str, Any]
@@ -162,10 +164,18 @@ def _simulated(point: Point) -> Figures:
     schedule = experiment.simulate()
     figures = simulated_figures(schedule, experiment.realization)
     figures["makespan"] = experiment.attempts(schedule).makespan
-    return _reported(figures) | {
+    speed = pace(schedule).samples_per_second
+    return _reported(figures | _samples(schedule.problem.job, speed)) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
     }
+
+
+def _samples(job: Job, speed: float | None) -> dict[str, float | None]:
+    """Return the seeds that a job trains on, and how many a second; None of another."""
+    seeds = seeds_per_iteration(job.settings)
+    count = seeds and seeds * (job.iterations - pipeline_depth(job))
+    return {"samples": count, "samples_per_second": speed}
 
 
 def _reported(figures: Mapping[str, float | None]) -> Figures:
@@ -214,7 +224,9 @@ def _emulated(point: Point, runs: Path) -> Figures:
     figures = {name: result[name] for name in kept}
     figures["placed_by"] = point.scenario.placed_by
     held = run_figures(result)
-    figures |= _reported({key: held[key] for key in ("gap", "bytes", "loss")})
+    speed = result["pace"]["samples_per_second"]
+    kept_too = {key: held[key] for key in ("gap", "bytes", "loss")}
+    figures |= _reported(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
 

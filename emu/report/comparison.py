@@ -373,7 +373,8 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     """Return mean, 95 % interval and number of seeds of the makespan, best in bold.
 
     Every combination is compared with the best, seed by seed: a difference within its
-    own 95 % interval is a tie.
+    own 95 % interval is a tie. Where not all train on as many samples, how many a
+    second are shown: the shortest may be the one that does least.
 
     Parameters
     ----------
@@ -388,6 +389,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
         groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
     errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
+    columns += [">samples per s"] * (uneven := _train_apart(rows))
     table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
     makespans = {
         group: {seed: float(figures["makespan"]) for seed, figures in found.items()}
@@ -399,8 +401,18 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
         cells = [*group, *_seconds(makespans[group]), str(found.count)]
         beside = paired(makespans[group], makespans[best])
         cells.append("" if group == best else paired_text(beside))
+        if uneven:
+            speeds = [f["samples_per_second"] for f in groups[group].values()]
+            cells.append(format_number(interval(speeds).mean, 4))
         for key in errors:
             mean = interval([float(f[key]) for f in groups[group].values()]).mean
             cells.append(format_ratio(mean))
         table.add_row(*cells, style="bold" if group == best else "")
     return table
+
+
+def _train_apart(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether points train on numbers of samples that are known and differ."""
+    figures = [row["figures"] for row in rows]
+    known = all("samples_per_second" in one for one in figures)
+    return known and len({one["samples"] for one in figures}) > 1

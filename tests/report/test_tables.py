@@ -137,10 +137,30 @@ def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
         for seed, factor in enumerate(factors)
     ]
 
-    *_, best, other = _shown(sweep_table(rows, ["policy"]))
+    head, best, other = _shown(sweep_table(rows, ["policy"]))[-3:]
+    assert "samples" not in head
     assert best.split()[:3] == ["oes", "12.5", "s"]
     assert best.split()[-1] == "2"
     assert other.endswith("tie (+2.5 ± 6.4 %)")
+
+
+def test_a_sweep_over_workers_shows_samples_per_second() -> None:
+    """Two workers take less time than four, and train on half as much."""
+    rows = [
+        {
+            "values": {"workers": count, "seed": 0},
+            "figures": {
+                "makespan": seconds,
+                "samples": 5_000 * count,
+                "samples_per_second": 5_000 * count / seconds,
+            },
+        }
+        for count, seconds in ((2, 1.0), (4, 1.25))
+    ]
+    head, two, four = _shown(sweep_table(rows, ["workers"]))[-3:]
+
+    assert head.endswith("samples per s")
+    assert (two.split()[-1], four.split()[-1]) == ("10,000", "16,000")
 
 
 @pytest.mark.parametrize(
