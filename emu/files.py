@@ -27,21 +27,28 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Give a file to be written in the place of ``path``; it moves there at the end.
 
     A reader sees the old file or the whole new one. Whatever goes wrong, a signal
-    included, nothing is left behind.
+    included, nothing is left behind. A device is given itself, and stays one: root
+    would rename a file to /dev/null.
 
     Raises
     ------
     DataError
-        When it cannot be written.
+        When it cannot be written, or is a link: /dev/stdout would be replaced, too, and
+        to follow those of a run directory would write anywhere.
     """
+    if path.is_symlink():
+        problem = "cannot be written: this is a link; name the file that it leads to"
+        raise DataError(problem, path=str(path))
     # Beside the target: a rename is atomic within one file system only.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    device = path.is_char_device()
     _begun.add(partial)
     try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        yield path if device else partial
+        if not device:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(path)
     except OSError as error:
         why = error.strerror or str(error)
         raise DataError(f"cannot be written: {why}", path=str(path)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.files import left_behind, remove, scratch_folder
+from emu.errors import DataError
+from emu.files import (
+    check_writable,
+    left_behind,
+    remove,
+    scratch_folder,
+    write_atomic,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +83,22 @@ def test_what_lives_or_is_of_others_stays(temporary: Path, tmp_path: Path) -> No
 
     with scratch_folder("metis"):
         assert left_behind(tmp_path) == []
+
+
+def test_devices_and_links_are_not_replaced(tmp_path: Path) -> None:
+    """As root, emu simulate --json /dev/null made a file of /dev/null."""
+    device, link, full = (tmp_path / name for name in ("null", "link", "full"))
+    link.symlink_to("/dev/null")
+    with pytest.raises(DataError, match="this is a link; name the file"):
+        write_atomic(link, "x")
+    assert link.is_symlink()
+    if os.geteuid() == 0:
+        for path, minor in ((device, 3), (full, 7)):
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, minor))
+        check_writable(device)
+        write_atomic(device, "x")
+        with pytest.raises(DataError, match="No space left on device"):
+            write_atomic(full, "x")
+        assert device.is_char_device()
+        assert full.is_char_device()
+    assert {path.name for path in tmp_path.iterdir()} <= {"null", "link", "full"}
