@@ -32,7 +32,7 @@ def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     """
     arrays = read_arrays(path, names)
     for name, array in arrays.items():
-        if array.dtype.kind == "f" and (np.abs(array) >= MOST).any():
+        if array.dtype.kind == "f" and (np.abs(array.astype(np.float64)) >= MOST).any():
             raise DataError(f"{name} holds what is no number", path=str(path))
     return arrays
 

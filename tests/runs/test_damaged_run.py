@@ -100,6 +100,10 @@ def test_frames_of_another_shape_are_refused(
     arrays = {"sent": rows, "received": rows, "notified": np.ones((len(job.edges), 3))}
     np.savez(path, allow_pickle=False, **arrays)
     assert read_frames(job, path)[2].shape == (len(job.edges), 3)
+    half = arrays | {"notified": arrays["notified"].astype(np.float16)}
+    np.savez(path, allow_pickle=False, **half)
+    with pytest.raises(DataError, match="notified has"):  # and no overflow is warned of
+        read_frames(job, path)
     arrays[name] = np.zeros(shape, arrays[name].dtype)
     np.savez(path, allow_pickle=False, **arrays)
     with pytest.raises(DataError, match=r"frames\.npz: (holds no rows|notified has)"):
