@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,12 @@ def test_a_cut_is_kept_when_all_states_are_there() -> None:
     kept: list[Cut] = []
     long = PART // 4
 
+    def keep(cut: Cut) -> None:  # the first takes longer than the second
+        time.sleep(0.05 if cut.iteration == 2 else 0.0)
+        kept.append(cut)
+
     async def gather() -> None:
-        keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, kept.append))
+        keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, keep))
         parts = state("ps0", 2, long)
         assert len(parts) > 2
         for part in parts:

@@ -240,6 +240,25 @@ def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
     assert recorder.arrivals[:, 0].tolist() == [1.8, 1.9]
 
 
+def test_what_one_flow_was_served_says_nothing_of_the_next_on_its_edge() -> None:
+    """The first is served at 2 s and arrives at 2.5; the second arrives ahead."""
+    job = Job((Task("g0", "task"), Task("b", "task")), (Edge(0, 1),), 2)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 1)))
+    realization = Realization(np.ones((2, 2)), np.full((1, 2), 10.0))
+    outlet = PerfectProcesses(problem, realization)
+    online, _, _ = driver_of(problem, realization, "maxmin", outlet)
+    online.begin()
+    for n in range(2):
+        end = ended(problem, iteration=n, end=n + 1.0, edges=[0], volumes=[10.0])
+        take_in(online, end)
+    take_in(online, FlowEnded(0, 0, 2.5, 10.0))
+    take_in(online, FlowEnded(0, 1, 3.0, 10.0))
+    online.settle(4.0)
+
+    assert flows_ended(outlet) == [(0, 2.5), (0, 3.5)]
+
+
 @pytest.mark.parametrize(
     ("arrivals", "median", "late", "too_late"),
     [
@@ -363,9 +382,9 @@ def test_what_has_passed_brings_all_that_was_before_it() -> None:
     online, _, _ = driver_of(problem, realization, "oes", outlet)
     online.begin()
 
-    online.report([ended(problem, end=2.0)], now=1.0)
     late = ended(problem, task=1, end=3.0, edges=[2, 3])
     online.report([late], now=3.5)
+    online.report([ended(problem, end=2.0)], now=3.6)
     online.settle(1.5)
 
     assert outlet.ended == [ended(problem, end=2.0), late]

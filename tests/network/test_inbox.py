@@ -128,9 +128,10 @@ async def test_a_payload_is_there_at_once_and_cannot_be_written() -> None:
     handoff = Handoff(3, inbox, departures, arrivals)
     sent = np.arange(4.0)
 
-    await handoff.send(0, {"x": sent}, shaped=False, version=0)
-    delivery = await inbox.get(3, 0, within=0.0)
+    await handoff.send(1, {"x": sent}, shaped=False, version=1)
+    delivery = await inbox.get(3, 1, within=0.0)
 
+    assert delivery.version == 1
     assert np.shares_memory(delivery.payload["x"], sent)
     with pytest.raises(ValueError, match="read-only"):
         delivery.payload["x"][0] = 1.0
@@ -138,7 +139,7 @@ async def test_a_payload_is_there_at_once_and_cannot_be_written() -> None:
     for log in (departures, arrivals):
         (piece,) = log.pieces(RunClock(0.0, 1.0))
         (row,) = np.frombuffer(piece, FRAME_ROWS)
-        assert (row["edge"], row["iteration"], row["bytes"]) == (3, 0, 32)
+        assert (row["edge"], row["iteration"], row["bytes"]) == (3, 1, 32)
 
 
 async def test_an_iteration_is_handed_over_once() -> None:

@@ -182,6 +182,7 @@ def test_searches_judge_placements_by_it() -> None:
 def test_a_rule_is_given_what_is_documented() -> None:
     problem, realization = two_machine_example(2)
     job = problem.job
+    lags = {name: e.lag for name, e in zip(job.edge_names, job.edges, strict=True)}
     text = f"""
 class Mine:
     def rates(self, flows, capacity):
@@ -189,7 +190,8 @@ class Mine:
         assert order == sorted(order)
         for f in flows:
             assert f.edge == f.source + "->" + f.destination in {job.edge_names!r}
-            assert f.iteration in (f.serves, f.serves - 1) and f.job == ""
+            lag = {lags!r}[f.edge]
+            assert f.iteration == f.serves - lag and f.job == ""
             assert 0 < f.left <= f.volume
             assert all(capacity[link] == 10.0 for link in f.links)
             assert [link[2:] for link in f.links] == [" out", " in"]
