@@ -121,7 +121,9 @@ def by_process(traffic: Traffic) -> Packets:
     """
     rows = traffic.packets
     if not rows["bytes"].any():
-        raise Unfittable("nothing was sent between machines")
+        raise Unfittable(
+            "nothing was sent between machines over TCP, and no other protocol is noted"
+        )
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
     _shared(traffic, owner)

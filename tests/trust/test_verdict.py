@@ -255,9 +255,13 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     problem, _ = two_machine_example(2)
     counted = {name: _counted() for name in problem.job.processes}
     counted["s0"] = _counted(loop_lag_max=0.7)
+    counted["s0"]["pacer"] |= {"wakes": 30, "mean_lag": 9e-4}
+    others = len(counted) - 1
 
     figures = host_figures(counted)
 
+    mean = (others * 10 * 1e-4 + 30 * 9e-4) / (others * 10 + 30)  # of all wakes
+    assert figures.pacer_lag_mean == pytest.approx(mean)
     assert figures.stall == pytest.approx(0.02 + 0.01 + 0.7)
     assert np.isfinite(list(figures.to_json().values())).all()
     assert figures.cpu_busy == pytest.approx(0.3)
