@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from emu.problem import Task
 from emu.workloads import part_bounds, steps_of
 from emu.workloads.all_reduce import (
+    NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
     part_elements,
@@ -98,3 +99,12 @@ def test_halving_and_doubling_takes_twice_the_logarithm_of_the_ranks() -> None:
         steps_of("halving_doubling", 6)
     with pytest.raises(ValueError, match="all-reduce by tree"):
         steps_of("tree", 4)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling"])
+def test_one_rank_has_its_sum_as_late_as_many(algorithm: str) -> None:
+    assert [*all_reduce_tasks([Task("w0", "worker")], algorithm)] == []
+    edges = all_reduce_edges(
+        ["w0"], ["b"], ["f"], lag=2, carries="x", algorithm=algorithm
+    )
+    assert [*edges] == [NamedEdge("b", "f", 2)]

@@ -69,6 +69,18 @@ def test_a_copy_counts_when_it_has_come(time: float, cut: int) -> None:
     assert killed.again == pytest.approx(time - cut)
 
 
+@pytest.mark.parametrize(("iterations", "missed", "last"), [(8, 0, 4), (9, 1, 4)])
+def test_a_copy_is_of_the_state_before_its_cut_and_of_none_after_the_last(
+    iterations: int, missed: int, last: int
+) -> None:
+    job = with_copies(Job(PLAIN.tasks, (), iterations), ["a"], 4, missed)
+    assert job.rounds[1] == last + missed + 1
+    volumes = copied_bytes(job, {"a": np.arange(100.0, 100.0 + iterations)}, 4)
+    sent = np.flatnonzero(volumes[0]).tolist()
+    assert sent == [last + missed]
+    assert volumes[0, sent[0]] == 100.0 + last
+
+
 def test_a_job_without_its_copies_is_the_job() -> None:
     assert without_copies(JOB) == PLAIN
     assert copies_of(JOB) == {"a": 1}
