@@ -25,6 +25,7 @@ from emu.network import (
     open_edge,
 )
 from emu.network.send_log import SendLog
+from emu.wire.frame_layout import FRAME_ROWS
 from tests.network.strangers import until
 
 if TYPE_CHECKING:
@@ -187,6 +188,11 @@ async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
         assert run.edge.statistics().max_lead_bytes <= 16384
         assert run.arrivals == []
         assert run.pacer.lag == 0.0  # between rings nothing is late by one
+        run.publish([1], [0], [2e6], [0.0], run.clock.now())
+        await arrived(run, 0, 1_000_000)
+        (piece,) = run.pacer.departures.pieces(run.clock)
+        (row,) = np.frombuffer(piece, FRAME_ROWS)
+        assert row["first"] < row["last"]
 
 
 async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:

@@ -54,6 +54,7 @@ def test_stores_are_pinned_and_programs_are_told_their_place() -> None:
     assert [task.pinned for task in job.tasks[:3]] == ["a", "b", None]
     assert job.tasks[0].demands == {"memory": 14.0}
     assert job.tasks[job.index("g1")].settings == {"store": 1}
+    assert job.tasks[job.index("s1")].settings == {"sampler": 1, "worker": 0}
     assert job.tasks[job.index("s3")].settings == {"sampler": 3, "worker": 1}
     assert job.tasks[job.index("s3")].program == "emu_nodes.dgtp.programs:Sampler"
     assert job.tasks[job.index("w1")].settings == {"worker": 1}

@@ -209,6 +209,18 @@ def test_updates_missed() -> None:
     assert Pipeline(("Mb", "Mf", "Df", "Db"), (0, 0, 0, 1)).missed == 0
 
 
+@pytest.mark.parametrize(("pipeline", "upper"), [("none", 1), ("A", 2), ("B", 2)])
+def test_sums_are_waited_for_by_the_forward_pass_that_needs_them(
+    pipeline: str, upper: int
+) -> None:
+    """Upper ones after ``Db``, those of the first layer, by groups, after ``Mb``."""
+    config = P3Config(FOUR, batches=4, pipeline=PIPELINES[pipeline], groups=2)
+    job = p3_job(config)
+    lags = dict(zip(job.edge_names, (edge.lag for edge in job.edges), strict=True))
+
+    assert (lags["w0.ring6->Mf0"], lags["v0.ring2->Mf0"]) == (upper, 1)
+
+
 @pytest.mark.parametrize(
     ("pipeline", "line"),
     [
