@@ -238,7 +238,7 @@ def either(one: str, other: str) -> str:
 
     ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
     """
-    if not one or one == other:
+    if not one or f"{other} or ".startswith(f"{one} or "):
         return other
     head, write, kinds = other.partition(", write ")
     return f"{one} or {kinds}" if write and one.startswith(head) else one

@@ -123,6 +123,16 @@ def test_what_no_lab_can_be_names_its_line(
     assert CliRunner().invoke(app, ["validate", str(path)]).exit_code == 2
 
 
+def test_what_would_be_right_is_said_once(tmp_path: Path) -> None:
+    """It said: write all or all or a list."""
+    lab = copy.deepcopy(LAB)
+    lab["lab"]["programs"][0]["on"] = "m0"
+
+    (error,) = find_lab_errors(_written(lab, tmp_path))
+
+    assert "found 'm0', write all or a list, for example [" in str(error)
+
+
 def test_a_good_lab_has_no_errors(tmp_path: Path) -> None:
     assert find_lab_errors(_written(LAB, tmp_path)) == []
 
