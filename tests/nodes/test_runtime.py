@@ -16,7 +16,12 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
 from emu_nodes.runtime import offset_now, result_parts
-from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
+from emu_nodes.task_runner import (
+    NewestInputs,
+    TaskContext,
+    TaskRunner,
+    WallClockTimer,
+)
 from tests.launch.specs import edge_end, process_task
 
 if TYPE_CHECKING:
@@ -213,3 +218,18 @@ def test_a_process_takes_the_clock_that_its_agent_has_put_on_the_board() -> None
 
         offset = offset_now(board)
         assert 3.0 <= offset <= 3.0 + 0.5 * (time.monotonic() - now)
+
+
+async def test_versions_that_are_not_read_are_taken_all_the_same() -> None:
+    """Else they would lie in the inbox until the end."""
+    taken = []
+
+    async def arrival(edge: int, n: int) -> Delivery:
+        taken.append((edge, n))
+        return Delivery(edge, n, {}, 0.0)
+
+    newest = NewestInputs(arrival)
+    for iteration in (1, 1, 3):
+        assert (await newest.take([[5, iteration]]))[5].iteration == iteration
+
+    assert taken == [(5, n) for n in range(4)]

@@ -93,6 +93,11 @@ def test_without_restarts_it_is_one_error() -> None:
     assert attempts(part, late, Rules(0, 1.0, 0, ())).makespan == STEPS * STEP
 
 
+def test_what_was_before_the_first_attempt_is_no_part_of_them() -> None:
+    found = attempts(part, [], Rules(0, 1.0, 0, ()), first=4, began=10.0)
+    assert found.makespan == pytest.approx((STEPS - 4) * STEP)
+
+
 def test_a_kill_in_every_iteration_is_too_many() -> None:
     kills = [Kill(n * STEP + 0.2, "a", ("a",)) for n in range(99)]
     with pytest.raises(NodeLost, match=r"3 restarts before \(max_restarts: 3\)"):

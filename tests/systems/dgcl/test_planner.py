@@ -228,6 +228,17 @@ def test_sweeps_and_groups_stay_near() -> None:
     assert spst(needs, topology, seed=1).cost(topology) == once
 
 
+def test_the_bound_is_of_the_links_that_leave_a_set() -> None:
+    """Two boxes of two devices: 6 rows over the link of 2 rows per second take 3 s."""
+    capacities = np.array([100.0, 2.0])
+    routes = {
+        (a, b): (int(a // 2 != b // 2),) for a, b in itertools.permutations(range(4), 2)
+    }
+    topology = Topology(4, ("within", "between"), capacities, routes)
+
+    assert lower_bound(needs_of([(0, {2})] * 6), topology) == pytest.approx(3.0)
+
+
 def test_moved_parts_cost_what_moved_links_would() -> None:
     draws = np.random.default_rng(8)
     topology, needs = random_topology(draws, 5), random_needs(draws, 5, 200)
