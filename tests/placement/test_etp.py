@@ -14,7 +14,17 @@ from emu.placement import (
     common_draws,
     search_etp,
 )
-from emu.problem import Cluster, Job, Machine, Problem, Profile, Task
+from emu.placement.packing import sent_bytes
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
 from emu.simulation import makespan
 from tests.placement.placement_cases import (
     feasible_exists,
@@ -46,6 +56,30 @@ def test_result_is_feasible_and_no_worse_than_its_start() -> None:
         assert result.makespan <= result.start_makespan
         assert result.history[0] == (0, result.start_makespan)
         assert result.history[-1][1] == result.makespan
+
+
+def test_a_job_1024_times_as_long_is_searched_alike() -> None:
+    """The unit of cost is a part of the makespan; in seconds it would not scale."""
+    job, cluster = paper_testbed()
+    profile, options = profile_of(job), EtpOptions(**SHORT)
+    longer = Profile(1024 * profile.times, 1024 * profile.volumes)
+    once, again = (
+        search_etp(job, cluster, each, seed=3, options=options)
+        for each in (profile, longer)
+    )
+
+    assert again.accepted == once.accepted
+    assert again.placement == once.placement
+    assert again.makespan == pytest.approx(1024 * (once.makespan or 0.0))
+
+
+def test_bytes_that_no_task_would_receive_are_not_sent() -> None:
+    tasks = Task("a", "a"), Task("b", "b", iterations=2)
+    job = Job(tasks, (Edge(0, 1), Edge(0, 1, 1), Edge(1, 0, 1, credit=True)), 3)
+    volumes = np.full((3, 3), [1.0, 2.0, 4.0])
+
+    sent = sent_bytes(job, Realization(np.ones((2, 3)), volumes))
+    assert sent.tolist() == [3.0, 1.0, 0.0]
 
 
 def test_makespan_is_that_of_the_simulator_under_the_common_draws() -> None:
