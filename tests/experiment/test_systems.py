@@ -69,7 +69,7 @@ def document(system: str, job: dict[str, Any]) -> Scenario:
     if system != "dgtp":
         whole.setdefault("machines", ["a0", "a1", "b"])
     content = {"name": "one", "cluster": {"machines": MACHINES}, "job": whole}
-    return loads(json.dumps(content), name="one")
+    return loads(json.dumps(content), name="one.json")
 
 
 def translated(scenario: Scenario, system: str) -> Any:

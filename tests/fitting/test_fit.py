@@ -84,7 +84,7 @@ def job(ask: list[float], add: float, answers: list[int]) -> dict[str, Any]:
 
 def simulated(document: dict[str, Any], **nics: object) -> Schedule:
     overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
-    return emu.simulate(loads(json.dumps(document), overrides))
+    return emu.simulate(loads(json.dumps(document), overrides, name="drawn.json"))
 
 
 def traffic_of(document: dict[str, Any]) -> Traffic:

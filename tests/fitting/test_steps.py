@@ -107,7 +107,7 @@ def gathering(seed: int) -> Document:
 
 def simulated(document: Document, **nics: object) -> Schedule:
     overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
-    return emu.simulate(loads(json.dumps(document), overrides))
+    return emu.simulate(loads(json.dumps(document), overrides, name="drawn.json"))
 
 
 def per_iteration(schedule: Schedule) -> float:

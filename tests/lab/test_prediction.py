@@ -34,7 +34,7 @@ LAB = job(ASK, ADD, ANSWERS)
 def went(document: dict[str, Any], **nics: object) -> Traffic:
     """Return what crosses in a lab whose NICs are these."""
     overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
-    schedule = emu.simulate(loads(json.dumps(document), overrides))
+    schedule = emu.simulate(loads(json.dumps(document), overrides, name="drawn.json"))
     return crossed(schedule, PROGRAMS, packets=30)
 
 

@@ -31,7 +31,9 @@ def test_makespan(file: str, number: int, policy: str) -> None:
     content = as_scenario(file, case)
     content |= {"name": "golden", "schedule": {"policy": policy}}
 
-    simulated = prepare(loads(json.dumps(content))).simulate().makespan
+    simulated = (
+        prepare(loads(json.dumps(content), name="golden.json")).simulate().makespan
+    )
 
     assert exactly([case.results[policy]["makespan"]]) == pytest.approx(
         [simulated], rel=1e-9

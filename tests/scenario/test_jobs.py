@@ -71,7 +71,7 @@ def document(case: Case) -> dict[str, Any]:
 
 
 def prepared(content: dict[str, Any], *overrides: str) -> Experiment:
-    return prepare(loads(json.dumps(content), list(overrides)))
+    return prepare(loads(json.dumps(content), list(overrides), name="jobs.json"))
 
 
 @pytest.mark.parametrize(
