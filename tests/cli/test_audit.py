@@ -171,6 +171,7 @@ def test_a_sound_run_passes(emulated: Path) -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_run_of_178_bytes_does_not_pass(tmp_path: Path) -> None:
     few = ("--set", "emulation.byte_scale=0.2", "--set", "emulation.time_scale=0.05")
     CliRunner().invoke(app, ["run", GOLDEN, "--runs", str(tmp_path), *few])

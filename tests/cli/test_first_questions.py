@@ -286,6 +286,7 @@ def test_more_samplers_take_no_more_seeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_run_with_an_impossible_neighbour_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "slots.yaml"
     file.write_text(CASES["slots_deadlock"])

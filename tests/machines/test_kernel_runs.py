@@ -197,6 +197,7 @@ def test_a_nic_that_no_kernel_carries_later_is_refused(tmp_path: Path) -> None:
         carried_out(FALLS, tmp_path, *KERNEL, "events[0].nic=0.01 B/s")
 
 
+@pytest.mark.untimed
 @pytest.mark.parametrize("who", ["agent", "machine"])
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.4])
 def test_a_machine_that_is_killed_before_it_joins_is_named_at_once(
@@ -204,19 +205,23 @@ def test_a_machine_that_is_killed_before_it_joins_is_named_at_once(
 ) -> None:
     killed: list[float] = []
 
+    def agents() -> list[psutil.Process]:
+        return [
+            process
+            for process in leftovers.note()
+            if "emu.launch" in (command := process.cmdline()) and "m1" in command
+        ]
+
     def kill() -> None:
         time.sleep(after)
-        name = psutil.Process.name
-        for process in leftovers.note():
-            command = process.cmdline()
-            agent = "emu.launch" in command and "m1" in command
-            if agent and who == "machine":
-                process = process.parent() or process  # noqa: PLW2901
-            if agent:
-                process.kill()
-                killed.append(time.monotonic())
-                return
-        raise AssertionError(f"no agent of m1 among {[*map(name, leftovers.note())]}")
+        until = time.monotonic() + 5.0  # forked, it may not be the agent yet
+        while not (found := agents()):
+            assert time.monotonic() < until, "no agent of m1"
+            time.sleep(0.005)
+        process = found[0].parent() if who == "machine" else found[0]
+        assert process is not None
+        process.kill()
+        killed.append(time.monotonic())
 
     experiment = prepare(load(GOLDEN, [*KERNEL, "job.iterations=1", "expect=null"]))
     with pytest.raises(RunError, match="m1"):
