@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.testing.trials import Trial
 
 #: CPU seconds of the trials with fresh seeds.
-BUDGET = 12.0
+BUDGET = 8.0
 
 
 @cache
