@@ -287,7 +287,10 @@ def test_a_line_where_planning_cannot_pay() -> None:
     assert all(len({*some}) == 1 for some in told)  # the bound, too
 
 
-def test_the_oldest_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_plans_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # whatever others have kept
     monkeypatch.setattr(plans, "MOST_KEPT", 2)
     order = [1000, 1001, 1000, 1002, 1003, 1000]
     jobs = [build_job(scenario_of(f"plan_seed: {seed}")) for seed in order]
