@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -63,7 +64,8 @@ def killed(scenario: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             time.sleep(0.01)
         everything = psutil.Process(run.pid)
         for process in [everything, *everything.children(recursive=True)]:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # gone with its parent
+                process.kill()
     (path,) = runs.iterdir()
     assert not (path / "result.json").exists()
     return path
