@@ -550,7 +550,7 @@ def budget_table(result: dict[str, Any]) -> Table:
     table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
-        if seconds:
+        if format_duration(seconds) != format_duration(0.0):  # by rounding alone
             table.add_row(cause, *difference(float(seconds), makespan))
     if share := result.get("verdict", {}).get("clock_uncertainty"):
         length = f"± {format_duration(share * makespan, 3)}"

@@ -35,7 +35,7 @@ from emu.report.explanation_tables import (
     recovery_lines,
     unclaimed_line,
 )
-from emu.report.facts import run_facts, setting
+from emu.report.facts import budget_table, run_facts, setting
 from emu.report.html.page import headline
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
@@ -271,3 +271,10 @@ def test_what_a_death_costs_sums_to_the_makespan(makespan: float, rest: str) -> 
         first == f"killed once, lost 300 ms recovery, 100 ms again{rest}; 1 s without"
     )
     assert second == "w1 died: goes on at iteration 20"
+
+
+def test_what_rounding_left_is_no_row_of_the_error_budget() -> None:
+    budget = {"loop lag": 2e-3, "compute overrun": -1e-17, "shaping": 0.0}
+    table = budget_table({"replayed_makespan": 1.0, "error_budget": budget})
+
+    assert [*table.columns[0].cells] == ["loop lag"]
