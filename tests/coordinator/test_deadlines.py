@@ -23,9 +23,12 @@ PATIENCE = 2.0
 class Halfway:
     """The two-machine example, stopped wherever a test wants it."""
 
-    def __init__(self, *, timed: bool = True, grow: float = 1.0) -> None:
+    def __init__(
+        self, *, timed: bool = True, grow: float = 1.0, then: float = 1.0
+    ) -> None:
         self.problem, small = two_machine_example(2)
-        self.realization = Realization(small.times, small.volumes * grow)
+        times = small.times * [1.0, then]
+        self.realization = Realization(times, small.volumes * grow)
         self.outlet = PerfectProcesses(self.problem, self.realization)
         self.run, _, self.deadlines = driver_of(
             self.problem,
@@ -63,6 +66,11 @@ def test_running_task_is_due_at_its_profiled_end() -> None:
         r"g0 was last seen when the run began; .* over 2 s of wall time",
     ):
         checked(deadlines, 1.2 + PATIENCE)
+
+
+def test_each_iteration_is_due_by_its_own_time() -> None:
+    story = Halfway(then=5.0).until(1).story()
+    assert "task g0 runs iteration 1, due at 6.000 s" in story
 
 
 def test_task_without_a_profile_is_due_when_it_starts() -> None:

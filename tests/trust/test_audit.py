@@ -53,6 +53,10 @@ MUTATIONS: dict[str, tuple[str, Callable[[Schedule], Schedule]]] = {
         "(5) g0[0] started before the run began: 1 s",
         lambda s: changed(s, "task_start", (0, 0), -1.0),
     ),
+    "a store begins after the run": (
+        "(5) g0[0] started after the run began: 0.5 s",
+        lambda s: changed(s, "task_start", (0, 0), 0.5),
+    ),
     "an iteration never runs": (
         "(6) w0[2] did not run: 1 iterations",
         lambda s: changed(s, "task_end", (4, 2), np.nan),
