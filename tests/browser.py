@@ -9,13 +9,11 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import aiohttp
 import pytest
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["leftovers"]
 

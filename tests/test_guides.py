@@ -13,9 +13,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import typer
@@ -23,11 +24,7 @@ import typer
 from emu.cli import app
 from emu.cli.app import COMMANDS
 from emu.machines import missing_needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]

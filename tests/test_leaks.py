@@ -8,16 +8,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import leaks
 from tests.leaks import Held, left_since
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def a_thread(stack: ExitStack) -> None:

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from emu.files import (
     scratch_folder,
     write_atomic,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAKES = """
 import os, signal, sys

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from emu.problem import Problem, Realization, Schedule
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization, Schedule
 
 GOLDEN: tuple[dict[str, Any], ...] = (
     {"iterations": 1},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,18 +24,13 @@ from emu.problem import (
 )
 from emu.report.facts import headline
 from emu.report.terminal import terminal
-from emu.scenario import prepare
+from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from tests.report.drawn_run import write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.scenario import Experiment
 
 SLACK = 1 + 1e-9
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import emu
 from emu.analysis.critical_path import (
     ELSEWHERE,
     Cause,
+    ChainLink,
     DelayCause,
     critical_path,
     divergences,
@@ -24,17 +24,13 @@ from emu.analysis.critical_path import (
     send_rows,
 )
 from emu.analysis.link_load import LinkContention
-from emu.problem import Realization
+from emu.problem import Problem, Realization, Schedule
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from tests.analysis.chains import cases, distorted
 from tests.integration.scenarios import custom, flow, read
-
-if TYPE_CHECKING:
-    from emu.analysis.critical_path import ChainLink
-    from emu.problem import Problem, Schedule
 
 CASES = cases()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 import emu
 from emu.analysis.critical_path import critical_path
 from emu.analysis.explanation import Explanation, cause_rows, explain
+from emu.problem import Problem, Realization
 from emu.report import terminal
 from emu.report.explanation_tables import explanation_tables
 from emu.runs.recorded_run import realization_of
@@ -18,9 +18,6 @@ from emu.simulation import makespan, simulate
 from tests.analysis.chains import cases, distorted
 from tests.report.recorded import schedules
 from tests.simulation import oracle
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 
 @pytest.fixture(scope="module")

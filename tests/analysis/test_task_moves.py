@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
 import emu
-from emu.analysis.explanation import pasted, task_moves
+from emu.analysis.explanation import Explanation, TaskMoves, pasted, task_moves
 from emu.analysis.what_if import Change
 from emu.problem import (
     CapacityChange,
@@ -25,11 +24,8 @@ from emu.problem import (
 )
 from emu.report.explanation_tables import explanation_tables, placement_text
 from emu.report.terminal import terminal
+from emu.scenario import Experiment
 from emu.simulation import simulate
-
-if TYPE_CHECKING:
-    from emu.analysis.explanation import Explanation, TaskMoves
-    from emu.scenario import Experiment
 
 TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"
 

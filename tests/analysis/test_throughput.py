@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from emu.analysis.throughput import (
     seeds_per_iteration,
 )
 from emu.errors import ScenarioError
+from emu.problem import Problem, Realization
 from emu.report.explanation_tables import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
@@ -27,9 +28,6 @@ from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.units import MONEY, PRICE, Quantity
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 
 def test_the_golden_example() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.analysis.traffic import (
     CONNECTION,
@@ -21,9 +21,6 @@ from emu.analysis.traffic import (
     nic_use,
     sent_matrix,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SILENCE = 0.02
 #: Milliseconds since the packet before, two machines of three, which way, bytes.

@@ -7,16 +7,12 @@ GPUs, 4 stores, 6 workers with 2 samplers each, 1 parameter server; 10,000 candi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from emu.placement import EtpOptions, SearchOptions, search, search_etp
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 ITERATIONS = 20
 DEMANDS: dict[str, dict[str, float]] = {

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from emu.scheduling import End, Scheduler
 from emu.simulation import MakespanEvaluator, simulate
 from emu.testing import bench_directory, load_workload, two_machine_example
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 pytestmark = pytest.mark.skipif(
     bench_directory() is None, reason="EMU_BENCH does not name the workloads"

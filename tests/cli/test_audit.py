@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from tests.cli.mutations import MUTATIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.timeout(300)  # the first run may have to compile
 GOLDEN = str(Path(__file__).parents[2] / "scenarios" / "golden.yaml")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import emu
 from emu.cli import app
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The first call compiles: 40 s of processor time, more on a busy machine.
 pytestmark = pytest.mark.timeout(300)

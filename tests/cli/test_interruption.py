@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
 # So many iterations of the job that the search goes on for seconds on any computer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from emu.launch import bundles_of
 from emu.report import terminal
 from emu.scenario import load, prepare
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def hosts(agents: int = 0, file: Path | None = None, ray: str = "") -> Hosts:

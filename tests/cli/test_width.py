@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.report.terminal import WIDTH
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _name(draw: np.random.Generator, number: int) -> str:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+import psutil
 from typing_extensions import override
 
-from emu.coordinator import Observer, RunSettings, emulate
+from emu.coordinator import EmulatedRun, Observer, RunSettings, emulate
 from emu.problem import Job, Problem, Realization
+from emu.scheduling import Decisions
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    import psutil
-
-    from emu.coordinator import EmulatedRun
-    from emu.scheduling import Decisions
-    from emu.wire.messages import RunTask, TaskEnded
+from emu.wire.messages import RunTask, TaskEnded
 
 BYTE_SCALE = 20_000.0
 FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": BYTE_SCALE, "deadline": 30.0}

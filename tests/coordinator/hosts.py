@@ -11,11 +11,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Self
 
 ROOT = Path(__file__).parents[2]
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")

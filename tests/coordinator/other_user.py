@@ -15,15 +15,13 @@ import encodings.idna  # noqa: F401 -- for getaddrinfo, out of reach afterwards
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import EmulatorError
 from emu.launch.agent import Agent
 from emu.network import Identity, connect_control, derive_key, open_edge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOBODY = 65534
 _PIDFD_GETFD = 438  # system call; Python has no function for it

@@ -10,15 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import psutil
 
 from tests.coordinator.hosts import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RAY = importlib.util.find_spec("ray") is not None
 _PORT = 6391

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,9 +14,7 @@ from emu.errors import DataError, NodeMisbehaved
 from emu.problem import Job, Task
 from emu.runs.run_directory import Cut
 from emu.wire.array_parts import PART, state_parts
-
-if TYPE_CHECKING:
-    from emu.wire.messages import StatePart
+from emu.wire.messages import StatePart
 
 JOB = Job((Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w")), (), 10)
 BEGINS = {"ps0": ("ps0",), "ps1": ("ps1",), "w0": ("ps0", "ps1")}

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.coordinator.deadlines import Deadlines
 from emu.errors import DeadlineExceeded
 from emu.problem import Realization
 from emu.testing import two_machine_example
 from tests.coordinator.virtual import PerfectProcesses, driver_of, take_in
-
-if TYPE_CHECKING:
-    from emu.coordinator.deadlines import Deadlines
 
 PATIENCE = 2.0
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,18 +19,16 @@ import pytest
 from emu.coordinator import RunSettings
 from emu.coordinator.process_specs import process_specs
 from emu.errors import DataError, DeadlineExceeded, EmulatorError, NodeLost, RunError
+from emu.problem import (
+    Problem,
+    Realization,
+)
 from emu.scenario.own_rules import registered
 from emu.wire.frame_layout import VERSION, Kind
+from emu.wire.process_spec import ProcessSpec
 from tests.coordinator.emulated import Acts, golden, named, run
+from tests.leftovers import Leftovers
 from tests.wire.prefix import prefix_of
-
-if TYPE_CHECKING:
-    from emu.problem import (
-        Problem,
-        Realization,
-    )
-    from emu.wire.process_spec import ProcessSpec
-    from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

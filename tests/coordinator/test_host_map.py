@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.coordinator.process_specs import check_hosts, host_of_machines
 from emu.errors import ScenarioError
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def chain(counts: list[int]) -> tuple[Problem, NDArray[np.float64]]:

@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -27,12 +28,8 @@ from emu.trust.guards.traffic import clocks
 from emu.trust.lateness import clock_uncertainty
 from tests.coordinator.emulated import Acts, golden
 from tests.coordinator.hosts import ip, namespaces
+from tests.leftovers import Leftovers
 from tests.trust.guards.reported import reported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
+    Schedule,
     Task,
 )
 from emu.runs.problem_json import schedule_from_json
@@ -25,12 +26,7 @@ from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 from emu.trust.audit import audit
 from tests.coordinator.emulated import emulable, run
 from tests.coordinator.programs.drifting import drifted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Schedule
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 TASKS = ("p", "w0", "w1")
 

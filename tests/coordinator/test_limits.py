@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +23,7 @@ from emu.problem import (
     Task,
 )
 from tests.coordinator.emulated import Acts, emulable, golden, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

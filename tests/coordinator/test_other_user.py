@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psutil
 import pytest
 from typing_extensions import override
 
@@ -18,11 +19,7 @@ from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.network import derive_key
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
-
-if TYPE_CHECKING:
-    import psutil
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +19,7 @@ from emu.coordinator.peers import (
     severity_of,
 )
 from emu.errors import DeadlineExceeded, NodeLost, RunError
-from emu.wire.messages import BoardReady, Listening
-
-if TYPE_CHECKING:
-    from emu.wire.messages import Message
+from emu.wire.messages import BoardReady, Listening, Message
 
 PROCESSES = [f"p{n}" for n in range(7)]
 

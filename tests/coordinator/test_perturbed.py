@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emu.analysis.link_load import fluid_ends
+from emu.coordinator.outcome import Recorder
 from emu.problem import Problem, Profile, Realization
 from emu.simulation import makespan
 from emu.testing.strategies import problems
@@ -21,9 +20,6 @@ from tests.coordinator.virtual import (
     drive_ahead,
 )
 from tests.fidelity.corpus import RULES
-
-if TYPE_CHECKING:
-    from emu.coordinator.outcome import Recorder
 
 
 def _waited_for_an_arrival(recorder: Recorder) -> bool:

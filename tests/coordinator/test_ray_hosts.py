@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -21,10 +22,6 @@ from tests.coordinator.emulated import Acts, golden
 from tests.coordinator.ray_hosts import RAY, RayHosts
 from tests.coordinator.test_hosts import namespaces_or_skip, pytestmark
 from tests.integration.scenarios import tiny_training, written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [
     *pytestmark,

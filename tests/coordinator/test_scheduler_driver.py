@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+from emu.coordinator.outcome import EmulatedRun, Recorder
+from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_result import arrival_figures
 from emu.problem import (
@@ -40,10 +42,6 @@ from tests.coordinator.virtual import (
     take_in,
 )
 from tests.fidelity.corpus import RULES
-
-if TYPE_CHECKING:
-    from emu.coordinator.outcome import EmulatedRun, Recorder
-    from emu.coordinator.scheduler_driver import SchedulerDriver
 
 # Powers of two and their like make exact ties, the rest makes none.
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +14,7 @@ from emu.errors import NodeLost
 from emu.problem import Problem, Realization
 from emu.trust.audit import audit
 from tests.coordinator.emulated import BYTE_SCALE, Acts, golden, named
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(120)]
 

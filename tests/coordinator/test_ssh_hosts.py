@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,12 +21,7 @@ from tests.coordinator.emulated import golden
 from tests.coordinator.hosts import SSHD, SshHosts, ip
 from tests.coordinator.test_hosts import namespaces_or_skip, pytestmark
 from tests.integration.scenarios import tiny_training, written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [
     *pytestmark,

@@ -5,24 +5,18 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.coordinator.deadlines import Deadlines
 from emu.coordinator.outcome import Recorder
 from emu.coordinator.scheduler_driver import Outlet, SchedulerDriver
-from emu.problem import Profile
-from emu.scheduling import Scheduler
+from emu.problem import Problem, Profile, Realization
+from emu.scheduling import Decisions, RateSegments, Scheduler
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    from emu.problem import Problem, Realization
-    from emu.scheduling import Decisions, RateSegments
 
 
 class PerfectProcesses:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.dashboard import LiveRun
 from emu.dashboard.live_run import Tape
+from emu.problem import Schedule
 from emu.scheduling import Decisions
 from emu.scheduling.scheduler import RateSegments
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from emu.problem import Schedule
 
 
 class Clock:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -16,10 +18,6 @@ from emu.dashboard.status import Status
 from emu.errors import ScenarioError
 from tests.browser import Browser, needs_browser
 from tests.dashboard.replay import Replay
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
 
 @pytest.fixture

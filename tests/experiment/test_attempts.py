@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +18,9 @@ from emu.coordinator import Observer
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
 from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
 from emu.runs.run_directory import Cut
+from emu.scenario import Experiment
 from emu.wire.messages import RunTask
 from tests.testing.trial_cases import experiment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from emu.scenario import Experiment
-
 
 DONE: Any = object()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,12 +20,9 @@ from emu.experiment.auto_scale import (
     with_scales,
 )
 from emu.experiment.scale_search import ScaleTrial
-from emu.scenario import load
+from emu.scenario import Experiment, load
 from emu.simulation import simulate
 from tests.integration.scenarios import custom, read
-
-if TYPE_CHECKING:
-    from emu.scenario import Experiment
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 AUTO = ("emulation.time_scale=auto", "emulation.byte_scale=auto")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from emu.scenario import prepare
 from emu.trust.guards import examine
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import custom, flow, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(120)]
 RATE, PAUSE, VOLUME = 1e6, 0.5, 1.5e6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,9 +25,6 @@ from emu.scenario import prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
 from emu.units import RATE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Few vertices of layer 1 reach many of layer 0: the network is all that counts.
 TEXT = """\

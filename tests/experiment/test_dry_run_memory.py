@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
@@ -21,9 +21,7 @@ from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
-
-if TYPE_CHECKING:
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 
 def drawn(seed: int) -> dict[str, Any]:

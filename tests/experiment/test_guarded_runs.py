@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from emu.coordinator import run as coordinator_run
 from emu.experiment import run_experiment
-from emu.problem import Cluster, Machine, Problem
+from emu.problem import Cluster, Machine, Problem, Schedule
 from emu.problem.cluster import Links
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"

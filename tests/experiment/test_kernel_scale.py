@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -29,15 +27,13 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
+    Schedule,
     Task,
 )
 from emu.report.facts import choice_line, run_facts
 from emu.scenario import load
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
 
 KERNEL = ("emulation.network=kernel", "schedule.policy=maxmin", "expect=null")
 AUTO = (*KERNEL, "emulation.time_scale=auto", "emulation.byte_scale=100000")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from emu.experiment.profiling import measured_times, of_length, prepare_profile
 from emu.report.explanation_tables import times_lines
 from emu.scenario import build_job, load, realize
 from emu.scenario.scenario_file import find_errors, loads
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA = "cluster: {machines: [{name: m, count: 4, nic: 1 Gbit/s}]}\njob:\n"
 DATA += "  dataset: {name: products-like, scale: 0.0008}\n"

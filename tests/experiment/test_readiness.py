@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,9 +19,6 @@ from emu.experiment.dry_run import check_ready
 from emu.experiment.host_load import HostLoad, check_load, host_load
 from emu.foreign_code import import_library, is_installed
 from emu.scenario import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Blocks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from emu.runs.run_directory import Cut, RunDirectory, write_scenario
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import DGTP
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVENTS = """
 checkpoint: {every: 2 iterations}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from emu.problem import Profile
 from emu.report.comparison import ranking
 from emu.scenario import (
     ProfileFile,
+    Scenario,
     build_job,
     load,
     prepare,
@@ -30,9 +31,6 @@ from emu.scenario import (
 )
 from emu.scenario.scenario_file import loads
 from emu.training import GraphModel
-
-if TYPE_CHECKING:
-    from emu.scenario import Scenario
 
 MACHINES = [
     {"name": "a", "count": 2, "nic": "5 Gbit/s", "device": "quick", "gpu": 2},

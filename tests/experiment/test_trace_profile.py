@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from emu.report.explanation_tables import ranges_table
 from emu.scenario import load
 from emu.scenario.scenario_file import loads
 from tests.integration.scenarios import tiny_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def event(name: str, at: float, length: float, cat: str = "user_annotation") -> Any:

@@ -8,10 +8,11 @@ import signal
 import threading
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from emu.coordinator import Observer
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.facts import run_tables
@@ -20,10 +21,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import custom, flow, read
-
-if TYPE_CHECKING:
-    from emu.coordinator import Observer
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"

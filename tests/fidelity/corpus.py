@@ -12,16 +12,14 @@ it too.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from emu.scheduling import RATE_POLICIES
 from emu.workloads import parameter_count
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
 
 _Tasks: TypeAlias = dict[str, dict[str, Any]]
 _Flows: TypeAlias = list[dict[str, Any]]

@@ -13,11 +13,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PAGE = 1 << 20
 #: Bytes that are touched in turn: far more than caches hold, far less than a host has.

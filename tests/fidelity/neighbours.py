@@ -8,19 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
+from numpy.random import Generator
 from typing_extensions import override
 
 from emu.coordinator import Observer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.random import Generator
 
 _PROGRAM = Path(__file__).with_name("hog_process.py")
 #: Seconds that a hog has to end once its input has.

@@ -8,17 +8,14 @@ those fail the test too.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from emu.scenario import load
 from tests.fidelity.corpus import draw_scenario
 from tools.trials.trial import Trial, attempt, prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Five of each shape of job: training, one-shot DGTP, random graph, multi-round DGTP.
 SEEDS = range(20)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from emu.scenario import load
 from tests.fidelity.corpus import draw_scenario
 from tests.fidelity.neighbours import CONDITIONS, Stopper, hogging
 from tools.trials.trial import Trial, attempt, prepared
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.emulation, pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from emu.problem import Cluster
 from emu.scenario.scenario import Scenario
 from tests.integration.scenarios import read
-
-if TYPE_CHECKING:
-    from emu.problem import Cluster
 
 
 def cluster(**stated: object) -> Cluster:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from emu.analysis.traffic import OWNER, PACKET, Traffic
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
+from emu.problem import Schedule
 
 #: Packets of a flow: one when it begins, the others until it ends.
 PACKETS = 5

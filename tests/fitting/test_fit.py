@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
+from emu.analysis.traffic import Traffic
 from emu.fitting import (
     Template,
     Unfittable,
@@ -19,12 +20,9 @@ from emu.fitting import (
     fitted_scenario,
     mean_iterations,
 )
+from emu.problem import Schedule
 from emu.scenario.scenario_file import loads
 from tests.fitting.crossed import crossed
-
-if TYPE_CHECKING:
-    from emu.analysis.traffic import Traffic
-    from emu.problem import Schedule
 
 ITERATIONS = 6
 MACHINES = 3

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable  # noqa: TC003 - of a value
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from emu.analysis.traffic import PACKET
+from emu.analysis.traffic import PACKET, Traffic
 from emu.fitting import (
     FittedIterations,
     FittedSteps,
@@ -32,9 +31,6 @@ from tests.fitting.test_steps import (
     per_iteration,
     simulated,
 )
-
-if TYPE_CHECKING:
-    from emu.analysis.traffic import Traffic
 
 
 def noisy(traffic: Traffic, seed: int, share: float) -> Traffic:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.golden.cases import problem_of, with_gates
+from tests.golden.cases import Case, problem_of, with_gates
 from tests.scenario.test_jobs import document
-
-if TYPE_CHECKING:
-    from tests.golden.cases import Case
 
 
 def as_scenario(file: str, case: Case) -> dict[str, Any]:

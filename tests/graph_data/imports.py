@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from emu.graph_data import open_dataset
 from emu.graph_data.imported import import_graph, imports_home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def imported(path: Path, **options: Any) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +20,6 @@ from emu.graph_data.readers.dgl_file import (
     read_tensors,
 )
 from tools.attacks.mutations import mutated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 dgl = pytest.importorskip("dgl")
 torch = pytest.importorskip("torch")

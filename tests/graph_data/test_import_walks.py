@@ -7,10 +7,11 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import open_dataset
@@ -18,9 +19,6 @@ from emu.graph_data.dataset import _silence
 from emu.graph_data.imported import import_graph
 from emu.scenario import load, prepare
 from tests.graph_data.imports import neighbours
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FILES = Path(__file__).parent / "files"
 

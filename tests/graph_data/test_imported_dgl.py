@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from emu.graph_data.dataset import _silence, partition
 from emu.graph_data.imported import import_graph
 from emu.graph_data.synthetic_graph import synthetic_source
 from tests.graph_data.imports import edge_cut, imported, neighbours
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def dgl_graph() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 
 from emu.graph_data.intervals import CLOSE, cut_intervals
 from emu.graph_data.raw_graph import build_structure
-
-if TYPE_CHECKING:
-    from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure
 
 Pairs = set[tuple[int, int]]
 

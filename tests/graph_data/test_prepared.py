@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import pytest
 from emu.errors import DataError
 from emu.graph_data import open_columns, open_dataset
 from emu.graph_data.prepared import prepare_arrays
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORK = multiprocessing.get_context("fork")
 

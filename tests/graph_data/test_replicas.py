@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.graph_data import Aggregation, open_layers, replicated_parts
 from emu.graph_data.raw_graph import build_structure
 from tests.graph_data.test_whole_graph import dense, normalised
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORM = Aggregation("symmetric", loops=True)
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import DataError
 from emu.graph_data import open_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def neighbours(dataset: Any) -> list[list[int]]:

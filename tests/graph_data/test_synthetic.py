@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from emu.errors import DataError
 from emu.graph_data import open_dataset, partition
+from emu.graph_data.raw_graph import RawGraph
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from tests.graph_data.imports import edge_cut
-
-if TYPE_CHECKING:
-    from emu.graph_data.raw_graph import RawGraph
 
 SMALL = {"products-like": 0.004, "reddit-like": 0.03, "papers100m-like": 0.0005}
 

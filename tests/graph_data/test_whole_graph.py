@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import (
@@ -22,9 +23,6 @@ from emu.graph_data import (
 )
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sources import kept_data
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMS = st.builds(
     Aggregation, st.sampled_from(["mean", "symmetric", "sum"]), loops=st.booleans()

@@ -5,33 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import evaluate_run
 from emu.runs.array_files import read_weights
 from emu.runs.retraining import training_audit
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import load, prepare
+from emu.scenario import Scenario, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import systems
 from emu.training import reference_training
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from emu.experiment.run_result import RunResult
-    from emu.scenario import Scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 GOLDEN = SCENARIOS / "golden.yaml"

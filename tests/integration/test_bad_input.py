@@ -6,7 +6,9 @@ import contextlib
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ import pytest
 from emu.errors import DataError
 from emu.runs.run_directory import Cut, newest_cut, write_cut
 from tests.integration.scenarios import GOLDEN, emu, tiny_training, written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 VERTICES = 40
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +14,13 @@ from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import exact_name
 from emu.errors import ScenarioError
+from emu.problem import Problem, Realization, Schedule
 from emu.scenario import prepare
+from emu.scenario.experiment import Experiment
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from tests.integration.scenarios import custom, flow, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Problem, Realization, Schedule
-    from emu.scenario.experiment import Experiment
 
 
 def prepared(stated: dict[str, Any]) -> Experiment:

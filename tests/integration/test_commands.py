@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.documents import words_of
 from tests.integration.scenarios import GOLDEN, emu, tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

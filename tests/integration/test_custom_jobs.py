@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import emu
 from emu.analysis.critical_path import critical_path
@@ -15,11 +17,6 @@ from emu.scenario import prepare
 from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.integration.scenarios import command, custom, flow, read, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 NAMES = {"a->b", "a->b#2", "a->b#3", "b->a"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +18,7 @@ from emu.testing.trials import Case, run_trial
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out, check_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 EPOCHS = 4
 TEXT = f"""\

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from emu.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
+from emu.problem import Schedule
 from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
-from emu.scenario import prepare
+from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.systems.dorylus.replay import replayed_training
@@ -23,15 +25,8 @@ from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import evaluate
 from tests.coordinator.emulated import Acts, named
-from tests.integration.scenarios import carried_out, check_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Schedule
-    from emu.scenario import Experiment
-    from tests.integration.scenarios import Carried
-    from tests.leftovers import Leftovers
+from tests.integration.scenarios import Carried, carried_out, check_training
+from tests.leftovers import Leftovers
 
 pytestmark = pytest.mark.emulation
 

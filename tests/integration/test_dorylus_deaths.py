@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +24,9 @@ from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from tests.coordinator.emulated import Acts, named
-from tests.integration.scenarios import carried_out
+from tests.integration.scenarios import Carried, carried_out
 from tests.integration.test_dorylus import TEXT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.scenarios import Carried
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

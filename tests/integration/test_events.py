@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.placement.bound import placement_bound
-from emu.problem import CapacityChange
+from emu.problem import CapacityChange, Problem, Realization
 from emu.report.plot_style import Window
 from emu.report.plots import gantt
 from emu.report.trace import trace_events
@@ -27,9 +26,6 @@ from emu.trust.audit import audit
 from emu.trust.guards.schedule import least_makespan
 from emu.trust.rate_audit import rule_audit
 from tests.integration.scenarios import Carried, attempts, carried_out, command
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 MUTATION = Path(__file__).parents[2] / "tools" / "mutation"
 FALLS, DISTURBED = MUTATION / "events.yaml", MUTATION / "disturbed.yaml"

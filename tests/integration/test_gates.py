@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +16,6 @@ from emu.trust.audit import audit
 from tests.coordinator.virtual import drive
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import custom, flow, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: b waits 2 s longer for a than it took; c releases the next iteration of a.
 STATED = custom(

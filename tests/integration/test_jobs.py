@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,6 @@ from emu.experiment.training_results import evaluate_run
 from emu.runs.array_files import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ITERATIONS = {"a": 4, "b": 3}
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
 from tests.coordinator.emulated import Acts, golden, run
+from tests.leftovers import Leftovers
 from tools.attacks.ports import attack, ports_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 FRAMES = 400

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from emu.systems.system import systems
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import SCENARIOS, carried_out, tiny_training, written
 from tests.training.programs import SAGE, TORCH
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed, pytest.mark.timeout(300)]
 

@@ -5,28 +5,31 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
-from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from tests.coordinator.emulated import Acts, emulable, named
 from tests.golden.cases import cases, problem_of
 from tests.integration.scenarios import attempts, carried_out, check_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Machine, Task
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = pytest.mark.emulation
 

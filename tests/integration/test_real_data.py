@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from emu.experiment.expectations import missed_expectations
 from emu.scenario import load
 from tests.integration.scenarios import SCENARIOS, carried_out
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.emulation,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,22 +15,18 @@ from emu.coordinator import Observer
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_result import RunResult
+from emu.problem import Schedule
 from emu.runs.array_files import read_weights
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import loads
+from emu.wire.messages import TaskEnded
 from tests.coordinator.emulated import named
 from tests.integration.scenarios import tiny_training
+from tests.leftovers import Leftovers
 from tests.testing.trial_cases import CASES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.experiment.run_result import RunResult
-    from emu.problem import Schedule
-    from emu.wire.messages import TaskEnded
-    from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

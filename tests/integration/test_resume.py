@@ -8,20 +8,17 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from numpy.typing import NDArray
 
 from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
 from tests.integration.scenarios import tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from emu.errors import DataError
 from emu.experiment.training_results import evaluate_run
 from emu.runs.recorded_run import load_run
 from emu.trust.audit import audit
-from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.scenarios import Carried
+from tests.integration.scenarios import (
+    GOLDEN,
+    Carried,
+    carried_out,
+    tiny_training,
+    written,
+)
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from rich.table import Table
 
 import emu
 from emu.analysis.bounds import bounds
@@ -14,7 +15,7 @@ from emu.analysis.explanation import explain
 from emu.coordinator import RunSettings, emulate
 from emu.dashboard.live_run import live_table
 from emu.dashboard.server import metrics, page
-from emu.problem import Schedule
+from emu.problem import Problem, Realization, Schedule
 from emu.report import port_table, terminal
 from emu.report.html import report_page
 from emu.report.html.chart_data import chart_data
@@ -28,13 +29,6 @@ from emu.trust.audit import audit
 from tests.coordinator.emulated import emulable
 from tests.dashboard.replay import Replay
 from tests.report.drawn_run import write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.table import Table
-
-    from emu.problem import Problem, Realization
 
 #: Slower than a NIC (10 B/s); both ways cross it, so it limits what goes on at all.
 CORE = 6.0

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.scenarios import SCENARIOS, Carried, attempts, carried_out
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.emulation, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,12 @@ from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import explain
 from emu.errors import ScenarioError, SchedulingError
+from emu.problem import Schedule
 from emu.scenario import prepare
 from emu.simulation import makespan, simulate
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import custom, emu, flow, read, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Schedule
 
 
 def thread_pool() -> Schedule:

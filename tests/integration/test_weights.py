@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.runs.array_files import read_weights
 from emu.scenario import load, prepare
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 

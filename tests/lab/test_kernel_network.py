@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,13 +17,10 @@ from emu.lab.kernel_network import (
     changed_nics,
     check_network,
 )
-from emu.machines import LabMachine
+from emu.machines import Lab, LabMachine, Paces
 from emu.network import RunClock
 from emu.scenario import load, prepare
 from emu.scheduling import RateSegments
-
-if TYPE_CHECKING:
-    from emu.machines import Lab, Paces
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"

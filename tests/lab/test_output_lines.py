@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.errors import DataError
 from emu.fitting import ALL
+from emu.fitting.steps import Marks
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.runs.array_files import write_lines
 from emu.runs.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.fitting.steps import Marks
 
 
 def test_output_is_copied_and_lines_are_timed(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import resource
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -33,10 +35,6 @@ from emu.wire.messages import (
 from emu.wire.process_spec import ProcessSpec
 from tests.launch.specs import process_spec, process_task
 from tests.network.strangers import messages, rogue, said
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TOKEN = "of-this-run"  # noqa: S105
 

@@ -9,17 +9,15 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
 
 from emu.launch.fork import ForkServer
 from tests.launch.specs import process_spec
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
 
 HERE = Path(__file__).parent
 

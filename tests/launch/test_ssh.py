@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import stat
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -16,10 +17,6 @@ from emu.launch.host_report import own_host_name
 from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import Stop, pack
 from tests.network.strangers import messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TOKEN = "of 'this' $run"  # noqa: S105
 

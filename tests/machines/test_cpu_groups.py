@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,9 +17,6 @@ from emu.errors import RunError
 from emu.machines import cpu_groups
 from emu.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
 from emu.machines.cpu_plan import CpuQuota, plan_cpu
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUARTER = plan_cpu(1.0, 4.0)
 

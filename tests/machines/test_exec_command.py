@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,10 +18,6 @@ from emu.cli import app
 from emu.errors import RunError
 from emu.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
 from emu.machines.cpu_plan import plan_cpu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
 

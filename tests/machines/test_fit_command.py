@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +12,6 @@ import emu
 from emu.cli import app
 from emu.errors import DataError
 from emu.lab.fit_run import Fit, fit_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ITERATIONS = 8
 ANSWER, SUM = 20_000, 10_000

@@ -6,7 +6,7 @@ import json
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.coordinator.membership import Membership
+from emu.coordinator.peers import JoinedAgent
 from emu.errors import RunError, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
@@ -25,13 +26,10 @@ from emu.packets import Control, Shares, missing_ns3
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
+from emu.wire.messages import Message
 from tests.coordinator.emulated import Acts
 from tests.integration.scenarios import GOLDEN, attempts, carried_out
-
-if TYPE_CHECKING:
-    from emu.coordinator.peers import JoinedAgent
-    from emu.wire.messages import Message
-    from tests.leftovers import Leftovers
+from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

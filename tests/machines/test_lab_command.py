@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +19,6 @@ from emu.lab.setup import find_lab_errors, open_lab
 from emu.machines import cpu_groups
 from emu.machines.cpu_groups import Hierarchy
 from emu.scenario.scenario_file import load_lab
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from emu.machines.capture import PcapFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_packets_of_several_taps_are_written_in_the_order_of_time(

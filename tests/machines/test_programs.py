@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from emu.lab.setup import open_lab
 from emu.machines import missing_needs
 from emu.machines.programs import LabProgram, fill, starts
 from emu.scenario.scenario_file import load, load_lab
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ADDRESSES = {"fast0": "10.77.0.1", "slow0": "10.77.0.2"}
 FILES = {"hosts file": "/run/hosts.txt", "folder": "/my labs", "python": "/bin/py"}

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import uvloop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def pytest_asyncio_loop_factories() -> dict[

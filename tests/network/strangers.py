@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import NodeLost
+from emu.network import ControlConnection, Identity
 from emu.network.authentication import Challenge
 from emu.wire import PREFIX_BYTES, FrameReader, Kind, Message, encode_message
 from emu.wire.frame_layout import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from emu.network import ControlConnection, Identity
 
 NONCE = bytes(32)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,6 @@ from tests.network.strangers import (
     said,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 TOKEN = "of-this-run"  # noqa: S105
 W0 = Identity.of(TOKEN, "process", "w0")

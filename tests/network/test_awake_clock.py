@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from emu.errors import DeadlineExceeded
 from emu.network import (
     BufferPool,
+    ControlConnection,
     ControlServer,
     DataServer,
     Delivery,
@@ -20,10 +21,7 @@ from emu.network import (
     connect_control,
 )
 from emu.network.clock import awake_timeout
-
-if TYPE_CHECKING:
-    from emu.network import ControlConnection
-    from emu.network.data_server import DataConnection
+from emu.network.data_server import DataConnection
 
 
 def paused() -> None:

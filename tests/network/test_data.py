@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +35,6 @@ from emu.wire import PREFIX_BYTES, Kind, WireLimits, encode_data, encode_message
 from emu.wire.frame_layout import PREFIX
 from tests.network.strangers import NONCE, read_message, until
 from tests.wire.prefix import prefix_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KEYS = edge_keys("secret", range(3))
 LIMITS = WireLimits(header=4096, body=1 << 26, message=4096)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,13 +26,9 @@ from emu.network import (
     open_edge,
 )
 from emu.network.send_log import SendLog
+from emu.shaping import FlowEnds
 from emu.wire.frame_layout import FRAME_ROWS
 from tests.network.strangers import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from emu.shaping import FlowEnds
 
 KEYS = edge_keys("secret", range(3))
 

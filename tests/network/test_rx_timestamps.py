@@ -6,17 +6,15 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
 from emu.network import rx_timestamps as arrivals
 from emu.network.rx_timestamps import ArrivalReader, arrival_device
 from emu.this_host import this_host
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Pair = tuple[socket.socket, socket.socket]
 stamped = pytest.mark.skipif(

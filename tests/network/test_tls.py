@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Collection
 
 import numpy as np
 import pytest
@@ -25,9 +25,6 @@ from emu.network import (
 )
 from emu.network.tls import ServerTls, client_context
 from tests.network.strangers import NONCE, messages, pong, read_message, said, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
 
 TOKEN = "of-this-run"  # noqa: S105
 W0 = Identity.of(TOKEN, "process", "w0")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from emu.problem import Job
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Job
 
 
 @dataclass

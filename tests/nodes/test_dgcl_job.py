@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.graph_data import open_for, open_parts
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
@@ -16,9 +17,6 @@ from emu.training import reference_training
 from emu.workloads import parameter_count
 from emu_nodes.dgcl import carrier, programs
 from tests.nodes.one_process import drive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EPOCHS = 6
 SETTINGS: dict[str, Any] = {

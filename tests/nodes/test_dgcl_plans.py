@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.graph_data import open_layers
 from emu.scenario.scenario_file import loads
-from emu.systems.dgcl.job import dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.section import DgclJobSection
 from emu.training import reference_training
 from emu.workloads import parameter_count
 from tests.nodes.one_process import drive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.systems.dgcl.job import DgclConfig
 
 EPOCHS = 6
 TEXT = """

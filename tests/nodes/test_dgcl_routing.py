@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Aggregation, WholeGraph, split_graph
@@ -16,9 +17,6 @@ from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu_nodes.dgcl.carrier import Rows, Tables
 from tests.nodes.test_dgcl_job import line
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DEVICES = 4
 

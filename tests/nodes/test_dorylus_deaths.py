@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,8 @@ from hypothesis import strategies as st
 from emu.systems.dorylus.deaths import LATE
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import GraphServer
+from emu_nodes.program import Payload, TaskSpec
 from tests.nodes.test_dorylus_programs import ADAM, drive, replay, run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu_nodes.program import Payload, TaskSpec
 
 SHORT = (ADAM, "job.epochs=6")
 DYING = "job.dying_lambdas={share: 20 %, attempts: 9}"

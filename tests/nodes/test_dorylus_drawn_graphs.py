@@ -6,8 +6,9 @@ with nothing of emu's in it but the first weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from emu.graph_data import Aggregation, split_graph
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
-from emu.problem import Cluster, Machine, Placement, Problem, Realization
+from emu.graph_data.sampling import Structure
+from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
 from emu.simulation import simulate
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
@@ -26,12 +28,6 @@ from emu.systems.dorylus.replay import replayed_training
 from emu.systems.system import systems
 from emu.training.graph_model import initial_parameters
 from tests.nodes.test_dorylus_programs import drive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from emu.graph_data.sampling import Structure
-    from emu.problem import Schedule
 
 FEATURES, HIDDEN, CLASSES, EPOCHS = 3, 4, 2, 4
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +29,6 @@ from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
 from tests.golden.cases import cases, problem_of
 from tests.nodes.one_process import brief_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TEXT = """\
 cluster:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, open_for
 from emu.stream_key import stream_key
 from emu.training import initial_parameters, reference_training
 from tests.nodes.one_process import drive, small_job
 from tests.training.programs import PROGRAMS, model_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ITERATIONS = 5
 

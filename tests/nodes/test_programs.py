@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import NodeMisbehaved
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
+from emu_nodes.program import Payload
 from tests.nodes.one_process import build, drive, small_job
-
-if TYPE_CHECKING:
-    from emu_nodes.program import Payload
 
 
 def payloads_into(run: Any, task: str, iteration: int) -> dict[int, Payload]:

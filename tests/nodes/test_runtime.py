@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
+from emu_nodes.program import Payload
 from emu_nodes.runtime import offset_now, result_parts
 from emu_nodes.task_runner import (
     NewestInputs,
@@ -23,11 +25,6 @@ from emu_nodes.task_runner import (
     WallClockTimer,
 )
 from tests.launch.specs import edge_end, process_task
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu_nodes.program import Payload
 
 
 class Doubles:

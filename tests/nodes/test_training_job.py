@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, open_for
 from emu.placement import with_placed_ring
-from emu.problem import Cluster, Machine, Placement, Problem
+from emu.problem import Cluster, Job, Machine, Placement, Problem
 from emu.systems.dgtp.section import realize_volumes
 from emu.training import reference_training
+from emu_nodes.program import Payload
 from tests.nodes.one_process import drive, small_job
-
-if TYPE_CHECKING:
-    from emu.problem import Job
-    from emu_nodes.program import Payload
 
 
 @pytest.mark.parametrize("sampling", ["oneshot", "multiround"])

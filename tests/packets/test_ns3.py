@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +27,6 @@ from emu.scenario import load, prepare
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import random_problem
 from emu.trust.audit import audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 needs_ns3 = pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
 #: Bytes of packets per byte of a drawn job, whose flows are of 1 to 40.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from emu.packets import Control, Shares, missing_ns3, simulate_packets
 from emu.problem import Cluster, Machine, Problem, Realization
 from emu.runs.audit_inputs import read_to_audit
 from tests.packets.test_ns3 import senders
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 needs_ns3 = pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
 QUICK = ["emulation.time_scale=0.05", "job.iterations=2", "expect=null"]

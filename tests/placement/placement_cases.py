@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from emu.placement.distdgl import sampler_pairs
 from emu.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Realization, Task
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 GB = 1e9
 GBIT = 1e9 / 8

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from emu.placement.candidates import (
     NORM,
+    Candidates,
     candidates,
     estimate,
     expand,
@@ -25,11 +26,6 @@ from tests.placement.placement_cases import (
     random_setting,
     realization,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from emu.placement.candidates import Candidates
 
 
 def drawn_jobs(count: int, seed: int) -> Iterator[tuple[Job, Cluster, Realization]]:

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +18,10 @@ import emu
 from emu.errors import ScenarioError
 from emu.fields.cluster_section import RackSection, rack_links, rack_routes
 from emu.placement.ring_order import ring_cost, ring_order, with_placed_ring
-from emu.problem import Link, Links, Machine, Route
+from emu.problem import Link, Links, Machine, Problem, Route
 from emu.runs.result import read_result, result_of
 from emu.scenario import prepare
 from tests.integration.scenarios import read, tiny_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Problem
 
 RATES = st.sampled_from([1.0, 2.0, 5.0, 50.0])
 

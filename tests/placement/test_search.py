@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.analysis.bounds import bounds
 from emu.core import lib, pointer
@@ -43,9 +43,6 @@ from tests.placement.placement_cases import (
     random_setting,
     realization,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ITERATIONS = 4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ import pytest
 from emu.placement import placement_bound
 from emu.placement.search import SearchOptions, search
 from emu.placement.space import Space
-from emu.problem import Job, Problem, Profile
-from emu.scenario import prepare
+from emu.problem import Cluster, Job, Problem, Profile
+from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import MakespanEvaluator, simulate
 from tests.placement.placement_cases import (
@@ -20,10 +20,6 @@ from tests.placement.placement_cases import (
     random_setting,
     realization,
 )
-
-if TYPE_CHECKING:
-    from emu.problem import Cluster
-    from emu.scenario import Experiment
 
 
 def slowed(job: Job, cluster: Cluster, rng: np.random.Generator) -> Job:

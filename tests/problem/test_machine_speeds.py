@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,9 +24,6 @@ from emu.problem import (
 )
 from emu.simulation import simulate
 from emu.trust.audit_checks import stated_work
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def drawn(rng: np.random.Generator) -> tuple[list[float], list[float]]:

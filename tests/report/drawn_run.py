@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from emu.analysis.bounds import optimality
 from emu.analysis.throughput import pace
-from emu.problem import Realization
+from emu.problem import Problem, Realization
 from emu.runs.array_files import REALIZATION
 from emu.runs.result import (
     VERSION,
@@ -21,11 +22,6 @@ from emu.runs.result import (
 from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Problem
 
 
 def write_run(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from emu.problem import Realization
+from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import REALIZATION
 from emu.runs.recorded_run import with_rates
 from emu.runs.result import VERSION
@@ -16,11 +17,6 @@ from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from tests.analysis.chains import distorted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import RateHistory, Schedule
 
 
 def schedules() -> tuple[Schedule, Schedule]:

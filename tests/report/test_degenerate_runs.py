@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,9 +30,6 @@ from emu.report.trace import write_trace
 from emu.runs.recorded_run import load_run
 from emu.testing.strategies import random_problem
 from tests.report.drawn_run import write_run, write_run_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @st.composite

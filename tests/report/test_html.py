@@ -6,7 +6,8 @@ import base64
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,6 @@ from emu.units import format_duration
 from tests.browser import Browser, needs_browser
 from tests.integration.scenarios import custom, flow, read
 from tests.report.drawn_run import write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 times = arrays(np.float64, st.integers(0, 40), elements=st.floats(0, 100, width=16))
 

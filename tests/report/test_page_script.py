@@ -8,10 +8,11 @@ import json
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from emu.report.html import write_report
 from emu.testing import two_machine_example
 from tests.report.drawn_run import write_run, write_run_of
 from tests.report.recorded import with_deaths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node: apt-get install nodejs")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.problem import Problem, Realization
 from emu.report.plot_curves import carried, compared, time_to
 from emu.report.plot_style import Window
 from emu.runs.recorded_run import RecordedRun
@@ -19,11 +21,6 @@ from emu.scenario.virtual_training import LOOKS, Progress
 from emu.simulation import simulate
 from emu.testing.strategies import problems
 from tests.integration.scenarios import tiny_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Problem, Realization
 
 
 def recorded(folder: Path, **changes: Any) -> RecordedRun:

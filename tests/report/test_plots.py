@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from emu.report.many_runs import interval, paired, paired_text
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from tests.report.recorded import with_deaths, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.table import Table
 
 from emu.experiment.attempts import Ended, recovery_of
 from emu.problem import (
@@ -41,9 +42,6 @@ from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
 from emu.simulation.attempts import Attempts, Killed
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def _shown(table: Table) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +15,6 @@ from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader
 from tests.report.recorded import schedules, with_deaths, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_both_runs_are_there(run: Path, tmp_path: Path) -> None:

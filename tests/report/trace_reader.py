@@ -10,10 +10,8 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 #: Fields that each phase needs beside ph, pid and tid.
 NEEDED = {

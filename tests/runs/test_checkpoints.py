@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,6 @@ from hypothesis import strategies as st
 
 from emu.errors import DataError
 from emu.runs.run_directory import Cut, newest_cut, write_cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 JOB, OWNERS = "job", ("ps0", "ps1")
 

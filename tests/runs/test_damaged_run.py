@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,6 @@ from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 from tests.report.recorded import schedules, write_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FILES = ("problem.json", "result.json", "simulated.json", "manifest.json")
 VALUES: list[Any] = [None, True, -1, 0, 1, 10**6, 2**63, 1e300, float("nan"), -0.5]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.result import result_of
 from emu.scenario import load, prepare
 from tests.training.programs import TORCH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TEXT = """\
 cluster: {machines: [{count: 2, nic: 10 Gbit/s}]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from emu.runs.run_directory import RunDirectory
 from emu.simulation import makespan
 from emu.testing import two_machine_example
 from tests.report.recorded import schedules, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_reads_what_was_written(run: Path) -> None:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.problem import Problem
+from emu.problem import Problem, Schedule
 from emu.runs.result import read_result, result_of
-from emu.scenario import build_job, load, place, realize
+from emu.scenario import Scenario, build_job, load, place, realize
 from emu.simulation import simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from emu.problem import Schedule
-    from emu.scenario import Scenario
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 

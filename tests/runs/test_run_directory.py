@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from emu.errors import DataError
 from emu.input_file import read_json
+from emu.problem import Schedule
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Schedule
 
 
 @pytest.fixture

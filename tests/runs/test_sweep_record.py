@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from emu.report.plot_curves import sweep_figure
 from emu.report.plot_style import save, style
 from emu.runs.sweep_record import SweepRecord
 from tests.report.test_plots import groups, texts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS: list[dict[str, Any]] = [
     {"values": {"size": size, "policy": policy, "seed": seed},

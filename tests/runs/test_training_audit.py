@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.problem import Job
 from emu.runs.array_files import write_weights
 from emu.runs.retraining import training_audit
 from emu.scenario import build_job
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Job
 
 LEARNS = """\
   system: dgtp

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +21,6 @@ from emu.errors import EmulatorError
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, write_profile
 from emu.scenario.edits import ScenarioEdits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 Drawn = dict[str, Any]
 KINDS = ("graph_store", "sampler", "worker", "parameter_server")

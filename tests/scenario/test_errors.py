@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario import find_errors, load
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """\
 cluster:

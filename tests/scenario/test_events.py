@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = """
 cluster:

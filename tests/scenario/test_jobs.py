@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 from emu.analysis.throughput import JobTime, job_times
 from emu.errors import ScenarioError
 from emu.problem import Placement, Problem
-from emu.scenario import prepare
+from emu.scenario import Experiment, prepare
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.golden.cases import Case, cases, exactly
-
-if TYPE_CHECKING:
-    from emu.scenario import Experiment
 
 GOLDEN = {case.name: case for case in cases("jobs")}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,6 @@ from emu.errors import ScenarioError
 from emu.lab.setup import find_lab_errors
 from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import load, shipped_labs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LAB: dict[str, Any] = {
     "cluster": {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,10 +16,6 @@ from emu.errors import ScenarioError
 from emu.placement import PLACEMENT_POLICIES
 from emu.scenario import find_errors, load, prepare
 from emu.scheduling import RATE_POLICIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CUSTOM: dict[str, Any] = {
     "cluster": {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from emu.errors import DataError, ScenarioError
 from emu.scenario import build_job, find_errors, json_schema, load, prepare, realize
 from emu.scenario.realize import measured_models, noted
 from tests.training.programs import ADJS, PROGRAMS, TORCH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TEXT = """\
 cluster:

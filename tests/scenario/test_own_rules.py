@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from emu.experiment.crossover import compare_variants
 from emu.scenario import Scenario, find_errors, json_schema, load, own_rules, prepare
 from emu.scenario.own_rules import GROUP, registered
 from emu.simulation import simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"

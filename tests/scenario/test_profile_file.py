@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from emu.errors import DataError
 from emu.problem import Edge, Job, Profile, Task
 from emu.scenario import ProfileFile, build_job, load, read_profile, realize
 from emu.scenario.workload_file import write_profile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOB = Job(
     tasks=(Task("g0", "graph_store"), Task("w0", "worker")),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, load, place, realize
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """\
 cluster:

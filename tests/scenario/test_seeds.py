@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +14,8 @@ from emu.analysis.throughput import pace
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Profile
-from emu.scenario import ProfileFile, build_job, prepare, realize
+from emu.scenario import ProfileFile, Scenario, build_job, prepare, realize
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from emu.scenario import Scenario
 
 TRAIN = 393
 """Training vertices of products-like at scale 0.002."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from emu.errors import ScenarioError
+from emu.problem import Cluster
 from emu.scenario.scenario_file import load, loads
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.problem import Cluster
 
 TEXT = """
 cluster: {{topology: {}}}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.scenario import load, prepare
+from emu.scenario import Scenario, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import (
     progress_along,
@@ -21,11 +22,6 @@ from emu.scenario.virtual_training import (
 from emu.systems.system import system_of
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import command, tiny_training, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.scenario import Scenario
 
 DORYLUS: dict[str, Any] = {
     "name": "dorylus",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emu.errors import ScenarioError
 from emu.scenario import build_job, load, realize
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORKLOAD: dict[str, Any] = {
     "comment": "as the benchmark files have it",

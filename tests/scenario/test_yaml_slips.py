@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario.document import parse_document
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 FILES = [SCENARIOS / "demo.yaml"]

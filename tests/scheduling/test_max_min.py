@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.errors import ScenarioError
 from emu.problem import (
@@ -21,15 +22,11 @@ from emu.problem import (
     Problem,
     Realization,
     Route,
+    Schedule,
     Task,
 )
 from emu.scenario import load
 from emu.simulation import simulate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
 
 #: Seconds by which every flow that is not meant to stay has ended.
 LATE = 1e6

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Problem,
     Profile,
     Realization,
     Task,
@@ -32,11 +33,6 @@ from emu.trust.audit import audit
 from emu.trust.rate_audit import rule_audit
 from tests.golden.cases import Case, cases, exactly, problem_of
 from tests.scheduling.virtual_coordinator import VirtualCoordinator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from emu.problem import Problem
 
 FILE = Path(__file__).resolve().parents[2] / "scenarios" / "own_rule" / "sebf.py"
 SEBF = registered(f"{FILE}:Sebf", FILE.read_text())

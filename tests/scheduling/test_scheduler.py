@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from emu.problem import (
     Placement,
     Problem,
     Profile,
+    Realization,
     Task,
     Tuner,
 )
@@ -36,9 +36,6 @@ from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from tests.scheduling.virtual_coordinator import Reporting, VirtualCoordinator
-
-if TYPE_CHECKING:
-    from emu.problem import Realization
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 

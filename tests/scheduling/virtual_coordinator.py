@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.problem import Profile, end_of_work
+from emu.problem import Problem, Profile, Realization, end_of_work
 from emu.scheduling import Decisions, End, Scheduler
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Problem, Realization
 
 
 class Reporting:

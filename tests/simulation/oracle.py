@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING
 
+from emu.problem import Problem, Realization
 from emu.trust.guards.evidence import stated_capacities, stated_hops
 from emu.trust.rate_audit import (
     POLICIES,
@@ -25,9 +25,6 @@ from emu.trust.rate_audit import (
     rank_of,
     remaining_paths,
 )
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 __all__ = ["Flow", "oes", "run"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.problem import (
     Cluster,
@@ -25,10 +25,6 @@ from emu.simulation import makespan, sensitivity, simulate
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
 from tests.simulation import flat, oracle
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from emu.errors import NodeLost
-from emu.problem import Kill
+from emu.problem import Kill, Schedule
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation.attempts import Rules, attempts
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
 
 STEPS, STEP = 12, 0.5
 ONE = f"""

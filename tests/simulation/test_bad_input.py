@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from emu.problem import (
 )
 from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PAIR = (Task("a", "task"), Task("b", "task"))
 CLUSTER = Cluster((Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)))

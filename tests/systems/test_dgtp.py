@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
+from emu.problem import Job
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
 from emu.systems.dgtp.section import dgtp_volumes
 from emu.workloads import SampleCounts, parameter_count, shard_sizes
-
-if TYPE_CHECKING:
-    from emu.problem import Job
 
 SMALL = DgtpConfig(
     machines=("a", "b"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 
 from emu.analysis.throughput import Prices
 from emu.errors import ScenarioError
-from emu.scenario import prepare
+from emu.scenario import Experiment, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
@@ -27,9 +25,6 @@ from emu.systems.dorylus.deaths import (
 )
 from emu.systems.dorylus.remarks import read_lines, relaunches
 from emu.trust.audit import audit
-
-if TYPE_CHECKING:
-    from emu.scenario import Experiment
 
 FILE = """\
 cluster:

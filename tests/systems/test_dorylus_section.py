@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,11 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
-from emu.scenario import load, prepare
+from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus.remarks import ages_of_reads, read_lines
 from emu.systems.dorylus.volumes import SlowLambdas
 from emu.trust.audit import audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.scenario import Experiment
 
 FILE = """\
 cluster:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pytest
 
-from emu.problem import Cluster, Machine, Placement, Problem, Realization
+from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.report.explanation_tables import job_line
 from emu.simulation import simulate
 from emu.systems.data_parallel.section import DataParallelConfig, data_parallel_job
@@ -17,9 +17,6 @@ from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
 from emu.systems.p3.section import SplitModel, p3_realization
 from emu.workloads import SampleCounts
 from tests.golden.cases import Case, cases, exactly
-
-if TYPE_CHECKING:
-    from emu.problem import Job
 
 Push: TypeAlias = Literal["derived", "shipped"]
 TIMES = {

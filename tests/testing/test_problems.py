@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from emu.testing import bench_directory, load_workload, two_machine_example
 from emu.testing.strategies import random_problem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_example_is_the_one_described() -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +15,12 @@ from emu.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
 from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
 from emu.experiment.training_results import by_mini_batch
+from emu.runs.run_directory import Cut
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
 from emu.workloads import copies_of
 from tests.testing.trial_cases import CASES
-
-if TYPE_CHECKING:
-    from emu.runs.run_directory import Cut
 
 ITERATIONS, EVERY = 5, 2
 CUTS = [2, 4]

@@ -7,18 +7,14 @@ import sys
 import time
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from emu.scenario import load, prepare
-from emu.testing.trials import PROMPT, Case, Damage, Faults, Trials, run_trial
+from emu.testing.trials import PROMPT, Case, Damage, Faults, Trial, Trials, run_trial
 from tests.integration.scenarios import GOLDEN
 from tests.testing.trial_cases import CASES, experiment
-
-if TYPE_CHECKING:
-    from emu.testing.trials import Trial
 
 #: CPU seconds of the trials with fresh seeds.
 BUDGET = 8.0

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
-from emu.scenario import prepare
+from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from emu.scenario import Experiment
 
 _SAMPLED = """
 cluster: {machines: [{name: m, count: 3, nic: 400 Mbit/s}]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ from emu.testing import two_machine_example
 from tools.benches.figures import Figure, amount, as_json, interleaved
 from tools.benches.pacing import window_errors
 from tools.benches.simulator import compiled_peer, write_workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

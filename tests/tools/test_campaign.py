@@ -5,24 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 import subprocess
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emu.errors import DataError, EmulatorError, NodeLost
-from tools.runner import Ledger, Study, distribution
+from emu.scenario import Experiment
+from tools.runner import Ledger, Study, Work, distribution
 from tools.studies import fidelity, kernel
 from tools.trials.trial import Trial
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from emu.scenario import Experiment
-    from tools.runner import Work
 
 
 class Attempts:

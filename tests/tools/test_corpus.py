@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ import pytest
 from emu.scenario import load, prepare
 from tests.fidelity.corpus import RULES, SHAPES, draw_scenario
 from tools.trials.trial import shape_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DRAWN = [draw_scenario(seed) for seed in range(80)]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from tools.runner import Ledger, insist
 from tools.studies.fidelity import band, single, spreads
 from tools.trials.pairs import agreement, decisions, drawn_pair, pair_apart
 from tools.trials.trial import Trial
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _row(

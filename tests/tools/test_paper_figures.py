@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,9 +40,6 @@ from tools.paper_figures.settings import (
     feasible_cluster,
     generator,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRODUCTS = SETTINGS["products"]
 

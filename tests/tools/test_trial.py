@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import NodeLost
-from emu.scenario import load
+from emu.scenario import Experiment, load
 from emu.simulation import simulate
 from emu.trust.lateness import FlowCompletion
 from emu.trust.verdict import HostFigures
 from tests.fidelity.corpus import draw_scenario
 from tools.trials.trial import attempt, finish_figures, prepared, prepared_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.scenario import Experiment
 
 
 @pytest.fixture

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
 
-from emu.testing.trials import Trials
+import pytest
+
+from emu.testing.trials import Trial, Trials
 from tools.attacks import trials
-
-if TYPE_CHECKING:
-    import pytest
-
-    from emu.testing.trials import Trial
 
 
 def test_outcomes_are_counted_and_one_seed_is_told(

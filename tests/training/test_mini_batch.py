@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 from emu.graph_data import Structure, sample_batch
 from emu.stream_key import stream_key
 from emu.training import MiniBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def sampled(density: float, seeds: int, layers: int, seed: int) -> MiniBatch:

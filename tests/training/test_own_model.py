@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random  # noqa: TID251 - its state is looked at
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from emu.training import (
     try_out,
 )
 from tests.training.programs import DGL, HEAD, PROGRAMS, TORCH, model_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BODY = """
 class Net(nn.Module):

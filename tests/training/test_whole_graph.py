@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.graph_data import (
     Aggregation,
@@ -30,11 +32,6 @@ from emu.training import (
 )
 from emu.training.reference import WholeGraphModel
 from emu.workloads import parameter_count
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 EPOCHS = 20
 SETTINGS = {

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from numpy.typing import NDArray
 
-from emu.problem import RateHistory, Schedule
+from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from emu.trust.violation import agreement, differences
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Problem, Realization
 
 
 @pytest.mark.parametrize("policy", RATE_POLICIES)

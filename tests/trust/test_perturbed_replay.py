@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.problem import (
@@ -27,9 +26,6 @@ from emu.testing.strategies import problems
 from emu.trust.lateness import delayed, sensitivity
 from tests.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def moved_by(

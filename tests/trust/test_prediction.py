@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
+    Schedule,
     Task,
 )
 from emu.scenario import load, prepare
@@ -27,6 +28,7 @@ from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from emu.trust.prediction import (
     Outcome,
+    Prediction,
     Witnesses,
     judge_prediction,
     lone_rates,
@@ -34,10 +36,6 @@ from emu.trust.prediction import (
     of_network,
 )
 from emu.trust.verdict import Trust
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
-    from emu.trust.prediction import Prediction
 
 RATE, ITERATIONS = 100.0, 4
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.problem import CapacityChange
+from emu.problem import CapacityChange, Problem, Realization
 from emu.scenario import load, prepare
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import POLICIES, rule_audit, shares_of_max_min
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 
 @pytest.mark.parametrize("policy", POLICIES)

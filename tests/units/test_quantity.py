@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import assume, given
@@ -22,9 +22,6 @@ from emu.units import (
     format_ratio,
     format_size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 amounts = st.floats(min_value=0, max_value=1e18, allow_nan=False)
 quantities = st.sampled_from([RATE, SIZE, DURATION, RATIO])

@@ -24,18 +24,15 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
 
 import emu
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 MARK = "EMU_CHAOS"
 #: Where Linux keeps named shared memory.

@@ -6,7 +6,7 @@ import gc
 import gzip
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from emu.simulation import simulate
 from emu.systems.dgcl.planner import Needs, Topology
 from emu.systems.dgcl.plans import make_plan, write_plans
 from emu.testing import two_machine_example
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def trace_files(folder: Path) -> Path:

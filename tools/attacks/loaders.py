@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
+from collections.abc import Callable, Mapping
 from importlib import util
-from typing import TYPE_CHECKING
+from pathlib import Path
 from zlib import crc32
+
+import numpy as np
 
 import emu
 from emu.errors import EmulatorError
@@ -47,12 +50,6 @@ from emu.testing import two_machine_example
 from tools.attacks import good_files
 from tools.attacks.good_files import AGGREGATION, NEEDS, PLAN_FACTS, TOPOLOGY
 from tools.attacks.mutations import mutated_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    import numpy as np
 
 
 class Loader:

@@ -12,14 +12,12 @@ import io
 import json
 import zipfile
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 from ruamel.yaml import YAML
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
 
 NASTY = [b"-1", b"1e999", b"9" * 30, b"nan", b"null", b"[]", b"{}", b'"\\u0000"', b"{"]
 NASTY += [b"\x00", b"\xff" * 4, b"\x7f\xff\xff\xff", b"PK\x03\x04", b"..", b"&a"]

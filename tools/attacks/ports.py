@@ -21,8 +21,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
@@ -31,9 +32,6 @@ from emu.wire import Kind, encode_message
 from emu.wire.encoding import encode_data
 from tools.attacks.chaos import settings
 from tools.attacks.mutations import mutated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 _TOGETHER = 24  # connections at a time

@@ -32,11 +32,12 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -47,9 +48,6 @@ from emu.scenario.scenario_file import loads
 from tests.coordinator.hosts import namespaces
 from tests.testing.trial_cases import CASES
 from tools.attacks.chaos import Trial, family, gone, role_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 

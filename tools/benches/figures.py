@@ -6,14 +6,12 @@ import math
 import os
 import statistics
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 WIDTH = 100
 

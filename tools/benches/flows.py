@@ -8,10 +8,14 @@ import multiprocessing
 import os
 import resource
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, ClassVar
 
 import numpy as np
 import uvloop
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.network import (
@@ -31,13 +35,6 @@ from emu.network.inbox import size_class
 from emu.network.pacer import QUANTUM, pace_at
 from emu.network.rx_timestamps import ArrivalReader
 from emu.wire import WireLimits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
-
-    from numpy.typing import NDArray
 
 MB = 1_000_000
 TOKEN = "bench"  # noqa: S105 -- both ends are ours, on loopback

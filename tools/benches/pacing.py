@@ -15,18 +15,15 @@ arrived in any 10 ms beyond what the port carries.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.network import tune_process
 from tools.benches.figures import Figure
 from tools.benches.flows import Flows, cpu_load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 MEGABITS = (10, 100, 1000, 4000, 10_000, 16_000)
 LENGTHS = (0.01, 0.05, 0.1)

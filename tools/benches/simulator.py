@@ -10,13 +10,13 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.placement import EtpOptions, SearchOptions, search, search_etp
+from emu.placement import EtpOptions, PlacementResult, SearchOptions, search, search_etp
 from emu.problem import (
     Cluster,
     Edge,
@@ -33,12 +33,6 @@ from emu.simulation import MakespanEvaluator, simulate
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from emu.placement import PlacementResult
-
 
 _RUN = re.compile(r"makespan (\S+) .* run (\S+) s flows")
 

@@ -14,13 +14,16 @@ import asyncio
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 import uvloop
 
 from emu.network import (
     BufferPool,
+    ControlConnection,
     ControlServer,
     DataServer,
     Identity,
@@ -37,12 +40,6 @@ from emu.network import (
 )
 from tools.benches.figures import Figure
 from tools.benches.flows import MB, TOKEN, ask_of, cpu_seconds, forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection
-
-    from emu.network import ControlConnection
 
 #: As long as our header of one tensor, so that both carry the same bytes.
 RAW_HEADER = 85

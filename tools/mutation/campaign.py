@@ -9,22 +9,19 @@ import sys
 import tempfile
 import time
 import tomllib
+from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from tools.building.core import MADE, build_core
 from tools.runner import Ledger
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("faults.toml")

@@ -14,22 +14,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emu.errors import EmulatorError
 from emu.experiment.recompute import audit_whole
 from emu.runs.audit_inputs import read_to_audit
 from tools.building.core import MADE, build_core
-from tools.mutation.run_faults import FAULTS
+from tools.mutation.campaign import Fault
+from tools.mutation.run_faults import FAULTS, RunFault
 from tools.runner import Ledger
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from tools.mutation.campaign import Fault
-    from tools.mutation.run_faults import RunFault
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

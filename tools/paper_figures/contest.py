@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.analysis.bounds import bounds
 from emu.graph_data import BatchPlan, batch_counts, open_dataset
@@ -22,21 +23,12 @@ from emu.placement import (
     search,
     search_etp,
 )
-from emu.problem import Cluster, Placement, Problem, Profile
+from emu.problem import Cluster, Job, Placement, Problem, Profile
 from emu.simulation import best_policy, makespan
 from emu.systems.dgtp.job import dgtp_times
 from emu.workloads import parameter_count
 from emu.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
-from tools.paper_figures.settings import feasible_cluster, generator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job
-    from tools.paper_figures.settings import Setting
-
+from tools.paper_figures.settings import Setting, feasible_cluster, generator
 
 REFERENCE_BATCH = 1000
 REFERENCE_EDGES = 850_000  # of products at 1000 seeds

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from emu.report.many_runs import Interval, interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from tools.paper_figures.contest import Span
+from tools.paper_figures.contest import Span
 
 #: What lies within its interval of 0.
 TIE = "tie"

@@ -12,17 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.errors import InfeasiblePlacement
 from emu.placement import place_ifs
-from emu.problem import Cluster, Machine
+from emu.problem import Cluster, Job, Machine
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
-
-if TYPE_CHECKING:
-    from emu.problem import Job
 
 GB = 1e9
 GBIT = 1e9 / 8

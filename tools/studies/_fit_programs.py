@@ -14,14 +14,11 @@ import threading
 import time
 import xmlrpc.client
 import xmlrpc.server
+from collections.abc import Callable
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PORT, WORKERS = 8000, 3
 #: Bytes that a worker gets, and sends, in an iteration.

@@ -12,27 +12,21 @@ features kept or gathered. Times are simulated under oes.
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.graph_data import open_layers
-from emu.scenario import prepare
+from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl.planner import Needs
 from emu.systems.dgcl.plans import open_plans
 from emu.systems.dgcl.section import replica_work
 from emu.systems.dgcl.spst import spst
-from tools.runner import Study
+from tools.runner import Study, Work
 from tools.studies.dgcl_plans import Figure, gather, opened, table
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
-
-    from emu.scenario import Scenario
-    from tools.runner import Work
 
 #: Graph of the paper -> one drawn with its features and degrees, at a twentieth.
 GRAPHS = {

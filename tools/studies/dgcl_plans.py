@@ -14,34 +14,28 @@ from __future__ import annotations
 
 import itertools
 import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
-from emu.problem import Placement, Problem
+from emu.problem import Placement, Problem, Schedule
+from emu.scenario import Scenario
 from emu.scenario.scenario_file import load, loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.systems.dgcl.job import dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Needs, peer_to_peer
+from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.plans import needs_of_settings, read_topology
 from emu.systems.dgcl.section import DgclJobSection
 from emu.systems.dgcl.spst import lower_bound, spst
 from tests.systems.dgcl.test_planner import optimum as by_enumeration
 from tests.systems.dgcl.test_planner import random_needs, random_topology
-from tools.runner import Study
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from emu.problem import Schedule
-    from emu.scenario import Scenario
-    from emu.systems.dgcl.planner import Plan, Topology
-    from tools.runner import Work
+from tools.runner import Study, Work
 
 TEXT = """\
 cluster: {cluster}

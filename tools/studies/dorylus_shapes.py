@@ -10,11 +10,14 @@ tradeoff.png shows makespan and cost with the Pareto front, curves.png the train
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from emu.report.plot_style import new_figure, palette, save, style
 from emu.scenario import load, prepare
@@ -22,15 +25,7 @@ from emu.scenario.experiment import cost_of
 from emu.scenario.virtual_training import progress_along, step_ends
 from emu.systems.dorylus import DORYLUS
 from emu.systems.dorylus.remarks import ages_of_reads
-from tools.runner import Study
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from tools.runner import Work
+from tools.runner import Study, Work
 
 SCENARIO = "scenarios/dorylus_amazon.yaml"
 #: Name -> mode and S.

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from argparse import ArgumentParser, Namespace
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.experiment.auto_scale import stating
+from emu.experiment.scale_search import ScaleChoice
 from emu.report.many_runs import interval, paired_text
+from emu.scenario import Experiment, Scenario
 from tests.fidelity.corpus import draw_scenario
-from tools.runner import Study, distribution, heading
+from tools.runner import Study, Work, distribution, heading
 from tools.trials.pairs import agreement, drawn_pair
 from tools.trials.trial import (
     Trial,
@@ -29,14 +33,6 @@ from tools.trials.trial import (
     prepared_auto,
     scenario_of,
 )
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator, Sequence
-
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.scenario import Experiment, Scenario
-    from tools.runner import Work
 
 Content = dict[str, Any]
 #: Off by more is wrong unless it was flagged; by less is right, and a flag an alarm.

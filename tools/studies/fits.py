@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,16 +24,10 @@ import emu
 from emu.errors import DataError
 from emu.lab.fit_run import fit_run
 from emu.lab.run import run_lab
+from emu.problem import Schedule
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
-from tools.runner import Study, distribution, heading
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
-
-    from emu.problem import Schedule
-    from tools.runner import Work
+from tools.runner import Study, Work, distribution, heading
 
 #: Programs by kind: servers and clients, or peers of one program.
 SERVED = ("http", "xmlrpc", "threads", "turns")

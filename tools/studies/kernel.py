@@ -21,25 +21,21 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import EmulatorError
 from emu.experiment.dry_run import dry_run
 from emu.machines import missing_needs
 from emu.scenario import Scenario, load, prepare
 from tests.fidelity.corpus import draw_scenario
-from tools.runner import Study, distribution, heading
+from tools.runner import Study, Work, distribution, heading
 from tools.trials.pairs import agreement, pair_apart
 from tools.trials.trial import Trial, attempt
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from tools.runner import Work
 
 #: Real bytes per second of the fastest NIC: two cores carry some 19 Gbit/s, but small
 #: bursts make small packets, 8.6 CPU seconds per GB.

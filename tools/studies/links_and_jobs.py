@@ -9,22 +9,18 @@ jobs, ring, dgcl and dorylus of tests/golden.
 from __future__ import annotations
 
 import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
 from tests.golden.as_scenario import as_scenario
 from tests.golden.cases import cases, exactly
-from tools.runner import Study
+from tools.runner import Study, Work
 from tools.trials.trial import Trial, attempt
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from tools.runner import Work
 
 #: Time scale of golden cases, and the wall seconds that each lasts at least.
 _TIME_SCALE, _WALL = 0.25, 1.5

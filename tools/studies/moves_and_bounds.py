@@ -16,9 +16,10 @@ times as much, and what ETP finds with the paper's 10,000 candidates; all simula
 from __future__ import annotations
 
 import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,13 +31,7 @@ from emu.scenario import load, prepare
 from emu.simulation import makespan
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from tools.paper_figures.settings import draw_cluster
-from tools.runner import Study
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
-
-    from tools.runner import Work
+from tools.runner import Study, Work
 
 SHIPPED = ("testbed_products", "demo")
 #: Share of a makespan below which a gain is none.

@@ -11,10 +11,11 @@ made up; ``--scale`` is the share of the published products.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +25,8 @@ from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.simulation import makespan
 from emu.units import DURATION
-from tools.runner import Study
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from emu.workloads import SampleCounts
-    from tools.runner import Work
+from emu.workloads import SampleCounts
+from tools.runner import Study, Work
 
 TEXT = """\
 cluster:

@@ -11,9 +11,10 @@ is 1 where one of these is more than 5 % off.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,14 +25,8 @@ from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Realiza
 from emu.problem import Task as Node
 from emu.scenario import prepare
 from emu.simulation import makespan, simulate
-from tools.runner import Study, distribution, heading
+from tools.runner import Study, Work, distribution, heading
 from tools.studies.kernel import FASTEST, changed, drawn, first_seed
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from tools.runner import Work
 
 #: Share by which a forecast that rates hold must not be off.
 _WRONG = 0.05

@@ -11,8 +11,9 @@ the figures (SVG) beside the rows and the tables.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tools.paper_figures.contest import (
     REFERENCE_BATCH,
@@ -34,13 +35,7 @@ from tools.paper_figures.findings import (
     verdicts,
 )
 from tools.paper_figures.settings import LOGICAL_PER_CORE, SETTINGS
-from tools.runner import Study
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from tools.runner import Work
+from tools.runner import Study, Work
 
 BATCHES = (250, 500, REFERENCE_BATCH, 2000)
 RATIOS = (1.2, 2.0, 3.0)

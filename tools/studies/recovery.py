@@ -10,26 +10,20 @@ this host took to go on stands beside it.
 from __future__ import annotations
 
 import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import prepare
+from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import loads
-from tools.runner import Study, distribution, heading
+from tools.runner import Study, Work, distribution, heading
 from tools.studies.kernel import first_seed
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-    from emu.scenario import Scenario
-    from tools.runner import Work
 
 _JOB = """
 name: recovery

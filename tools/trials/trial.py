@@ -6,8 +6,10 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -16,20 +18,14 @@ from emu.errors import EmulatorError
 from emu.experiment.auto_scale import stating, with_byte_scale, with_scales
 from emu.experiment.dry_run import dry_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_result import RunResult
+from emu.experiment.scale_search import ScaleChoice
+from emu.problem import Job
 from emu.runs.run_directory import RunDirectory
+from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import loads
-from emu.trust.lateness import flow_completion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from emu.experiment.run_result import RunResult
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.problem import Job
-    from emu.scenario import Experiment, Scenario
-    from emu.trust.lateness import FlowCompletion
+from emu.trust.lateness import FlowCompletion, flow_completion
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
+from emu_nodes.program import Payload
 from emu_nodes.timed import Timed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu_nodes.program import Payload
 
 
 def drifted(value: float, inputs: list[float]) -> float:

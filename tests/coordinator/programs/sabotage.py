@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from typing_extensions import override
 
+from emu_nodes.program import Payload
 from emu_nodes.timed import Timed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu_nodes.program import Payload
 
 
 class Raises(Timed):

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pytest
 
-from emu.problem import Placement, Problem
+from emu.problem import Job, Placement, Problem, Realization, Schedule
 from emu.simulation import simulate
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import peer_to_peer
 from emu.systems.dgcl.spst import spst
 from tests.golden.cases import cases, exactly, problem_of
 from tests.systems.dgcl.test_planner import GOLDEN_NEEDS, golden_topology
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from emu.problem import Job, Realization, Schedule
 
 TIMES = {"layer1": 1.0, "layer2": 1.0, "gradient1": 1.0}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.graph_data.sources import kept_data
 from emu.scenario import load, prepare
 from emu.scenario.realize import build_job, realize
+from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import Plan, check_plan, plan_of
@@ -27,11 +29,6 @@ from emu.systems.dgcl.plans import (
 )
 from emu.systems.system import outlook_on, remarks_on
 from emu.units import DURATION
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.scenario.scenario import Scenario
 
 TEXT = """
 cluster: {{topology: {topology}}}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from emu.problem import Realization, Schedule
 from emu.trust.guards import Evidence
 from emu.wire.frame_layout import FRAME_ROWS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Realization, Schedule
 
 BYTE_SCALE = 1e5
 TIME_SCALE = 0.2

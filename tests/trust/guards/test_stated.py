@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.problem import Problem, Realization
 from emu.runs.audit_inputs import unchecked_windows
 from emu.scenario import Experiment, load, prepare
 from emu.simulation import simulate
@@ -17,9 +17,6 @@ from emu.trust.guards.evidence import Evidence, fitting, most_stated, stated_cap
 from emu.trust.guards.schedule import task_times, window
 from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN
-
-if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
 
 
 @given(drawn=problems(links=True, changes=True))

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
+from emu.systems.job_section import JobSection
 from emu.systems.system import System
+from emu.trust.guards import Evidence
 from emu.trust.violation import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from emu.systems.job_section import JobSection
-    from emu.trust.guards import Evidence
 
 PROGRAMS = dict.fromkeys(("ask", "echo"), "emu_echo.program:Echo")
 

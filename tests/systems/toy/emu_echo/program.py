@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from emu_nodes.program import sends
-
-if TYPE_CHECKING:
-    from emu_nodes.program import Payload, TaskSpec
+from emu_nodes.program import Payload, TaskSpec, sends
 
 
 class Echo:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from typing_extensions import override
 
 from emu.fields.quantities import DEFAULT_WINDOW, Count, Duration, Few, Size, Window
-from emu.problem import Edge, Job, Realization, Task
-from emu.systems.job_section import JobSection
+from emu.problem import Cluster, Edge, Job, Realization, Task
+from emu.systems.job_section import BuildContext, JobSection
 from emu_echo import PROGRAMS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu.problem import Cluster
-    from emu.systems.job_section import BuildContext
 
 
 class EchoJobSection(JobSection):
