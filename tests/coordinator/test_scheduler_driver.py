@@ -222,6 +222,17 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
 
 
+def test_no_fluid_ends_ahead_of_its_last_byte() -> None:
+    """The first is served at 3 s; until its last byte is there nothing is sure."""
+    online, _, outlet = sharing_a_port(10.0, 30.0)
+    online.settle(1.0, ahead=4.0)
+    assert online.next_end == 3.0
+
+    online.report([FlowEnded(0, 0, 2.9, 10.0)], now=1.5)
+    online.settle(1.0, ahead=4.0)
+    assert flows_ended(outlet) == [(0, 3.0)]
+
+
 def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
     """The first would be served at 3 s, but the other leaves the port at 2 s."""
     online, recorder, outlet = sharing_a_port(10.0, 5.0)
