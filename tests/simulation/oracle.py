@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, inf
 
-from emu.problem import Problem, Realization
+from emu.problem import Edge, Problem, Realization
 from emu.trust.guards.evidence import stated_capacities, stated_hops
 from emu.trust.rate_audit import (
     POLICIES,
@@ -31,8 +31,13 @@ __all__ = ["Flow", "oes", "run"]
 
 @dataclass
 class Outcome:
-    """Times of everything that happened, and the rates from each time on."""
+    """Times of everything that happened, and the rates from each time on.
 
+    Worked out once: the links that every edge crosses, the edges into every task.
+    """
+
+    hops: list[tuple[str, ...]]
+    into: list[list[tuple[int, Edge]]]
     task_start: dict[Event, float] = field(default_factory=dict)
     task_end: dict[Event, float] = field(default_factory=dict)
     flow_ready: dict[Event, float] = field(default_factory=dict)
@@ -50,7 +55,12 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     job = problem.job
     changes = sorted({change.time for change in problem.cluster.changes})
     idle = all_flows(problem, realization)
-    out = Outcome()
+    edges = [*enumerate(job.edges)]
+    into = [
+        [(e, edge) for e, edge in edges if edge.destination == j]
+        for j in range(len(job.tasks))
+    ]
+    out = Outcome(stated_hops(problem), into)
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
@@ -197,7 +207,7 @@ def _something_is_sent(
 
 def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     job = problem.job
-    iterations = [(j, n) for j in range(len(job.tasks)) for n in range(own(problem, j))]
+    iterations = ((j, n) for j in range(len(job.tasks)) for n in range(own(problem, j)))
     for j, n in iterations:
         if (j, n) in out.task_start or (j, n) in out.came:
             continue
@@ -205,12 +215,11 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
             continue
         if not all(
             (e, n - edge.lag) in out.flow_end
-            for e, edge in enumerate(job.edges)
-            if edge.destination == j and needed(problem, e, n - edge.lag)
+            for e, edge in out.into[j]
+            if needed(problem, e, n - edge.lag)
         ):
             continue
-        newest = [e for e, edge in enumerate(job.edges) if edge.destination == j]
-        newest = [e for e in newest if job.edges[e].latest]
+        newest = any(edge.latest for _, edge in out.into[j])
         if slots_of(problem, out, j, job.tasks[j].takes) is None and not newest:
             out.task_start[j, n] = now
         else:
@@ -219,14 +228,13 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     return False
 
 
-def channel_of(problem: Problem, e: int) -> str:
+def channel_of(problem: Problem, out: Outcome, e: int) -> str:
     """Return the channel of an edge between two machines, empty for none."""
-    channel = problem.job.edges[e].channel
-    return channel if channel and stated_hops(problem)[e] else ""
+    return problem.job.edges[e].channel if out.hops[e] else ""
 
 
 def _waits_for_its_turn(problem: Problem, out: Outcome, flow: Event) -> bool:
-    return channel_of(problem, flow[0]) != "" and flow not in out.turns
+    return channel_of(problem, out, flow[0]) != "" and flow not in out.turns
 
 
 def _some_get_their_turn(problem: Problem, out: Outcome) -> bool:
@@ -240,7 +248,7 @@ def _some_get_their_turn(problem: Problem, out: Outcome) -> bool:
 
     called = False
     for channel in {edge.channel for edge in job.edges} - {""}:
-        flows = [f for f in out.flow_ready if channel_of(problem, f[0]) == channel]
+        flows = [f for f in out.flow_ready if channel_of(problem, out, f[0]) == channel]
         waiting = [flow for flow in flows if flow not in out.turns]
         if waiting and all(f in out.flow_end for f in flows if f in out.turns):
             out.turns.append(min(waiting, key=place))
