@@ -36,14 +36,16 @@ def whole_file(path: Path) -> Iterator[Path]:
         When it cannot be written, or is a link: /dev/stdout would be replaced, too, and
         to follow those of a run directory would write anywhere.
     """
-    if path.is_symlink():
-        problem = "cannot be written: this is a link; name the file that it leads to"
-        raise DataError(problem, path=str(path))
     # Beside the target: a rename is atomic within one file system only.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    device = path.is_char_device()
     _begun.add(partial)
     try:
+        if path.is_symlink():
+            problem = (
+                "cannot be written: this is a link; name the file that it leads to"
+            )
+            raise DataError(problem, path=str(path))
+        device = path.is_char_device()
         yield path if device else partial
         if not device:
             with partial.open("rb") as file:
@@ -70,7 +72,7 @@ def check_writable(path: Path) -> None:
     DataError
         When it cannot be written.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=str(path))
     with contextlib.suppress(_GivenUp), whole_file(path) as partial:
         partial.touch()

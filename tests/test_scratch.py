@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,12 @@ def test_devices_and_links_are_not_replaced(tmp_path: Path) -> None:
         assert device.is_char_device()
         assert full.is_char_device()
     assert {path.name for path in tmp_path.iterdir()} <= {"null", "link", "full"}
+
+
+@pytest.mark.parametrize("write", [check_writable, lambda path: write_atomic(path, "")])
+def test_a_name_that_no_file_can_have_is_one_error(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    with pytest.raises(DataError, match="cannot be written: File name too long"):
+        write(tmp_path / ("a" * 300))
+    assert list(tmp_path.iterdir()) == []

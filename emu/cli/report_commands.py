@@ -268,7 +268,7 @@ def _draw_figure(
 def _write_tables(run: Path, out: Path | None = None) -> Path:
     """Write tasks.csv, flows.csv and ports.csv; return their directory."""
     recorded, folder = load_run(run), out or run
-    with contextlib.suppress(OSError):  # writing into it tells what is wrong
+    with contextlib.suppress(OSError):  # writing into it names what is wrong
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("tasks", "flows", "ports"):
         text = getattr(recorded, name).to_csv(index=False)

@@ -193,7 +193,8 @@ class SystemResult:
     @property
     def iteration_seconds(self) -> float:
         """Mean over the seeds."""
-        return interval([p.iteration_seconds or 0.0 for p in self.paces.values()]).mean
+        found = [pace.iteration_seconds for pace in self.paces.values()]
+        return interval([one for one in found if one is not None]).mean
 
     @property
     def samples_per_second(self) -> float:

@@ -217,8 +217,11 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield errors only the built job shows; building a large one takes a second."""
+    stated = {**scenario.pins, **scenario.placement.tasks}
     try:
         job = scenario.to_job(train_vertices=1, pins=False)
+        if len(scenario.known_of(job, stated)) < len(stated):
+            job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
     except ValueError as error:
         yield ("job",), str(error)
         return
@@ -238,10 +241,10 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     for trail, _, machine in scenario.job.stated_pins():
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
-    stated = scenario.known_of(job, scenario.placement.tasks)
-    yield from pin_errors(job, machines, stated)
+    yield from pin_errors(job, machines, scenario.placement.tasks)
     if not scenario.placement.spelt_out:
         return
+    stated = scenario.placement.tasks
     missing = [
         process
         for process, members in job.units.items()
@@ -276,8 +279,7 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    placed = scenario.known_of(job, scenario.placement.tasks)
-    found = defaultdict[Trail, list[str]](list)
+    placed, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
     cluster = scenario.cluster.build()
     for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
         names = {job.tasks[t].name for t in job.units[task.process_name]}

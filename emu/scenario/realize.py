@@ -14,7 +14,7 @@ import numpy as np
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Realization
-from emu.scenario.run_sections import pin_errors, pinned
+from emu.scenario.run_sections import pinned
 from emu.scenario.workload_file import read_profile
 from emu.systems.system import held_by, state_bytes, system_of
 from emu.systems.training_section import (
@@ -51,20 +51,13 @@ def build_job(scenario: Scenario) -> Job:
     DataError
         When the data set is missing or damaged.
     ScenarioError
-        As `model_figures`; where ``placement.tasks`` has a name that the data set does
-        not make.
+        As `model_figures`.
     """
     section = scenario.job
     if scenario.jobs:
         return _pinned_together(scenario, several_jobs(_parts(scenario)))
-    if section.shaped_by_data:
-        job = scenario.to_job(pins=False, opened=True)
-        machines = [name for name, _ in scenario.cluster.named()]
-        for trail, problem in pin_errors(job, machines, scenario.placement.tasks):
-            raise scenario.origin.error(trail, problem)
-        return pinned(job, scenario.pins)
     if not isinstance(section, TrainingSection):
-        return scenario.to_job()
+        return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)

@@ -347,12 +347,14 @@ class Scenario(Section):
         return pinned(job, self.known_of(job, self.pins)) if pins else job
 
     def known_of(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
-        """Return ``stated`` of `placement.tasks` without what the data set will name.
+        """Return ``stated`` of the tasks that a job has: its data set may name others.
 
         Parameters
         ----------
         job
-            Of this scenario, where its data set has not been opened.
+            Of this scenario.
+        stated
+            Machine by name of a task or process.
         """
         if not self.job.shaped_by_data:
             return stated

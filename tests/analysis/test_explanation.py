@@ -75,7 +75,7 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
 
 
 def test_slots_are_named_with_their_machine() -> None:
-    """Two workers share the one gpu of m0; that of m1 holds nobody back."""
+    """Two workers share the one gpu of m0; no task waits for that of m1."""
     tasks = [
         {"name": f"w{n}", "time": "1 s", "slot": "gpu", "pin": f"m{n // 2}"}
         for n in range(3)

@@ -1,4 +1,4 @@
-"""What `emu run` says of ways to start agents, and of where they join."""
+"""Errors of `emu run` about ways to start agents, and the address that they join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run lacks is one error before anything compiles; a busy host is told of."""
+"""One error for each thing that a run lacks, before it starts; warnings of load."""
 
 from __future__ import annotations
 

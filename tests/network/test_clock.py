@@ -184,7 +184,7 @@ def test_word_of_the_peer_begins_anew() -> None:
 
 @given(st.floats(1.1, 1e6), st.integers(0, 3))
 def test_pause_of_our_own_does_not_count(pause: float, before: int) -> None:
-    """A suspended laptop: 2 s are allowed, it slept for hours, nobody is to blame."""
+    """A suspended laptop: 2 s are allowed, it slept for hours, no process is late."""
     watch = SilenceWatch(2.0, 0.0)
     looks(watch, *(LOOK * (n + 1) for n in range(before)))
     woken = LOOK * (before + 1) + pause

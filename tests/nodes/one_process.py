@@ -16,7 +16,7 @@ from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
 
 @dataclass
 class JobRun:
-    """What a run of `drive` left behind."""
+    """Programs of a job that `drive` has run, their payloads and reports."""
 
     job: Job
     programs: dict[str, Program]

@@ -243,7 +243,7 @@ def _plain(path: Path) -> Any:
     return read_document(path).data
 
 
-_schema = cache(json_schema)  # 0.6 s each; nobody writes to it
+_schema = cache(json_schema)  # 0.6 s each; only read
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
