@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable  # noqa: TC003 -- types of fields
@@ -32,6 +33,14 @@ def name_of_clock() -> str:
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
     except OSError:
         return ""
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return a command that runs a module of emu with this interpreter.
+
+    ``-P``: a numpy.py in the working directory is not what emu imports there.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def create_memory() -> tuple[int, str]:

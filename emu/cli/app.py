@@ -265,6 +265,13 @@ class Commands(TyperGroup):
             said = f"emu: this needs {error.name}: pip install 'dgtp-emulator[figures]'"
             typer.echo(said, err=True)
             raise typer.Exit(DataError.exit_code) from error
+        except UnicodeEncodeError as error:  # a file's name: streams write it plainly
+            text = ascii(error.object[error.start : error.end])
+            said = f"has no characters {text}: set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+            typer.echo(
+                f"emu: {error.encoding}, which names files here, {said}", err=True
+            )
+            raise typer.Exit(DataError.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error

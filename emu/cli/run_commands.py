@@ -64,6 +64,7 @@ from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import ProfileFile, load, write_profile, write_scenario
 from emu.systems.system import outlook_on, remarks_on
+from emu.this_host import module_command
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
@@ -589,7 +590,7 @@ def agent(
     # What an agent's interpreter has as its main module would be imported again by
     # every process it forks: python -m emu.launch replaces this process.
     address(coordinator, "agent")
-    arguments = [sys.executable, "-m", "emu.launch", coordinator]
+    arguments = module_command("emu.launch", coordinator)
     arguments += ["--patience", str(patience)]
     arguments += [f"--allow={program}" for program in allow or ()]
     arguments += [f"--name={name}"] if name else []

@@ -209,7 +209,8 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
         }
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
-        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        text = json.dumps(manifest, indent=1)
+        (partial / _MANIFEST).write_text(text, encoding="utf-8")
         for path in (*partial.iterdir(), partial):
             _sync(path)
         partial.rename(folder)

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError
@@ -15,6 +14,7 @@ from emu.input_file import one_error, read_text
 from emu.launch.launcher import ChildAgents
 from emu.names import printable
 from emu.network import format_address
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -121,7 +121,7 @@ class SshLauncher:
     ) -> None:
         self.hosts = tuple(hosts)
         self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
-        self._agent = agent or f"{shlex.quote(sys.executable)} -m emu.launch"
+        self._agent = agent or shlex.join(module_command("emu.launch"))
         self._agents = ChildAgents()
 
     @property

@@ -354,7 +354,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     parts = {name: _write_part(folder, name, s) for name, s in cut.states.items()}
     record = _Record(job=job, iteration=cut.iteration, parts=parts)
     with whole_file(folder / RECORD) as partial:
-        partial.write_text(json.dumps(record, indent=1))
+        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
     older = [each for each in _committed(run) if each.name < folder.name]
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
