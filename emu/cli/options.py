@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -102,11 +104,19 @@ def emit(target: str | None, content: object) -> bool:
     if target is None:
         return True
     text = json.dumps(content, indent=None, allow_nan=False)
-    if target == "-":
+    if target == "-" or _is_output(target):
         typer.echo(text)
         return False
     write_atomic(target, text + "\n")
     return True
+
+
+def _is_output(target: str) -> bool:
+    """Return True where a file is what standard output goes to, as /dev/stdout is."""
+    try:
+        return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
 
 
 def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
