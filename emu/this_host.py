@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable  # noqa: TC003 -- types of fields
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,12 +45,44 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+class _NoTimes(NamedTuple):
+    """CPU times where /proc does not say."""
+
+    user: float = 0.0
+    idle: float = 0.0
+
+
+def cpu_times() -> Any:
+    """Return CPU seconds of this host by use, as psutil has them; 0 without /proc."""
+    try:
+        return psutil.cpu_times()
+    except OSError:
+        return _NoTimes()
+
+
+def memory(kind: Literal["total", "available"]) -> float | None:
+    """Return bytes of memory of this host; None without /proc."""
+    try:
+        return float(getattr(psutil.virtual_memory(), kind))
+    except OSError:
+        return None
+
+
+def loopback_address() -> str:
+    """Return the address by which this host reaches itself, ::1 where IPv6 is alone."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return "127.0.0.1"
+    except OSError:
+        return "::1"
+
+
 def create_memory() -> tuple[int, str]:
     """Return a descriptor of new shared memory, and a path that opens it.
 
     Where there is no memfd that is a temporary file.
     """
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
         return fd, f"/proc/{os.getpid()}/fd/{fd}"
     return tempfile.mkstemp(prefix="emu-rates-")

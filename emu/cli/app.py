@@ -265,6 +265,11 @@ class Commands(TyperGroup):
             said = f"emu: this needs {error.name}: pip install 'dgtp-emulator[figures]'"
             typer.echo(said, err=True)
             raise typer.Exit(DataError.exit_code) from error
+        except FileNotFoundError as error:
+            if error.filename is not None or Path().stat().st_nlink:
+                raise
+            typer.echo("emu: this directory has been removed: cd to another", err=True)
+            raise typer.Exit(DataError.exit_code) from error
         except UnicodeEncodeError as error:  # a file's name: streams write it plainly
             text = ascii(error.object[error.start : error.end])
             said = f"has no characters {text}: set LC_ALL=C.UTF-8 or PYTHONUTF8=1"

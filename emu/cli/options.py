@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment
 
+
+def _target(target: str | None) -> str | None:
+    """Return the target of ``--json``; ``-`` for what standard output goes to."""
+    try:
+        there = os.stat(target or "")  # noqa: PTH116
+        return "-" if os.path.samestat(there, os.fstat(sys.stdout.fileno())) else target
+    except (OSError, ValueError):
+        return target
+
+
 ScenarioFile: TypeAlias = Annotated[
     Path,
     typer.Argument(
@@ -41,7 +51,10 @@ Overrides: TypeAlias = Annotated[
 JsonTarget: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
+        "--json",
+        metavar="OUT",
+        callback=_target,
+        help="Write the result to a file; - prints it instead.",
     ),
 ]
 BoundTime: TypeAlias = Annotated[
@@ -104,19 +117,11 @@ def emit(target: str | None, content: object) -> bool:
     if target is None:
         return True
     text = json.dumps(content, indent=None, allow_nan=False)
-    if target == "-" or _is_output(target):
+    if target == "-":
         typer.echo(text)
         return False
     write_atomic(target, text + "\n")
     return True
-
-
-def _is_output(target: str) -> bool:
-    """Return True where a file is what standard output goes to, as /dev/stdout is."""
-    try:
-        return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))  # noqa: PTH116
-    except (OSError, ValueError):
-        return False
 
 
 def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:

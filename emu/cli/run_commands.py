@@ -64,7 +64,7 @@ from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import ProfileFile, load, write_profile, write_scenario
 from emu.systems.system import outlook_on, remarks_on
-from emu.this_host import module_command
+from emu.this_host import loopback_address, module_command
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Hosts:
             problem = "agents that others start end with an attempt: write abort"
             raise experiment.scenario.origin.error(("on_failure",), problem)
         started = self.file is not None or self.ray
-        way = "127.0.0.1"
+        way = loopback_address()
         if started and at is None:
             way = address_towards(launcher.hosts[0])
         host, port = at or (way, 0)

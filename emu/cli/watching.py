@@ -16,6 +16,7 @@ from emu.coordinator import Observer, Observers
 from emu.dashboard import LiveRun, LiveTable
 from emu.errors import EmulatorError
 from emu.network import format_address, is_loopback
+from emu.this_host import loopback_address
 from emu.units import format_rate
 
 if TYPE_CHECKING:
@@ -173,8 +174,10 @@ class Onlookers:
     def _served(self, page: str, directory: Path) -> Dashboard:
         from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
-        at = page if ":" in page else f"127.0.0.1:{page}"
+        here = ":" not in page
+        at = f"127.0.0.1:{page}" if here else page
         host, port = address(at, "EMU_DASHBOARD")
+        host = loopback_address() if here else host
         token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
         return Dashboard(self._live, directory, host=host, port=port, token=token)
 

@@ -18,6 +18,7 @@ from emu.coordinator.observers import Observer
 from emu.coordinator.outcome import EmulatedRun, FrameRows, Recorder, Results, Tally
 from emu.coordinator.process_specs import (
     check_hosts,
+    check_ports,
     host_of_machines,
     process_specs,
 )
@@ -289,6 +290,9 @@ class Coordinator:
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
         specs = process_specs(self._problem, self._settings, self._expected)
+        settings, embedded = self._settings, self._membership.embedded
+        at = [hosts[spec.machine] for spec in specs]
+        check_ports(settings.ports, at, beside=embedded and not settings.port)
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in self._membership.agents:
