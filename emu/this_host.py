@@ -10,15 +10,19 @@ import contextlib
 import os
 import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable  # noqa: TC003 -- types of fields
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import psutil
+
+from emu import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,22 @@ def name_of_clock() -> str:
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
     except OSError:
         return ""
+
+
+@cache
+def version_of_emu() -> str:
+    """Return emu's version; with its commit, where it runs from a git tree."""
+    tree = Path(__file__).parents[1]
+    if not (tree / ".git").exists():
+        return __version__
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        said = subprocess.run(  # noqa: S603 - our own words
+            command, capture_output=True, text=True, check=True, timeout=10.0
+        )
+    except (OSError, subprocess.SubprocessError):
+        return __version__
+    return f"{__version__}+{said.stdout.strip()}"
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

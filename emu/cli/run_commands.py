@@ -95,6 +95,7 @@ class Hosts:
     agents: int
     file: Path | None
     ray: str
+    any_version: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
@@ -169,6 +170,7 @@ class Hosts:
             port=port,
             token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
             allow=allow,
+            any_version=self.any_version,
             **stated,
         )
 
@@ -267,6 +269,12 @@ def run(
     sharing: Queues = None,
     congestion_control: Tcp = None,
     *,
+    any_version: Annotated[
+        bool,
+        typer.Option(
+            "--any-version", help="Warn of hosts with another emu, do not refuse them."
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
     ] = False,
@@ -295,7 +303,7 @@ def run(
     run in any case.
     """
     progress, allowed = terminal(sys.stderr), tuple(allow or ())
-    where = Hosts(agents, hosts, ray)
+    where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
     packets = sharing, congestion_control
     check = witnessed(witness, dry=dry_run, stated=packets)

@@ -153,7 +153,7 @@ class Membership:
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
-        self.tell_all(Stop(reason))
+        self.tell_all(Stop(reason, failed=error is not None))
         try:
             await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
         finally:

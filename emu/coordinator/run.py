@@ -25,11 +25,12 @@ from emu.coordinator.process_specs import (
 from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import NodeMisbehaved, RunError
 from emu.launch import LocalLauncher, run_until_signalled
+from emu.names import printable
 from emu.network import AwakeClock, RunClock
 from emu.problem import Kill, Profile, next_kills
 from emu.scheduling import Scheduler
 from emu.shaping import RISE
-from emu.this_host import this_host
+from emu.this_host import this_host, version_of_emu
 from emu.wire import messages
 from emu.wire.messages import (
     Begin,
@@ -296,6 +297,7 @@ class Coordinator:
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in self._membership.agents:
+            agent.host["host"] = agent.host_name
             agent.host["machines"] = [
                 name
                 for name, host in zip(names, hosts, strict=True)
@@ -313,6 +315,7 @@ class Coordinator:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
         await membership.gather_agents()
+        self._check_versions()
         hosts = host_of_machines(
             self._problem,
             self._expected.volumes,
@@ -336,6 +339,18 @@ class Coordinator:
             Ready,
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
+
+    def _check_versions(self) -> None:
+        """Refuse hosts with another emu, or say so; raises RunError."""
+        own = version_of_emu()
+        for agent in self._membership.agents:
+            theirs = printable(str(agent.host.get("emu", "of an older kind")))
+            if theirs == own:
+                continue
+            said = f"emu on host {agent.host_name} is {theirs}, and {own} here"
+            if not self._settings.any_version:
+                raise RunError(f"{said}: install the same, or state --any-version")
+            self._observer.notified(f"warning: {said}")
 
     def _send_states(self) -> None:
         """Send every process the state that its tasks begin with."""

@@ -57,6 +57,8 @@ class RunSettings(EmulationSettings):
     allow: tuple[str, ...] = ()
     """Programs, ``module:Class``, that the agent of this host may start beside the
     product's own; agents elsewhere have a list of their own."""
+    any_version: bool = False
+    """True where hosts may run another version of emu than this one."""
     listening: socket.socket | None = None
     """Socket on which agents reach the coordinator, in another network maybe; None
     opens one at ``listen`` and ``port``."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from emu.network import BEAT, PeerClock
-from emu.this_host import loopback_address, memory, this_host
+from emu.this_host import loopback_address, memory, this_host, version_of_emu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +99,7 @@ def describe_host(address: str = "") -> dict[str, Any]:
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
+        "emu": version_of_emu(),
         "python": platform.python_version(),
         "cpus": usable_cores(),
         "memory": memory("total"),
