@@ -23,6 +23,7 @@ from typer.main import get_command_from_info
 from typing_extensions import override
 
 import emu
+from emu.cli.signs_of_life import signs_of_life
 from emu.errors import DataError, EmulatorError
 from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
@@ -142,7 +143,13 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 class Command(TyperCommand):
-    """One command, with plain help."""
+    """One command, with plain help, and signs of life where it takes long."""
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with signs_of_life(self.name or ""):
+            return super().invoke(ctx)
 
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -535,8 +535,10 @@ def profile(
     experiment = prepare_profile(scenario)
     console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
-    directory = RunDirectory.create(f"{scenario.name}-profile", runs)
-    with ProgressLine(experiment.problem.job, console) as line:
+    with (
+        RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
+        ProgressLine(experiment.problem.job, console) as line,
+    ):
         found = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_told, console), force=force)

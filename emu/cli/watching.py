@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.cli.options import address
+from emu.cli.signs_of_life import note_stage
 from emu.coordinator import Observer, Observers
 from emu.dashboard import LiveRun, LiveTable
 from emu.errors import EmulatorError
@@ -131,6 +132,7 @@ class ProgressLine(Observer):
         ]
         if not math.isnan(self._loss):
             figures.insert(2, f"loss {self._loss:.3f}")
+        note_stage(", ".join(figures[:2]))
         self._progress.update(
             self._bar, completed=self._ended, figures=", ".join(figures)
         )

@@ -297,7 +297,6 @@ class Coordinator:
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in self._membership.agents:
-            agent.host["host"] = agent.host_name
             agent.host["machines"] = [
                 name
                 for name, host in zip(names, hosts, strict=True)

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from emu.errors import DataError, ScenarioError
+from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.files import whole_file
 from emu.input_file import (
     check_shape,
@@ -140,6 +140,28 @@ class RunDirectory:
                 ) from error
             return cls(path)
         raise DataError("every name for a run directory is taken", path=str(parent))
+
+    @classmethod
+    @contextlib.contextmanager
+    def passing(cls, name: str, parent: Path) -> Iterator[RunDirectory]:
+        """Make one for a block, and remove it; where that fails its log says why.
+
+        Raises
+        ------
+        DataError
+            When it cannot be made or written to.
+        """
+        directory = cls.create(name, parent)
+        try:
+            yield directory
+        except EmulatorError:
+            raise
+        except BaseException:
+            shutil.rmtree(directory.path, ignore_errors=True)
+            raise
+        shutil.rmtree(directory.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others are there
+            parent.rmdir()
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
