@@ -17,12 +17,11 @@ import time
 from collections.abc import Callable  # noqa: TC003 -- types of fields
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import psutil
-
-from emu import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,17 +43,18 @@ def name_of_clock() -> str:
 @cache
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
-    tree = Path(__file__).parents[1]
+    tree, emu = Path(__file__).parents[1], import_module("emu")  # which is above
+    version = str(emu.__version__)
     if not (tree / ".git").exists():
-        return __version__
+        return version
     command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         said = subprocess.run(  # noqa: S603 - our own words
             command, capture_output=True, text=True, check=True, timeout=10.0
         )
     except (OSError, subprocess.SubprocessError):
-        return __version__
-    return f"{__version__}+{said.stdout.strip()}"
+        return version
+    return f"{version}+{said.stdout.strip()}"
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
