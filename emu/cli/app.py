@@ -272,21 +272,29 @@ class Commands(TyperGroup):
             said = f"emu: this needs {error.name}: pip install 'dgtp-emulator[figures]'"
             typer.echo(said, err=True)
             raise typer.Exit(DataError.exit_code) from error
-        except FileNotFoundError as error:
-            if error.filename is not None or Path().stat().st_nlink:
+        except (OSError, RuntimeError, UnicodeEncodeError) as error:
+            if not (said := _about_this_host(error)):
                 raise
-            typer.echo("emu: this directory has been removed: cd to another", err=True)
-            raise typer.Exit(DataError.exit_code) from error
-        except UnicodeEncodeError as error:  # a file's name: streams write it plainly
-            text = ascii(error.object[error.start : error.end])
-            said = f"has no characters {text}: set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
-            typer.echo(
-                f"emu: {error.encoding}, which names files here, {said}", err=True
-            )
+            typer.echo(f"emu: {for_terminal(said)}", err=True)
             raise typer.Exit(DataError.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _about_this_host(error: Exception) -> str:
+    """Return what an error says of this host; empty where it may be a fault of emu."""
+    if isinstance(error, UnicodeEncodeError):  # of a file's name
+        text = ascii(error.object[error.start : error.end])
+        remedy = "set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        return f"{error.encoding}, which names files here, has no {text}: {remedy}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and not Path().stat().st_nlink:
+        return "this directory has been removed: cd to another"
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return "this user has no home directory: set HOME, or XDG_CACHE_HOME"
+    return ""
 
 
 class _App(typer.Typer):

@@ -27,11 +27,7 @@ from emu.cli.options import (
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
-from emu.errors import (
-    ExpectationMissed,
-    RunUntrusted,
-    ScenarioError,
-)
+from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
@@ -68,10 +64,8 @@ from emu.this_host import loopback_address, module_command
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.console import Console
 
     from emu.coordinator import RunSettings
@@ -517,23 +511,22 @@ def profile(
     (torch.profiler.record_function) is iteration k, and volumes are those of what the
     scenario's samplers will sample.
     """
+    console = terminal(sys.stderr)
     if trace is not None:
-        stated_ranges = dict(map(_range, ranges or ()))
         scenario = load(file, overrides or [], timed=False)
-        console = terminal(sys.stderr)
-
-        def watch(found: Mapping[str, NDArray[np.float64]]) -> None:
-            console.print(ranges_table(found))
-
         with console.status("counting what is sampled"):
-            measured = profile_from_trace(scenario, trace, stated_ranges, watch)
+            measured = profile_from_trace(
+                scenario,
+                trace,
+                dict(map(_range, ranges or ())),
+                lambda found: console.print(ranges_table(found)),
+            )
         _write_profile(console, out, measured)
         return
     stated = load(file, overrides or [], timed=False)
     check_ready(scenario := of_length(stated, iterations), runs)
     check_writable(out)
     experiment = prepare_profile(scenario)
-    console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
     with (
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
@@ -600,8 +593,7 @@ def agent(
     # What an agent's interpreter has as its main module would be imported again by
     # every process it forks: python -m emu.launch replaces this process.
     address(coordinator, "agent")
-    arguments = module_command("emu.launch", coordinator)
-    arguments += ["--patience", str(patience)]
+    arguments = module_command("emu.launch", coordinator, f"--patience={patience}")
     arguments += [f"--allow={program}" for program in allow or ()]
     arguments += [f"--name={name}"] if name else []
     arguments += [f"--bind={bind}"] if bind else []

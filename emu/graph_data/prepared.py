@@ -173,17 +173,15 @@ def prepare_arrays(
     DataError
         When what is there is damaged, or nothing can be written.
     """
-    if not folder.exists():
-        try:
+    try:
+        if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _locked(folder.with_suffix(".lock")):
                 if not folder.exists():
                     _build(folder, build)
-        except OSError as error:
-            raise DataError(
-                f"prepared data cannot be written: {error.strerror or error}",
-                path=str(folder),
-            ) from error
+    except OSError as error:
+        problem = f"prepared data cannot be written: {error.strerror or error}"
+        raise DataError(problem, path=str(folder)) from error
     return PreparedArrays(folder)
 
 

@@ -115,7 +115,9 @@ def nic_of(address: str) -> dict[str, Any]:
     """
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == address for each in addresses):
-            stats = psutil.net_if_stats().get(name)
+            stats = None
+            with contextlib.suppress(OSError):  # /proc is not there
+                stats = psutil.net_if_stats().get(name)
             speed = 125_000.0 * stats.speed if stats and stats.speed else None
             return {"nic": name} | ({} if speed is None else {"nic_speed": speed})
     return {}

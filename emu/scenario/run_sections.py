@@ -284,9 +284,7 @@ class EmulationSection(Section):
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
     ports: Ports | None = None
-    """Ports at which coordinator and processes listen, ``20000-20100``, for firewalls;
-    a host needs one per process. ``--listen HOST:PORT`` and EMU_DASHBOARD state
-    their own."""
+    """Range in which a run listens: ``20000-20100``."""
     tls: Tls = EmulationSettings.tls
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""

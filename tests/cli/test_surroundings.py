@@ -139,3 +139,69 @@ def test_run_without_utf_8_writes_what_it_writes_with_it(
     assert "gölden" in page.read_text("utf-8")
     again = said([*EMU, "report", str(page.parent)], tmp_path, **ASCII)
     assert again.returncode == 0, again.stderr
+
+
+#: What a shell does before it becomes the command.
+MOMENTS = {
+    "no home": "exec env -u HOME -u XDG_CACHE_HOME",
+    "no terminal": "exec env -u TERM COLUMNS=20",
+    "no folder": "mkdir gone; cd gone; rmdir ../gone; exec",
+    "no temporary folder": "exec env TMPDIR=/nonexistent",
+    "no cache": "exec env XDG_CACHE_HOME=/proc",
+    "private files": "umask 077; exec",
+    "standard output is closed": "exec >&-; exec",
+    "a pipe that nobody reads": "exec > >(:); sleep 0.1; exec",
+    "SIGPIPE ignored": "trap '' PIPE; exec > >(:); sleep 0.1; exec",
+    "a full device": "exec > /dev/full; exec",
+    "few files": "ulimit -n 64; exec",
+    "a nameless user": "exec setpriv --reuid=54321 --regid=54321 --clear-groups",
+    "/proc is hidden": "mount -t tmpfs none /proc; exec",
+    "a long host name": f"hostname {'a' * 64}; exec",
+}
+ROOTS = {"a nameless user", "/proc is hidden", "a long host name"}
+
+
+@pytest.mark.parametrize("words", ["simulate demo", "data", "clean", "validate golden"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_odd_surroundings_are_an_answer_or_one_line(
+    tmp_path: Path, moment: str, words: str
+) -> None:
+    shell = ["bash", "-c", f'{MOMENTS[moment]} "$@"', "bash"]
+    if moment in ROOTS:
+        if os.geteuid():
+            pytest.skip("takes root")
+        shell = ["unshare", "--mount", "--uts", *shell]
+    tmp_path.chmod(0o777)
+    command = [*shell, *EMU, *words.split()]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    text = done.stdout + done.stderr
+    assert not re.search(r"(?m)Traceback|Exception ignored|Fatal|^\w+Error:", text)
+    own = [line for line in text.splitlines() if line.startswith("emu: ")]
+    assert len(own) <= 1, text
+    assert done.returncode in {0, 1, 3}
+    if done.returncode == 3:
+        assert own, text
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.parametrize("moment", ["/proc is hidden", "IPv6 alone"])
+def test_runs_where_a_host_lacks_something(
+    tmp_path: Path, moment: str, leftovers: Leftovers
+) -> None:
+    if os.geteuid():
+        pytest.skip("takes root")
+    alone = "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; exec"
+    before = {**MOMENTS, "IPv6 alone": alone}[moment]
+    shell = ["unshare", "--mount", "--net", "bash", "-c"]
+    before = before if "ip link" in before else f"ip link set lo up; {before}"
+    ports = ["--set", "emulation.ports=20000-20006", "--dashboard"]
+    words = [*shell, f'{before} "$@"', "bash", *EMU, *RUN, *ports]
+    done = said(words, tmp_path)
+    leftovers.note()
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("runs/*/result.json"))
+    small = said([*words[:-2], "emulation.ports=20000-20005"], tmp_path)
+    assert b"emulation.ports: 20000-20005 is too small" in small.stderr
