@@ -234,7 +234,8 @@ class Agent:
             message = unpack(await connection.receive())
             self._watch.received(this_host.monotonic())
             if isinstance(message, Stop):
-                return self._stop(message)
+                self._stop(message)
+                return None
             if isinstance(message, Failed):
                 raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
             if not isinstance(message, Beat):

@@ -11,6 +11,7 @@ import time
 import pytest
 import typer
 from typer.testing import CliRunner
+from typing_extensions import override
 
 from emu.cli import signs_of_life
 from emu.cli.app import COMMANDS, Command, app
@@ -18,6 +19,7 @@ from emu.cli.signs_of_life import note_stage
 
 
 class _Terminal(io.StringIO):
+    @override
     def isatty(self) -> bool:
         return True
 

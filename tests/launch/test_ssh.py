@@ -61,7 +61,7 @@ def test_the_probe_of_loopback_takes_no_stranger_for_itself(
 ) -> None:
     """Who floods the host connects to any port, and sends, or leaves at once."""
     connect = socket.create_connection
-    others = []
+    others: list[socket.socket] = []
 
     def flood(address: tuple[str, int], patience: float) -> socket.socket:
         others.extend(connect(address, patience) for _ in range(strangers))
