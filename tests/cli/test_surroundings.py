@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from emu.cli.app import app
+from emu.coordinator import run as coordinator
 from emu.first_moments import _write_plainly
 from emu.names import file_part
+from emu.this_host import version_of_emu
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -205,3 +209,21 @@ def test_runs_where_a_host_lacks_something(
     assert list(tmp_path.glob("runs/*/result.json"))
     small = said([*words[:-2], "emulation.ports=20000-20005"], tmp_path)
     assert b"emulation.ports: 20000-20005 is too small" in small.stderr
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.parametrize("words", [[], ["--any-version"]])
+def test_hosts_with_another_emu_are_refused_or_warned_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leftovers: Leftovers,
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(coordinator, "version_of_emu", lambda: "9.9+abc")
+    done = CliRunner().invoke(app, [*RUN, "--runs", str(tmp_path), *words])
+    leftovers.note()
+    told = f"emu on host localhost is {version_of_emu()}, and 9.9+abc here"
+    (line,) = [one for one in done.stderr.splitlines() if told in one]
+    assert line.startswith("warning: " if words else "emu: ")
+    assert done.exit_code == (0 if words else 5), done.output
