@@ -27,27 +27,27 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Give a file to be written in the place of ``path``; it moves there at the end.
 
     A reader sees the old file or the whole new one. Whatever goes wrong, a signal
-    included, nothing is left behind. A device is given itself, and stays one: root
-    would rename a file to /dev/null.
+    included, nothing is left behind. What is no regular file, as a device or a pipe, is
+    given itself, and stays that: root would rename a file to /dev/null.
 
     Raises
     ------
     DataError
-        When it cannot be written, or is a link: /dev/stdout would be replaced, too, and
-        to follow those of a run directory would write anywhere.
+        When it cannot be written, or is a link to a regular file: to follow those of a
+        run directory would write anywhere.
     """
     # Beside the target: a rename is atomic within one file system only.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     _begun.add(partial)
     try:
-        if path.is_symlink():
+        special = path.exists() and not (path.is_file() or path.is_dir())
+        if path.is_symlink() and not special:
             problem = (
                 "cannot be written: this is a link; name the file that it leads to"
             )
             raise DataError(problem, path=str(path))
-        device = path.is_char_device()
-        yield path if device else partial
-        if not device:
+        yield path if special else partial
+        if not special:
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
             partial.replace(path)

@@ -1,5 +1,6 @@
 """First steps of a command, before its imports: it can be interrupted from now on."""
 
+import codecs
 import os
 import signal
 import sys
@@ -7,8 +8,32 @@ import sys
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
+#: What is drawn, where a terminal's encoding has none of it.
+_PLAIN = {"░": ".", "±": "+-", "→": "->", "…": "...", "\u00d7": "x", "µ": "u", "μ": "u"}
+_PLAIN |= {"≤": "<=", "≥": ">=", "·": ".", "\u2013": "-", "—": "-", "│": "|", "┃": "|"}
+
+
+def _write_plainly(error: UnicodeError) -> tuple[str, int]:
+    """Return ASCII for characters that cannot be encoded, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(map(_plain, text)), error.end
+
+
+def _plain(character: str) -> str:
+    """Return a bar for a block, a dash for a line, and else what Python writes."""
+    if "\u2580" <= character <= "\u259f":
+        return _PLAIN.get(character, "#")
+    if "\u2500" <= character < "\u2580":
+        return _PLAIN.get(character, "-")
+    return _PLAIN.get(character) or ascii(character)[1:-1]
+
+
 def begin() -> None:
     """Open descriptors 0 to 2 where they are closed, and answer signals with a line.
+
+    Standard output and error write in ASCII what their encoding lacks.
 
     A closed one would be that of the next file or socket that is opened, which then
     gets what is printed.
@@ -24,6 +49,10 @@ def begin() -> None:
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+    codecs.register_error("emu", _write_plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="emu")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupted)

@@ -7,6 +7,7 @@ file, a terminal, a script, a label, a table of HTML.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def file_part(text: str) -> str:
     Letters, digits, dot, dash and underscore stay; at most 100 of them.
     """
     kept = "".join(c if c.isalnum() or c in "-._" else "_" for c in text)
-    encoded = kept.lstrip(".").encode()[:100]
-    return encoded.decode(errors="ignore") or "_"
+    encoding = sys.getfilesystemencoding()  # ASCII, where the locale is no UTF-8
+    encoded = kept.lstrip(".").encode(encoding, "replace").replace(b"?", b"_")[:100]
+    return encoded.decode(encoding, errors="ignore") or "_"
 
 
 def for_terminal(text: str) -> str:

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: What ends a flow. ``arrival``: its last byte, which leaves no sooner than its fluid
 #: ends. ``fluid``: its fluid, where the last byte has come by then, as senders lead.
@@ -249,6 +252,9 @@ class EmulationSettings:
     tls: Tls = "control"
     """Encrypted links: ``control`` ones, where the coordinator listens beyond
     loopback, or ``all`` of them and data."""
+
+    ports: Sequence[int] | None = None
+    """First and last port at which coordinator and processes listen; None for any."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -10,12 +10,18 @@ import contextlib
 import os
 import secrets
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable  # noqa: TC003 -- types of fields
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +40,69 @@ def name_of_clock() -> str:
         return ""
 
 
+@cache
+def version_of_emu() -> str:
+    """Return emu's version; with its commit, where it runs from a git tree."""
+    tree, emu = Path(__file__).parents[1], import_module("emu")  # which is above
+    version = str(emu.__version__)
+    if not (tree / ".git").exists():
+        return version
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        said = subprocess.run(  # noqa: S603 - our own words
+            command, capture_output=True, text=True, check=True, timeout=10.0
+        )
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version}+{said.stdout.strip()}"
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return a command that runs a module of emu with this interpreter.
+
+    ``-P``: a numpy.py in the working directory is not what emu imports there.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+class _NoTimes(NamedTuple):
+    """CPU times where /proc does not say."""
+
+    user: float = 0.0
+    idle: float = 0.0
+
+
+def cpu_times() -> Any:
+    """Return CPU seconds of this host by use, as psutil has them; 0 without /proc."""
+    try:
+        return psutil.cpu_times()
+    except OSError:
+        return _NoTimes()
+
+
+def memory(kind: Literal["total", "available"]) -> float | None:
+    """Return bytes of memory of this host; None without /proc."""
+    try:
+        return float(getattr(psutil.virtual_memory(), kind))
+    except OSError:
+        return None
+
+
+def loopback_address() -> str:
+    """Return the address by which this host reaches itself, ::1 where IPv6 is alone."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return "127.0.0.1"
+    except OSError:
+        return "::1"
+
+
 def create_memory() -> tuple[int, str]:
     """Return a descriptor of new shared memory, and a path that opens it.
 
     Where there is no memfd that is a temporary file.
     """
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
         return fd, f"/proc/{os.getpid()}/fd/{fd}"
     return tempfile.mkstemp(prefix="emu-rates-")

@@ -86,10 +86,15 @@ def test_what_lives_or_is_of_others_stays(temporary: Path, tmp_path: Path) -> No
 def test_devices_and_links_are_not_replaced(tmp_path: Path) -> None:
     """As root, emu simulate --json /dev/null made a file of /dev/null."""
     device, link, full = (tmp_path / name for name in ("null", "link", "full"))
-    link.symlink_to("/dev/null")
-    with pytest.raises(DataError, match="this is a link; name the file"):
-        write_atomic(link, "x")
-    assert link.is_symlink()
+    for target in (tmp_path / "file", tmp_path / "missing", tmp_path):
+        link.unlink(missing_ok=True)
+        (tmp_path / "file").write_text("as it was")
+        link.symlink_to(target)
+        with pytest.raises(DataError, match="this is a link; name the file"):
+            write_atomic(link, "x")
+        assert link.is_symlink()
+        assert (tmp_path / "file").read_text() == "as it was"
+    (tmp_path / "file").unlink()
     if os.geteuid() == 0:
         for path, minor in ((device, 3), (full, 7)):
             os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, minor))
@@ -100,6 +105,25 @@ def test_devices_and_links_are_not_replaced(tmp_path: Path) -> None:
         assert device.is_char_device()
         assert full.is_char_device()
     assert {path.name for path in tmp_path.iterdir()} <= {"null", "link", "full"}
+
+
+@pytest.mark.parametrize("links", [0, 1, 2])
+def test_links_to_what_is_no_regular_file_are_followed(
+    tmp_path: Path, links: int
+) -> None:
+    """``--json /dev/stdout`` is one, and ``--json >(jq)``: to a pipe or a terminal."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reads = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    for number in range(links):
+        (link := tmp_path / f"link{number}").symlink_to(path)
+        path = link
+    check_writable(path)
+    write_atomic(path, "x")
+    assert os.read(reads, 10) == b"x"
+    os.close(reads)
+    assert (tmp_path / "pipe").is_fifo()
+    assert path.is_symlink() == bool(links)
 
 
 @pytest.mark.parametrize("write", [check_writable, lambda path: write_atomic(path, "")])

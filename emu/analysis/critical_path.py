@@ -429,6 +429,22 @@ def error_budget(
     return {str(source): math.fsum(parts[source]) for source in DelayCause}
 
 
+def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
+    """Return emulated minus simulated seconds along the chain, by machine.
+
+    A flow counts to the machine that sends it. Gaps, and what came by other paths, are
+    of none.
+    """
+    job, machine_of = emulated.problem.job, emulated.problem.machine_of_task
+    parts: defaultdict[str, float] = defaultdict(float)
+    for drift in divergences(emulated, simulated):
+        if drift.cause not in {ELSEWHERE, Cause.GAP}:
+            edge, task = drift.link.edge, drift.link.task
+            at = task if edge < 0 else job.edges[edge].source
+            parts[machine_of[job.tasks[at].name]] += drift.seconds
+    return dict(parts)
+
+
 def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
     """Return the share of a makespan that a budget gives to delay before first bytes.
 

@@ -23,6 +23,7 @@ from typer.main import get_command_from_info
 from typing_extensions import override
 
 import emu
+from emu.cli.signs_of_life import signs_of_life
 from emu.errors import DataError, EmulatorError
 from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
@@ -142,7 +143,13 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 class Command(TyperCommand):
-    """One command, with plain help."""
+    """One command, with plain help, and signs of life where it takes long."""
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with signs_of_life(self.name or ""):
+            return super().invoke(ctx)
 
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -265,9 +272,29 @@ class Commands(TyperGroup):
             said = f"emu: this needs {error.name}: pip install 'dgtp-emulator[figures]'"
             typer.echo(said, err=True)
             raise typer.Exit(DataError.exit_code) from error
+        except (OSError, RuntimeError, UnicodeEncodeError) as error:
+            if not (said := _about_this_host(error)):
+                raise
+            typer.echo(f"emu: {for_terminal(said)}", err=True)
+            raise typer.Exit(DataError.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _about_this_host(error: Exception) -> str:
+    """Return what an error says of this host; empty where it may be a fault of emu."""
+    if isinstance(error, UnicodeEncodeError):  # of a file's name
+        text = ascii(error.object[error.start : error.end])
+        remedy = "set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        return f"{error.encoding}, which names files here, has no {text}: {remedy}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and not Path().stat().st_nlink:
+        return "this directory has been removed: cd to another"
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return "this user has no home directory: set HOME, or XDG_CACHE_HOME"
+    return ""
 
 
 class _App(typer.Typer):

@@ -26,6 +26,7 @@ from emu.report.terminal import plain_table, terminal
 from emu.runs.lab_file import holder_of, log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
+from emu.this_host import module_command
 from emu.units import format_duration
 
 if TYPE_CHECKING:
@@ -206,5 +207,5 @@ def run_beside(
     if not command:
         raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
     os.environ["EMU_MACHINE"] = machine
-    beside = [sys.executable, "-m", "emu.machines.exec", str(holder), *command]
+    beside = module_command("emu.machines.exec", str(holder), *command)
     os.execv(sys.executable, beside)  # noqa: S606 - the command is the user's own

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment
 
+
+def _target(target: str | None) -> str | None:
+    """Return the target of ``--json``; ``-`` for what standard output goes to."""
+    try:
+        there = os.stat(target or "")  # noqa: PTH116
+        return "-" if os.path.samestat(there, os.fstat(sys.stdout.fileno())) else target
+    except (OSError, ValueError):
+        return target
+
+
 ScenarioFile: TypeAlias = Annotated[
     Path,
     typer.Argument(
@@ -39,7 +51,10 @@ Overrides: TypeAlias = Annotated[
 JsonTarget: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
+        "--json",
+        metavar="OUT",
+        callback=_target,
+        help="Write the result to a file; - prints it instead.",
     ),
 ]
 BoundTime: TypeAlias = Annotated[

@@ -39,6 +39,7 @@ from emu.cli.options import (
     judge_simulated,
     seconds,
 )
+from emu.cli.signs_of_life import note_stage
 from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads
@@ -398,6 +399,7 @@ def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]
 
         def tell(candidates: int, of: int, best: float) -> None:
             text = f"best {format_duration(best)}, candidates"
+            note_stage(f"{text} {candidates:,} of {of:,}")
             bar.update(line, description=text, completed=candidates, total=of)
 
         yield tell

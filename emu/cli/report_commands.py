@@ -16,8 +16,10 @@ import typer
 
 from emu.cli.app import app
 from emu.cli.options import listed, seconds
+from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.files import write_atomic
+from emu.names import for_terminal
 from emu.report.html import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
@@ -145,9 +147,12 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
             return []
     console = terminal(sys.stderr)
     with console.status("training in one process") as status:
-        found = progress_of(
-            runs, lambda step, of: status.update(f"training: step {step} of {of}")
-        )
+
+        def tell(step: int, of: int) -> None:
+            note_stage(text := f"training: step {step} of {of}")
+            status.update(text)
+
+        found = progress_of(runs, tell)
     for run, made in zip(runs, found, strict=True):
         at = time_to(TARGET, run, made)
         best = f"at best {np.nanmax(made.accuracy):.1%}"
@@ -223,6 +228,8 @@ def report(
         if figure or dark or width or since or until or machines or only:
             raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
         path = _WRITERS[form](runs[0], out)
+        if form is not Form.CSV:  # which has said so
+            say_missing(load_run(runs[0]))
     typer.echo(f"written to {path}" if form is not Form.HTML else path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
@@ -257,17 +264,22 @@ def _draw_figure(
     window = Window(only=str(only or ""), **stated)
     plot(recorded, str(figure), path, dark=dark, window=window, progress=progress)
     for run in recorded:
-        notes = list(run.missing)
+        say_missing(run)
         if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
-            notes.append("no loss reported")
-        for part in notes:
-            typer.echo(f"emu: {run.name}: {part}", err=True)
+            typer.echo(f"emu: {run.name}: no loss reported", err=True)
     return path
+
+
+def say_missing(run: RecordedRun) -> None:
+    """Print what a run directory lacks, a line each."""
+    for part in run.missing:
+        typer.echo(f"emu: {for_terminal(f'{run.name}: {part}')}", err=True)
 
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:
     """Write tasks.csv, flows.csv and ports.csv; return their directory."""
     recorded, folder = load_run(run), out or run
+    say_missing(recorded)
     with contextlib.suppress(OSError):  # writing into it names what is wrong
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("tasks", "flows", "ports"):

@@ -27,11 +27,7 @@ from emu.cli.options import (
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
-from emu.errors import (
-    ExpectationMissed,
-    RunUntrusted,
-    ScenarioError,
-)
+from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
@@ -64,13 +60,12 @@ from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import ProfileFile, load, write_profile, write_scenario
 from emu.systems.system import outlook_on, remarks_on
+from emu.this_host import loopback_address, module_command
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.console import Console
 
     from emu.coordinator import RunSettings
@@ -94,6 +89,7 @@ class Hosts:
     agents: int
     file: Path | None
     ray: str
+    any_version: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
@@ -154,7 +150,7 @@ class Hosts:
             problem = "agents that others start end with an attempt: write abort"
             raise experiment.scenario.origin.error(("on_failure",), problem)
         started = self.file is not None or self.ray
-        way = "127.0.0.1"
+        way = loopback_address()
         if started and at is None:
             way = address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
@@ -168,6 +164,7 @@ class Hosts:
             port=port,
             token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
             allow=allow,
+            any_version=self.any_version,
             **stated,
         )
 
@@ -266,6 +263,12 @@ def run(
     sharing: Queues = None,
     congestion_control: Tcp = None,
     *,
+    any_version: Annotated[
+        bool,
+        typer.Option(
+            "--any-version", help="Warn of hosts with another emu, do not refuse them."
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
     ] = False,
@@ -294,7 +297,7 @@ def run(
     run in any case.
     """
     progress, allowed = terminal(sys.stderr), tuple(allow or ())
-    where = Hosts(agents, hosts, ray)
+    where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
     packets = sharing, congestion_control
     check = witnessed(witness, dry=dry_run, stated=packets)
@@ -508,26 +511,27 @@ def profile(
     (torch.profiler.record_function) is iteration k, and volumes are those of what the
     scenario's samplers will sample.
     """
+    console = terminal(sys.stderr)
     if trace is not None:
-        stated_ranges = dict(map(_range, ranges or ()))
         scenario = load(file, overrides or [], timed=False)
-        console = terminal(sys.stderr)
-
-        def watch(found: Mapping[str, NDArray[np.float64]]) -> None:
-            console.print(ranges_table(found))
-
         with console.status("counting what is sampled"):
-            measured = profile_from_trace(scenario, trace, stated_ranges, watch)
+            measured = profile_from_trace(
+                scenario,
+                trace,
+                dict(map(_range, ranges or ())),
+                lambda found: console.print(ranges_table(found)),
+            )
         _write_profile(console, out, measured)
         return
     stated = load(file, overrides or [], timed=False)
     check_ready(scenario := of_length(stated, iterations), runs)
     check_writable(out)
     experiment = prepare_profile(scenario)
-    console = terminal(sys.stderr)
     check_load(before := host_load(), partial(_told, console), force=force)
-    directory = RunDirectory.create(f"{scenario.name}-profile", runs)
-    with ProgressLine(experiment.problem.job, console) as line:
+    with (
+        RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
+        ProgressLine(experiment.problem.job, console) as line,
+    ):
         found = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_told, console), force=force)
@@ -589,8 +593,7 @@ def agent(
     # What an agent's interpreter has as its main module would be imported again by
     # every process it forks: python -m emu.launch replaces this process.
     address(coordinator, "agent")
-    arguments = [sys.executable, "-m", "emu.launch", coordinator]
-    arguments += ["--patience", str(patience)]
+    arguments = module_command("emu.launch", coordinator, f"--patience={patience}")
     arguments += [f"--allow={program}" for program in allow or ()]
     arguments += [f"--name={name}"] if name else []
     arguments += [f"--bind={bind}"] if bind else []

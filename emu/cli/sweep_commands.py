@@ -20,6 +20,7 @@ from rich.progress import (
 from emu.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
+from emu.cli.signs_of_life import note_stage
 from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
@@ -140,7 +141,8 @@ def run_points(
         disable=not console.is_terminal,
     ) as progress:
         bar = progress.add_task("points", total=len(left))
-        for point in left:
+        for number, point in enumerate(left, start=1):
+            note_stage(f"point {number} of {len(left)}")
             try:
                 record.add(point.key(mode), _values(point, mode), carry(point))
             except EmulatorError as error:

@@ -12,10 +12,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.cli.options import address
+from emu.cli.signs_of_life import note_stage
 from emu.coordinator import Observer, Observers
 from emu.dashboard import LiveRun, LiveTable
 from emu.errors import EmulatorError
 from emu.network import format_address, is_loopback
+from emu.this_host import loopback_address
 from emu.units import format_rate
 
 if TYPE_CHECKING:
@@ -130,6 +132,7 @@ class ProgressLine(Observer):
         ]
         if not math.isnan(self._loss):
             figures.insert(2, f"loss {self._loss:.3f}")
+        note_stage(", ".join(figures[:2]))
         self._progress.update(
             self._bar, completed=self._ended, figures=", ".join(figures)
         )
@@ -173,8 +176,10 @@ class Onlookers:
     def _served(self, page: str, directory: Path) -> Dashboard:
         from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
-        at = page if ":" in page else f"127.0.0.1:{page}"
+        here = ":" not in page
+        at = f"127.0.0.1:{page}" if here else page
         host, port = address(at, "EMU_DASHBOARD")
+        host = loopback_address() if here else host
         token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
         return Dashboard(self._live, directory, host=host, port=port, token=token)
 

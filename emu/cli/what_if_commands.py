@@ -21,6 +21,7 @@ from emu.cli.options import (
     listed,
     seconds,
 )
+from emu.cli.report_commands import say_missing
 from emu.errors import NodeLost, ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
@@ -280,6 +281,8 @@ def compare(
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
     """Print a table of recorded runs, and draw it to ``out`` where one is asked for."""
     runs = [emu.load_run(path) for path in paths]
+    for run in runs:
+        say_missing(run)
     if emit(json_target, runs_json(runs)):
         terminal().print(runs_table(runs))
     if out is not None:

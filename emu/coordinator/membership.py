@@ -120,11 +120,16 @@ class Membership:
             if settings.listening is not None:
                 self.address = await self._server.serve(settings.listening)
             else:
-                self.address = await self._server.start(settings.listen, settings.port)
+                self.address = await self._server.start(
+                    settings.listen, settings.port, settings.ports
+                )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
+            chosen = settings.ports is not None and not settings.port
             why = os.strerror(number) if number > 0 else error.strerror or str(error)
+            why = str(error.strerror) if chosen else why
             where = format_address(settings.listen, settings.port)
+            where = settings.listen if chosen else where
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
             await self._launcher.start(
@@ -148,7 +153,7 @@ class Membership:
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
-        self.tell_all(Stop(reason))
+        self.tell_all(Stop(reason, failed=error is not None))
         try:
             await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
         finally:

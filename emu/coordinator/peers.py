@@ -242,13 +242,13 @@ class RunLog:
 
     def note(self, line: str) -> None:
         """Write what happened here."""
-        with contextlib.suppress(OSError), self.path.open("a") as log:
+        with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as log:
             log.write(f"emu run: {line}\n")
 
     def last_words(self) -> str:
         """Return the last line of all, for a message about who died."""
         try:
-            lines = self.path.read_text(errors="replace").strip().splitlines()
+            lines = self.path.read_text("utf-8", errors="replace").strip().splitlines()
         except OSError as error:
             return f"its output is lost: {error}"
         said = f"it said: {lines[-1]}" if lines else "it said nothing"

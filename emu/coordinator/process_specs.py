@@ -5,6 +5,7 @@ Pure: descriptions are msgpack-able maps, decided before anything is started.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,6 +205,35 @@ def host_of_machines(
             loads[least] += weights[machine]
             chosen[machines[machine]] = hosts[least]
     return [chosen[name] for name in machines]
+
+
+def check_ports(
+    ports: Sequence[int] | None, hosts: Collection[str], *, beside: int
+) -> None:
+    """Refuse a range of ports that the processes of a host do not fit into.
+
+    Parameters
+    ----------
+    hosts
+        Of every process.
+    beside
+        Ports that the coordinator takes on the same host.
+
+    Raises
+    ------
+    ScenarioError
+        Says how many there must be.
+    """
+    if ports is None or not hosts:
+        return
+    host, most = Counter(hosts).most_common(1)[0]
+    size, needs = ports[1] - ports[0] + 1, most + beside
+    if size < needs:
+        problem = (
+            f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports, one for "
+            f"each of its processes{' and one for this command' * beside}"
+        )
+        raise ScenarioError(problem, key="emulation.ports")
 
 
 def check_hosts(

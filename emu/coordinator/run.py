@@ -18,17 +18,19 @@ from emu.coordinator.observers import Observer
 from emu.coordinator.outcome import EmulatedRun, FrameRows, Recorder, Results, Tally
 from emu.coordinator.process_specs import (
     check_hosts,
+    check_ports,
     host_of_machines,
     process_specs,
 )
 from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import NodeMisbehaved, RunError
 from emu.launch import LocalLauncher, run_until_signalled
+from emu.names import printable
 from emu.network import AwakeClock, RunClock
 from emu.problem import Kill, Profile, next_kills
 from emu.scheduling import Scheduler
 from emu.shaping import RISE
-from emu.this_host import this_host
+from emu.this_host import this_host, version_of_emu
 from emu.wire import messages
 from emu.wire.messages import (
     Begin,
@@ -289,6 +291,9 @@ class Coordinator:
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
         specs = process_specs(self._problem, self._settings, self._expected)
+        settings, embedded = self._settings, self._membership.embedded
+        at = [hosts[spec.machine] for spec in specs]
+        check_ports(settings.ports, at, beside=embedded and not settings.port)
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in self._membership.agents:
@@ -309,6 +314,7 @@ class Coordinator:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
         await membership.gather_agents()
+        self._check_versions()
         hosts = host_of_machines(
             self._problem,
             self._expected.volumes,
@@ -332,6 +338,18 @@ class Coordinator:
             Ready,
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
+
+    def _check_versions(self) -> None:
+        """Refuse hosts with another emu, or say so; raises RunError."""
+        own = version_of_emu()
+        for agent in self._membership.agents:
+            theirs = printable(str(agent.host.get("emu", "of an older kind")))
+            if theirs == own:
+                continue
+            said = f"emu on host {agent.host_name} is {theirs}, and {own} here"
+            if not self._settings.any_version:
+                raise RunError(f"{said}: install the same, or state --any-version")
+            self._observer.notified(f"warning: {said}")
 
     def _send_states(self) -> None:
         """Send every process the state that its tasks begin with."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
 from emu.shaping import EmulationSettings
+from emu.this_host import loopback_address
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +48,7 @@ class RunSettings(EmulationSettings):
     host_of: Mapping[str, str] = field(default_factory=dict)
     """Host of an emulated machine by the names of both; the others go where payload and
     processes are balanced."""
-    listen: str = "127.0.0.1"
+    listen: str = field(default_factory=loopback_address)
     """Address on which agents and processes reach the coordinator."""
     port: int = 0
     """Its port, 0 for any free one."""
@@ -56,6 +57,8 @@ class RunSettings(EmulationSettings):
     allow: tuple[str, ...] = ()
     """Programs, ``module:Class``, that the agent of this host may start beside the
     product's own; agents elsewhere have a list of their own."""
+    any_version: bool = False
+    """True where hosts may run another version of emu than this one."""
     listening: socket.socket | None = None
     """Socket on which agents reach the coordinator, in another network maybe; None
     opens one at ``listen`` and ``port``."""

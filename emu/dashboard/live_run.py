@@ -377,6 +377,7 @@ class LiveRun:
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
             left=self._left(now),
+            share=self._share(now),
             running=[
                 RunningTask(task=job.tasks[task].name, iteration=n, since=since)
                 for task, (n, since) in self._running.items()
@@ -400,6 +401,14 @@ class LiveRun:
         if self._phase != "running" or not done or not self._ends[done - 1]:
             return None
         return now * self._scale * (self._ends[-1] / self._ends[done - 1] - 1)
+
+    def _share(self, now: float) -> float:
+        """Return the share that has passed: by time, between two predicted ends."""
+        done, steps = int(self._done.sum()), sum(self.problem.job.rounds)
+        if done >= min(steps, len(self._ends)) or not self._ends[-1]:
+            return done / steps if steps else 1.0
+        since = self._ends[done - 1] if done else 0.0
+        return float(min(max(now, since), self._ends[done]) / self._ends[-1])
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]

@@ -74,6 +74,9 @@ class Status(_Part):
         description="Wall seconds until the end: what the prediction has left, at the "
         "pace so far; null before the first step ended, and after the run."
     )
+    share: float = Field(
+        description="Share of the predicted time that has passed; of steps without one."
+    )
     running: list[RunningTask]
     active_flows: int
     flows: list[ActiveFlow] = Field(description="The largest 40 active flows.")

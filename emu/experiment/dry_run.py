@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from emu.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.errors import DataError, ScenarioError
@@ -17,6 +16,7 @@ from emu.foreign_code import INSTALL_TORCH, is_installed
 from emu.graph_data.sources import find_source
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
+from emu.this_host import memory
 from emu.trust.lateness import sensitivity
 from emu.units import format_rate, format_size
 
@@ -221,8 +221,8 @@ def check_memory(known: DryRun, window: object) -> None:
     ScenarioError
         With the numbers, and what to change.
     """
-    free = float(psutil.virtual_memory().available)
-    if known.memory > free:
+    free = memory("available")
+    if free is not None and known.memory > free:
         raise ScenarioError(
             f"{format_size(known.memory)} of memory may be needed, of it "
             f"{format_size(known.waiting)} for payloads that wait, and this host has "

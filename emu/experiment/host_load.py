@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 
 from emu.errors import RunUntrusted
 from emu.launch.host_report import usable_cores
+from emu.this_host import cpu_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,12 +60,12 @@ class HostLoad:
 
 def host_load(length: float = _LENGTH) -> HostLoad:
     """Measure the load of this host for some wall seconds, with one busy loop."""
-    before, cpu, wall = psutil.cpu_times(), time.process_time(), time.monotonic()
+    before, cpu, wall = cpu_times(), time.process_time(), time.monotonic()
     own, loops = time.thread_time(), []
     while time.monotonic() < wall + length:
         loops.append(_loop())
     own, seconds = time.thread_time() - own, time.monotonic() - wall
-    after = psutil.cpu_times()
+    after = cpu_times()
     cores = usable_cores()
     cpu = time.process_time() - cpu
     idle = after.idle - before.idle

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
 #: Keys of manifest.json that nothing else states.
 _OWN = (
-    "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration", "began", "killed", "attempts", "witness",
+    "started", "emu", "python", "system", "versions", "source", "scenario",
+    "auto_scale", "first_iteration", "began", "killed", "attempts", "witness",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "

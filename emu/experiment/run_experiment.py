@@ -40,6 +40,7 @@ from emu.runs.run_directory import write_scenario
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.systems.system import system_guards
+from emu.this_host import version_of_emu
 from emu.trust.guards import examine
 from emu.trust.lateness import (
     chain_lateness,
@@ -405,6 +406,7 @@ def manifest(
             "hosts": settings.hosts,
             "burst": burst_of(scenario),
         },
+        "emu": version_of_emu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: _version(name) for name in _VERSIONS},

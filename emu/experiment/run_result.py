@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.bounds import optimality
-from emu.analysis.critical_path import before_first_bytes
+from emu.analysis.critical_path import before_first_bytes, drift_of_machines
 from emu.analysis.link_load import fluid_ends
 from emu.analysis.throughput import pace, pipeline_depth
 from emu.analysis.traffic import kinds_between_machines
@@ -91,6 +91,7 @@ class RunResult:
             "policy": self.policy,
             "pace": pace(emulated).to_json(),
             **self._scales(),
+            **host_rows(run=self.run, replayed=self.replayed),
             **({"witness": self.witness} if self.witness else {}),
             **({"cost": cost.to_json()} if cost else {}),
             **figures_on(emulated),
@@ -205,6 +206,19 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
         "total_high_water": float(sum(pool["high_water"] for pool in pools)),
         "limit": float(min(pool["limit"] for pool in pools)),
     }
+
+
+def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
+    """Return ``hosts``: what each carried, and what it added; none of a single one."""
+    joined = [one for one in run.hosts if "host" in one and "tcp" not in one]
+    if len(joined) < 2:
+        return {}
+    drifts, rows = drift_of_machines(run.schedule, replayed), []
+    for one in joined:
+        row = {key: one.get(key) for key in ("host", "machines", "cpus", "emu")}
+        row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
+        rows.append(row)
+    return {"hosts": rows}
 
 
 def nic_figures(run: EmulatedRun) -> dict[str, Any]:

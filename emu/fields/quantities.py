@@ -7,6 +7,7 @@ float, and describes itself in the JSON Schema, so that editors complete units.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
@@ -264,6 +265,32 @@ FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=40
 #: Names that become parts of file names and of ``g0->s0#2``.
 TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
+
+
+_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
+
+
+def _ports(found: object) -> tuple[int, int]:
+    if isinstance(found, tuple):
+        found = "-".join(map(str, found))
+    ends = _PORTS.fullmatch(found) if isinstance(found, str) else None
+    if ends is None or not 1 <= int(ends[1]) <= int(ends[2]) < 1 << 16:
+        raise ValueError(
+            f"found {found!r}, write the first and the last of a range of ports, for "
+            "example 20000-20100"
+        )
+    return int(ends[1]), int(ends[2])
+
+
+#: ``20000-20100``.
+Ports: TypeAlias = Annotated[
+    tuple[int, int],
+    BeforeValidator(_ports),
+    PlainSerializer(lambda ends: f"{ends[0]}-{ends[1]}", return_type=str),
+    WithJsonSchema(
+        {"type": "string", "pattern": _PORTS.pattern, "examples": ["20000-20100"]}
+    ),
+]
 
 
 def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:

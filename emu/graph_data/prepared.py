@@ -173,17 +173,15 @@ def prepare_arrays(
     DataError
         When what is there is damaged, or nothing can be written.
     """
-    if not folder.exists():
-        try:
+    try:
+        if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _locked(folder.with_suffix(".lock")):
                 if not folder.exists():
                     _build(folder, build)
-        except OSError as error:
-            raise DataError(
-                f"prepared data cannot be written: {error.strerror or error}",
-                path=str(folder),
-            ) from error
+    except OSError as error:
+        problem = f"prepared data cannot be written: {error.strerror or error}"
+        raise DataError(problem, path=str(folder)) from error
     return PreparedArrays(folder)
 
 
@@ -209,7 +207,8 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
         }
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
-        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        text = json.dumps(manifest, indent=1)
+        (partial / _MANIFEST).write_text(text, encoding="utf-8")
         for path in (*partial.iterdir(), partial):
             _sync(path)
         partial.rename(folder)

@@ -14,7 +14,6 @@ import dataclasses
 import heapq
 import itertools
 import os
-import sys
 import time
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from emu.machines import (
 )
 from emu.network import Alarm
 from emu.problem import Cluster, Problem
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -344,7 +344,7 @@ class LabLauncher(ExternalLauncher):
         with log.open("ab") as output:
             for name in self.hosts:
                 there = f"{address[0]}:{address[1]}"
-                command = [sys.executable, "-m", "emu.launch", there]
+                command = module_command("emu.launch", there)
                 command += ["--name", name, "--bind", self._lab.address(name)]
                 # Process ids repeat among machines, so scratch is of the machine, too.
                 private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108

@@ -502,6 +502,6 @@ def _started(
     """
     addresses = {m.name: lab.address(m.name) for m in lab.machines}
     hosts = folder / "hosts.txt"
-    hosts.write_text("".join(f"{at}\n" for at in addresses.values()))
+    hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
     paths = (str(hosts.resolve()), str(file.folder), sys.executable)
     return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

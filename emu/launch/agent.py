@@ -14,6 +14,7 @@ from emu.errors import (
     MalformedFrame,
     NodeLost,
     NodeMisbehaved,
+    RunError,
 )
 from emu.launch.fork import ForkServer, describe_end
 from emu.launch.host_report import (
@@ -144,6 +145,8 @@ class Agent:
         NodeMisbehaved
             When the coordinator refuses this agent, cannot prove that it knows the
             token, or wants a program started that is not allowed.
+        RunError
+            When the run failed, here or elsewhere.
         """
         try:
             await self._forks.start()  # it imports while this agent joins
@@ -231,12 +234,18 @@ class Agent:
             message = unpack(await connection.receive())
             self._watch.received(this_host.monotonic())
             if isinstance(message, Stop):
-                self._say(f"the run ended: {printable(message.reason)}")
+                self._stop(message)
                 return None
             if isinstance(message, Failed):
                 raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
             if not isinstance(message, Beat):
                 return expect(message, Launch)
+
+    def _stop(self, order: Stop) -> None:
+        """Say how the run ended; raises RunError where it failed."""
+        if order.failed:
+            raise RunError(f"the run failed: {printable(order.reason)}")
+        self._say(f"the run ended: {printable(order.reason)}")
 
     async def _launch(
         self, launch: Launch, board: RateBoard, connection: ControlConnection
@@ -295,8 +304,7 @@ class Agent:
                 for process in message.processes:
                     self._forks.kill(process)
             elif isinstance(message, Stop):
-                self._say(f"the run ended: {printable(message.reason)}")
-                return
+                return self._stop(message)
             elif not isinstance(message, Beat):
                 raise MalformedFrame(f"{type(message).__name__} is not for an agent")
 

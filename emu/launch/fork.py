@@ -67,6 +67,7 @@ class ForkServer:
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-c",  # with -m its module was there twice, and runpy warned of it
                 "from emu.launch.fork_server import main; main()",
                 stdin=theirs.fileno(),

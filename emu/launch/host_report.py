@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import socket
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from emu.network import BEAT, PeerClock
-from emu.this_host import this_host
+from emu.this_host import loopback_address, memory, this_host, version_of_emu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +99,10 @@ def describe_host(address: str = "") -> dict[str, Any]:
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
+        "emu": version_of_emu(),
         "python": platform.python_version(),
         "cpus": usable_cores(),
-        "memory": psutil.virtual_memory().total,
+        "memory": memory("total"),
         "pid": os.getpid(),
         **nic_of(address),
     }
@@ -113,7 +115,9 @@ def nic_of(address: str) -> dict[str, Any]:
     """
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == address for each in addresses):
-            stats = psutil.net_if_stats().get(name)
+            stats = None
+            with contextlib.suppress(OSError):  # /proc is not there
+                stats = psutil.net_if_stats().get(name)
             speed = 125_000.0 * stats.speed if stats and stats.speed else None
             return {"nic": name} | ({} if speed is None else {"nic_speed": speed})
     return {}
@@ -124,24 +128,46 @@ def loopback_rate() -> float | None:
 
     None where there is no loopback.
     """
+    own = loopback_address()
+    family = socket.AF_INET6 if ":" in own else socket.AF_INET
     try:
         with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), _PATIENCE) as sender,
-            server.accept()[0] as receiver,
+            socket.create_server((own, 0), family=family) as server,
+            socket.create_connection(server.getsockname()[:2], _PATIENCE) as sender,
+            _accept(server, sender) as receiver,
         ):
-            receiver.settimeout(_PATIENCE)
-            sending = threading.Thread(target=sender.sendall, args=(bytes(_SENT),))
+            sending = threading.Thread(target=_send, args=(sender,))
             left, buffer = _SENT, bytearray(1 << 18)
             begun = time.monotonic()
             sending.start()
-            while left > 0 and (count := receiver.recv_into(buffer)):
-                left -= count
-            took = time.monotonic() - begun
-            sending.join()
+            try:
+                while left > 0 and (count := receiver.recv_into(buffer)):
+                    left -= count
+                took = time.monotonic() - begun
+            finally:
+                sending.join()
     except OSError:
         return None
     return (_SENT - left) / took
+
+
+def _accept(server: socket.socket, sender: socket.socket) -> socket.socket:
+    """Return the other end of a connection; strangers, who may come first, are closed.
+
+    Raises OSError when it does not come in time.
+    """
+    server.settimeout(_PATIENCE)
+    while True:
+        receiver, peer = server.accept()
+        if peer == sender.getsockname():
+            receiver.settimeout(_PATIENCE)
+            return receiver
+        receiver.close()
+
+
+def _send(sender: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # its end is seen by the receiver
+        sender.sendall(bytes(_SENT))
 
 
 async def measured_host(address: str) -> dict[str, Any]:

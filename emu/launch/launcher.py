@@ -11,11 +11,11 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Protocol
 
 from emu.launch.fork import describe_end
 from emu.network import format_address
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -234,7 +234,7 @@ class LocalLauncher:
         OSError
             When the log cannot be written or the process cannot be started.
         """
-        command = [sys.executable, "-m", "emu.launch", format_address(*address)]
+        command = module_command("emu.launch", format_address(*address))
         command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
         command += [f"--allow={program}" for program in allow]
         environment = {**os.environ, "EMU_TOKEN": token}

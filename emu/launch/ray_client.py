@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from emu.launch.signals import die_with_parent
+from emu.this_host import module_command
 
 # Ray keeps what an actor is made with, sends the rest in clear, and logs much. So the
 # token goes to an actor that runs, encrypted to a key that it has drawn.
@@ -48,7 +49,7 @@ class Host:
         """Run the agent to its end; return its exit status and what was printed."""
         token = self._key.decrypt(sealed, _padding()).decode()
         agent = subprocess.Popen(
-            [sys.executable, "-m", "emu.launch", *arguments],
+            module_command("emu.launch", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -144,6 +145,8 @@ def main() -> int:
     die_with_parent()
     request = json.loads(sys.stdin.readline())
     ray: Any = None
+    here = Path.cwd()
+    os.chdir("/")  # workers of Ray import from where their driver is
     try:
         ray = connected(request["address"])
         placed = reserve(ray, request["bundles"])
@@ -154,7 +157,7 @@ def main() -> int:
     if not order:
         return 0
     options = json.loads(order)
-    with Path(options["log"]).open("ab") as log:
+    with (here / options["log"]).open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     return serve(ray, placed, options)

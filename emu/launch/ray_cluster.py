@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections import Counter
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from emu.errors import RunError
 from emu.launch.fork import describe_end
 from emu.names import printable
 from emu.network import format_address
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -89,7 +89,7 @@ class RayLauncher:
         # The token of another run is not for workers of Ray.
         ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
         self._client = subprocess.Popen(
-            [sys.executable, "-m", "emu.launch.ray_client"],
+            module_command("emu.launch.ray_client"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=ours,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import shlex
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError
@@ -15,13 +15,14 @@ from emu.input_file import one_error, read_text
 from emu.launch.launcher import ChildAgents
 from emu.names import printable
 from emu.network import format_address
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
 #: No option of ssh, and nothing that a shell would take for more than a word.
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@%-]*")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _PATIENCE = 10.0  # wall seconds that an agent may take to reach the coordinator
 _MOST_HOSTS_TEXT = 1 << 20
 _ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 -- listened on, reached by another name
@@ -31,7 +32,8 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
     """Return the hosts of a file in the form of DGL's ip_config.txt.
 
     A line is an address, or a name that ssh knows; the port of DGL's servers may follow
-    and has no use here. Empty lines, and what follows a ``#``, do not count.
+    and has no use here. Empty lines, and what follows a ``#``, do not count. Brackets
+    around an address of IPv6 are taken off: it is the name of its host then.
 
     Raises
     ------
@@ -49,6 +51,7 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
         words = line.partition("#")[0].split()
         if not words:
             continue
+        words[0] = _without_brackets(words[0])
         if problem := _problem(words, hosts):
             raise ScenarioError(problem, file=str(path), line=number)
         hosts.append(words[0])
@@ -57,9 +60,24 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
     return tuple(hosts)
 
 
+def _without_brackets(host: str) -> str:
+    user, at, name = host.rpartition("@")
+    bare = name[1:-1] if name[:1] + name[-1:] == "[]" else ""
+    return f"{user}{at}{bare}" if _is_ipv6(bare) else host
+
+
+def _is_ipv6(name: str) -> bool:
+    try:
+        ipaddress.IPv6Address(name)
+    except ValueError:
+        return False
+    return name.isascii()
+
+
 def _problem(words: list[str], before: Collection[str]) -> str:
     """Return the error in a line, empty where it is right."""
-    if not _HOST.fullmatch(words[0]):
+    user, at, name = words[0].rpartition("@")
+    if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else words[0]):
         return f"{printable(words[0])!r} is no host: write an address or a name"
     if words[2:] or not all(port.isdecimal() for port in words[1:]):
         return "a line is a host, or a host and a port"
@@ -121,7 +139,7 @@ class SshLauncher:
     ) -> None:
         self.hosts = tuple(hosts)
         self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
-        self._agent = agent or f"{shlex.quote(sys.executable)} -m emu.launch"
+        self._agent = agent or shlex.join(module_command("emu.launch"))
         self._agents = ChildAgents()
 
     @property

@@ -11,7 +11,6 @@ import platform
 import selectors
 import socket
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from emu.machines.nic_check import (
     NicTries,
     carried,
 )
+from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -245,7 +245,7 @@ class Lab:
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "emu.machines.namespace_process", json.dumps(spec)],
+            module_command("emu.machines.namespace_process", json.dumps(spec)),
             pass_fds=theirs,
             stdin=subprocess.PIPE,
         )

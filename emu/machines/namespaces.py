@@ -94,7 +94,7 @@ def furnish(name: str, hosts: str) -> None:
     memory = (b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
     _call("mount", *memory)
     ours = Path("/dev/shm/hosts")  # noqa: S108 - in the mount made one line above
-    ours.write_text(hosts)
+    ours.write_text(hosts, encoding="utf-8")
     _call("mount", bytes(ours), b"/etc/hosts", None, _BIND, None)
     # Covered and not deleted: a lab within this one mounts its own hosts over them.
     _call("mount", *memory)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
-from emu.network.authentication import AGAIN, Challenge, fresh_nonce
+from emu.network.authentication import (
+    AGAIN,
+    Challenge,
+    format_address,
+    fresh_nonce,
+)
 from emu.network.out_edge import OutEdge
 from emu.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.network.tuning import tune_socket
@@ -89,7 +94,7 @@ async def _open(
     within: float,
 ) -> socket.socket | TlsSocket:
     loop = asyncio.get_running_loop()
-    where = f"{address[0]}:{address[1]}"
+    where = format_address(*address)
     sock: socket.socket | None = None
     way: socket.socket | TlsSocket | None = None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
@@ -14,9 +14,11 @@ from emu.network.authentication import (
     Identity,
     Rejections,
     Strangers,
+    format_address,
     fresh_nonce,
 )
 from emu.network.control import ControlConnection
+from emu.network.ports import listen_within
 from emu.network.tls import (
     ServerTls,
     client_context,
@@ -82,7 +84,7 @@ async def _connect(
     within: float,
 ) -> ControlConnection:
     loop, name = asyncio.get_running_loop(), identity.name
-    where = f"{_PEER} at {address[0]}:{address[1]}"
+    where = f"{_PEER} at {format_address(*address)}"
     begun = this_host.monotonic()
     try:
         async with asyncio.timeout(within):
@@ -205,8 +207,10 @@ class ControlServer:
         self._strangers = Strangers()
         self.rejections = Rejections(notify)
 
-    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
-        """Listen; return the address, with the port that port 0 became.
+    async def start(
+        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+    ) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became: one of a range.
 
         Raises
         ------
@@ -214,8 +218,10 @@ class ControlServer:
             If the port is in use or the address is not of this host.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._stranger, host, port, backlog=1024
+        self._server = await listen_within(
+            port,
+            ports,
+            lambda at: loop.create_server(self._stranger, host, at, backlog=1024),
         )
         return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
 

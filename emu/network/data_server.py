@@ -25,6 +25,7 @@ from emu.network.authentication import (
 )
 from emu.network.clock import awake_timeout
 from emu.network.inbox import Delivery, Inbox
+from emu.network.ports import listen_within
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.send_log import FrameLog
 from emu.network.tls import ServerTls, TlsSocket
@@ -41,7 +42,7 @@ from emu.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from emu.network.inbox import BufferPool, PooledBuffer
 
@@ -173,8 +174,10 @@ class DataServer:
         self._accepting: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
-    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
-        """Listen; return the address, with the port that port 0 became.
+    async def start(
+        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+    ) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became: one of a range.
 
         Raises
         ------
@@ -184,7 +187,11 @@ class DataServer:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, *_, address = found[0]
-        listener = this_host.listen(address[:2], family=family, backlog=1024)
+
+        async def listen(at: int) -> socket.socket:
+            return this_host.listen((address[0], at), family=family, backlog=1024)
+
+        listener = await listen_within(port, ports, listen)
         listener.setblocking(False)
         self._listener = listener
         self._accepting = asyncio.ensure_future(self._accept_all(listener))

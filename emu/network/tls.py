@@ -14,6 +14,7 @@ import os
 import ssl
 from typing import TYPE_CHECKING, cast
 
+from emu.errors import RunError
 from emu.network.rx_timestamps import ArrivalReader
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _load(context: ssl.SSLContext, pem: bytes) -> None:
     try:
         os.write(descriptor, pem)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    except FileNotFoundError:
+        raise RunError("cannot encrypt: /proc is not there, or hidden") from None
     finally:
         os.close(descriptor)
 

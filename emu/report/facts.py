@@ -317,6 +317,9 @@ def _computer(result: dict[str, Any]) -> Iterator[Fact]:
             f"processes hold {memory}",
             "wall_seconds",
         )
+    if hosts := result.get("hosts"):
+        where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
+        yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
     if "auto_scale" in result:
         chosen = result["auto_scale"]
         text = _by_kernel(chosen) if "kernel" in chosen else _by_trials(chosen)
@@ -552,6 +555,9 @@ def budget_table(result: dict[str, Any]) -> Table:
     for cause, seconds in result["error_budget"].items():
         if format_duration(seconds) != format_duration(0.0):  # by rounding alone
             table.add_row(cause, *difference(float(seconds), makespan))
+    for host in result.get("hosts", ()):
+        seconds = float(host["seconds"])
+        table.add_row(f"of it on {host['host']}", *difference(seconds, makespan))
     if share := result.get("verdict", {}).get("clock_uncertainty"):
         length = f"± {format_duration(share * makespan, 3)}"
         table.add_row("clocks of hosts, at most", length, f"± {100 * share:.3g} %")

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from emu.errors import DataError, ScenarioError
+from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.files import whole_file
 from emu.input_file import (
     check_shape,
@@ -140,6 +140,28 @@ class RunDirectory:
                 ) from error
             return cls(path)
         raise DataError("every name for a run directory is taken", path=str(parent))
+
+    @classmethod
+    @contextlib.contextmanager
+    def passing(cls, name: str, parent: Path) -> Iterator[RunDirectory]:
+        """Make one for a block, and remove it; where that fails its log says why.
+
+        Raises
+        ------
+        DataError
+            When it cannot be made or written to.
+        """
+        directory = cls.create(name, parent)
+        try:
+            yield directory
+        except EmulatorError:
+            raise
+        except BaseException:
+            shutil.rmtree(directory.path, ignore_errors=True)
+            raise
+        shutil.rmtree(directory.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others are there
+            parent.rmdir()
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
@@ -354,7 +376,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     parts = {name: _write_part(folder, name, s) for name, s in cut.states.items()}
     record = _Record(job=job, iteration=cut.iteration, parts=parts)
     with whole_file(folder / RECORD) as partial:
-        partial.write_text(json.dumps(record, indent=1))
+        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
     older = [each for each in _committed(run) if each.name < folder.name]
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again

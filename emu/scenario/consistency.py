@@ -146,6 +146,9 @@ def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if hosts and scenario.emulation.network == "kernel":
         problem = "kernel NICs are all on this host, remove this key"
         yield ("emulation", "hosts"), problem
+    if scenario.emulation.ports and scenario.emulation.network == "kernel":
+        problem = "kernel NICs are all on this host, remove this key"
+        yield ("emulation", "ports"), problem
     for name in hosts:
         if name not in names:
             problem = f"no machine {name!r}, {nearest(name, names)}"

@@ -122,7 +122,7 @@ def dotted(trail: Trail) -> str:
     """Return ``job.tasks[2].time``."""
     text = ""
     for step in trail:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        text += f"[{step}]" if isinstance(step, int) else f".{step_text(step)}"
     return text.removeprefix(".")
 
 
@@ -309,11 +309,32 @@ class _Plain:
 
 #: Where machines are, which may be several of a name.
 _MACHINES: Trail = ("cluster", "machines")
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
+_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 
 
 def _trail(keys: str) -> Trail:
-    return tuple(name or int(position) for name, position in _STEP.findall(keys))
+    return tuple(
+        int(position) if position else name or re.sub(r"\\(.)", r"\1", quoted)
+        for quoted, name, position in _STEP.findall(keys)
+    )
+
+
+def split_override(text: str) -> tuple[str, str]:
+    """Return the key and the value of ``key=value``; no key where it is none.
+
+    A step of the key in quotes may hold what separates steps: ``machines."gpu-01.x"``.
+    """
+    keys = _KEYS.match(text)[0]  # type: ignore[index] # matches everything
+    rest = text[len(keys) :]
+    return (keys.strip(), rest[1:]) if rest.startswith("=") else ("", text)
+
+
+def step_text(name: str) -> str:
+    """Return a step of a key as `split_override` reads it: in quotes where it must."""
+    if name and not re.search(r'[.\[\]"=]', name) and name == name.strip():
+        return name
+    return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
 
 
 def _value(text: str, option: str) -> Any:
@@ -336,7 +357,7 @@ def apply_overrides(
 
     Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
     ``tasks.w0``; one of several equal machines (``count``) is written out for that.
-    ``tasks[3]`` appends to a list of three.
+    ``tasks[3]`` appends to a list of three. Names with dots stand in double quotes.
 
     Parameters
     ----------
@@ -389,9 +410,8 @@ def _read_overrides(
         return
     for override in [overrides] if isinstance(overrides, str) else overrides:
         option = f"--set {override}"
-        keys, equals, text = override.partition("=")
-        trail = _trail(keys.strip())
-        if not (equals and trail):
+        keys, text = split_override(override)
+        if not (trail := _trail(keys)):
             raise ScenarioError("write --set key.key=value", file=option)
         yield trail, _value(text, option), option
 
@@ -485,6 +505,7 @@ def _missing(place: Any, step: str | int, above: str) -> str:
     named = [str(name) for name in map(_name, place) if name]
     if above == dotted(_MACHINES):
         named = [name for names in _names(place) for name in names]
+    named = [step_text(name) for name in named]
     if isinstance(step, str) and named and not step.isdigit():
         return f"{above} has no {step!r}, {nearest(step, named)}"
     places = f"{above}[0] to {above}[{len(place) - 1}]" if place else "none"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
+from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
@@ -322,15 +323,9 @@ class ScenarioEdits:
                 for position, names in groups.items()
                 if names[0] in nics
             }
-        if not {*"".join(nics)} & {*".[]"}:
-            return {f"cluster.machines.{name}.nic": nic for name, nic in nics.items()}
-        listed = []  # names that no key can hold
-        for name, position in cluster.named():
-            section = cluster.machines[position]
-            stated = section.model_dump(mode="json", exclude_none=True)
-            stated |= {"name": name, "count": 1}
-            listed.append(stated | ({"nic": nics[name]} if name in nics else {}))
-        return {"cluster.machines": listed}
+        return {
+            f"cluster.machines.{step_text(name)}.nic": nic for name, nic in nics.items()
+        }
 
     def _compute(self, change: Change) -> Edit | None:
         if self._scenario.profile is not None:

@@ -28,6 +28,7 @@ from emu.placement.packing import unclaimed
 from emu.placement.place import SEARCHES
 from emu.problem import Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
+from emu.scenario.document import split_override
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import collected_seldom, load
 from emu.scenario.virtual_training import steps_until
@@ -578,11 +579,11 @@ def variations(
 
 
 def _varied(text: str) -> tuple[str, list[str]]:
-    key, equals, rest = text.partition("=")
+    key, rest = split_override(text)
     values = [value.strip() for value in _split(rest)]
-    if not (key.strip() and equals and all(values)):
+    if not (key and all(values)):
         raise ScenarioError("write key=value,value", file=f"--vary {text}")
-    return key.strip(), list(dict.fromkeys(values))
+    return key, list(dict.fromkeys(values))
 
 
 def _split(text: str) -> list[str]:

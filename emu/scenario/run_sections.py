@@ -31,6 +31,7 @@ from emu.fields.quantities import (
     ExpectedSize,
     Money,
     Name,
+    Ports,
     Positive,
     Price,
     Ratio,
@@ -282,6 +283,8 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
+    ports: Ports | None = None
+    """Range in which a run listens: ``20000-20100``."""
     tls: Tls = EmulationSettings.tls
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
@@ -301,6 +304,7 @@ class EmulationSection(Section):
             deadline=self.deadline,
             silence=self.silence,
             tls=self.tls,
+            ports=self.ports,
             **limit,
         )
 

@@ -92,7 +92,7 @@ def host_figures(statistics: Statistics) -> HostFigures:
 
 
 def _share(host: Mapping[str, float], use: str) -> float:
-    total = sum(host.values())
+    total = sum(host[each] for each in ("busy", "idle", "steal"))
     return host[use] / total if total > 0 else 0.0
 
 

@@ -259,9 +259,10 @@ class Kill:
 
 @dataclass(frozen=True)
 class Stop:
-    """End at once; ``reason`` is for the log."""
+    """End at once; ``reason`` is for the log, and ``failed`` for the exit status."""
 
     reason: str
+    failed: bool = False
 
 
 Message: TypeAlias = (

@@ -14,7 +14,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import psutil
 import uvloop
 
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
@@ -28,7 +27,7 @@ from emu.network import (
     connect_control,
     tune_process,
 )
-from emu.this_host import this_host
+from emu.this_host import cpu_times, this_host
 from emu.wire.array_parts import ArrayParts, parts_of
 from emu.wire.messages import (
     Begin,
@@ -135,7 +134,7 @@ class HostMetrics:
 
 def host_cpu() -> dict[str, float]:
     """Return CPU seconds of this host since its start: busy, idle, steal."""
-    times = psutil.cpu_times()
+    times = cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     steal = getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
@@ -298,7 +297,9 @@ class NodeProcess:
         timer: WallClockTimer,
         board: RateBoard,
     ) -> None:
-        host, port = await ends.server.start(self._spec.here.bind)
+        host, port = await ends.server.start(
+            self._spec.here.bind, ports=self._settings.ports
+        )
         reached = control.local_address if host in _ANY_ADDRESS else host
         control.send(pack(Listening(reached, port)))
         programs, _ = await asyncio.gather(

@@ -32,7 +32,7 @@ from emu.network import (
     open_edge,
 )
 from emu.problem import end_of_work
-from emu.this_host import this_host
+from emu.this_host import loopback_address, this_host
 from emu.wire.array_parts import state_parts
 from emu.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
 from emu.workloads import CHECKPOINT
@@ -369,7 +369,7 @@ async def _edge_to_itself(
         pack(FlowEnded(edge, n, wall, float(size)))
 
     server = DataServer(keys=keys, inbox=inbox, pool=pool, on_arrival=arrived)
-    address = await server.start("127.0.0.1")
+    address = await server.start(loopback_address())
     try:
         edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)
         try:

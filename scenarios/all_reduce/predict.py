@@ -31,7 +31,7 @@ def measured(setting: str, sharing: str, folder: Path) -> Fit:
             f"{{name: m{number}, nic: {nic} Mbit/s}}"
             for number, nic in enumerate(nics.split(","))
         )
-        command = [sys.executable, "-m", "emu", "lab", str(HERE / "lab.yaml")]
+        command = [sys.executable, "-P", "-m", "emu", "lab", str(HERE / "lab.yaml")]
         for change in (
             f"cluster.machines=[{machines}]",
             f"lab.sharing={sharing}",

@@ -159,7 +159,7 @@ def trained(
                 f"{program}.run='{{python}} {{folder}}/train.py {arguments}'",
                 f"{program}.env.DGL_CONF_PATH='{graph / 'graph.json'}'",
             ]
-        command = [sys.executable, "-m", "emu", "lab", str(HERE / "lab.yaml")]
+        command = [sys.executable, "-P", "-m", "emu", "lab", str(HERE / "lab.yaml")]
         for setting in settings:
             command += ["--set", setting]
         said = subprocess.run(

@@ -232,3 +232,23 @@ def test_a_failed_run_has_no_processes() -> None:
     assert replay.live.status().processes > 0
     replay.live.failed("a process died")
     assert replay.live.status().processes == 0
+
+
+@pytest.mark.parametrize("pace", [0.5, 1.0, 1.7])
+def test_the_bar_goes_by_time_at_any_pace(pace: float) -> None:
+    """Steps are of no account: a long one moves it on while it runs."""
+    replay = Replay()
+    live, whole = replay.live, replay.schedule.makespan
+    shares = []
+    for time in np.linspace(0.01, whole - 0.01, 30).tolist():
+        replay.until(time)
+        replay.clock.now = max(replay.clock.now, 100.0 + pace * time)
+        status = live.status()
+        shares.append(status.share)
+        if pace == 1:
+            assert status.share == pytest.approx(status.run_time / whole, abs=1e-6)
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < 0.1
+    assert shares[-1] <= 1
+    replay.until(whole)
+    assert live.status().share == 1

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved
+from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved, RunError
 from emu.launch import Agent, LocalLauncher, describe_end, run_until_signalled
 from emu.launch.__main__ import main
 from emu.launch.agent import publish_lines
@@ -293,3 +293,13 @@ def test_result_and_error_pass_through() -> None:
     assert run_until_signalled(answer(), str) == 42
     with pytest.raises(NodeLost, match="gone"):
         run_until_signalled(fail(), str)
+
+
+def test_an_agent_fails_where_its_run_failed() -> None:
+    said: list[str] = []
+    agent = Agent(("127.0.0.1", 1), "token", name="h", say=said.append)
+    agent._stop(Stop("the run is over"))
+    assert said == ["the run ended: the run is over"]
+    with pytest.raises(RunError, match="the run failed: w0 died") as failed:
+        agent._stop(Stop("w0 died", failed=True))
+    assert failed.value.exit_code == 5

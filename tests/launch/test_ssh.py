@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import stat
+import struct
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
+from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
 import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import RunError, ScenarioError
-from emu.launch import SshLauncher, address_towards, read_hosts_file
-from emu.launch.host_report import own_host_name
+from emu.launch import SshLauncher, address_towards, host_report, read_hosts_file
+from emu.launch.host_report import loopback_rate, own_host_name
 from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import Stop, pack
 from tests.network.strangers import messages
@@ -28,9 +35,72 @@ def test_hosts_file_of_dgl(tmp_path: Path) -> None:
     assert read_hosts_file(file) == ("172.31.19.1", "172.31.23.205", "me@gpu-3")
 
 
+def test_hosts_of_ipv6_are_named_without_brackets(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("::1\n[fd00::2] 30050\nme@[fe80::1%eth0]\nme@fd00::3 # third\n")
+    hosts = "::1", "fd00::2", "me@fe80::1%eth0", "me@fd00::3"
+    assert read_hosts_file(file) == hosts
+    assert address_towards("me@::1") == "::1"
+
+
+@given(st.ip_addresses(v=6), st.booleans(), st.sampled_from(["", "me@"]))
+def test_any_address_of_ipv6_is_a_host(
+    address: IPv6Address,
+    brackets: bool,  # noqa: FBT001 -- a parameter of the test
+    user: str,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "hosts"
+        file.write_text(f"{user}[{address}]" if brackets else f"{user}{address}")
+        assert read_hosts_file(file) == (f"{user}{address}",)
+
+
+@pytest.mark.parametrize("strangers", [0, 3])
+def test_the_probe_of_loopback_takes_no_stranger_for_itself(
+    monkeypatch: pytest.MonkeyPatch, strangers: int
+) -> None:
+    """Who floods the host connects to any port, and sends, or leaves at once."""
+    connect = socket.create_connection
+    others: list[socket.socket] = []
+
+    def flood(address: tuple[str, int], patience: float) -> socket.socket:
+        others.extend(connect(address, patience) for _ in range(strangers))
+        return connect(address, patience)
+
+    monkeypatch.setattr(socket, "create_connection", flood)
+    rate = loopback_rate()
+    for other in others:
+        other.close()
+    assert rate is not None
+    assert rate > 0
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_probe_that_is_cut_off_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cut(server: socket.socket, _: socket.socket) -> socket.socket:
+        receiver = server.accept()[0]
+        receiver.shutdown(socket.SHUT_RD)
+        receiver.settimeout(0.01)
+        setting = struct.pack("ii", 1, 0)
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, setting)
+        receiver.close()
+        return receiver
+
+    monkeypatch.setattr(host_report, "_accept", cut)
+    assert loopback_rate() is None
+    assert threading.active_count() == 1
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("10.0.0.1:22\n", "'10.0.0.1:22' is no host"),
+        ("[fd00::2]:22\n", "is no host"),
+        ("[fd00::2\n", "is no host"),
+        ("-o@::1\n", "is no host"),
+        ("::1\n[::1]\n", ":2: ::1 is there already"),
         ("10.0.0.1\n-oProxyCommand=id\n", r":2: '-oProxyCommand=id' is no host"),
         ("10.0.0.1\n10.0.0.1\n", ":2: 10.0.0.1 is there already"),
         ("a b c\n", ":1: a line is a host, or a host and a port"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import emu
 from emu.analysis.link_load import assigned_rates, mean_rates
-from emu.errors import DataError
+from emu.cli import app
+from emu.errors import DataError, RunError
 from emu.runs.array_files import REALIZATION
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.recorded_run import realization_of, with_simulated_rates
@@ -316,3 +319,37 @@ def test_a_pin_to_no_machine_is_named() -> None:
     written["tasks"][0]["pinned"] = "m9"
     with pytest.raises(DataError, match="no machine is called m9"):
         problem_from_json(written, "problem.json")
+
+
+@pytest.mark.parametrize("content", ['{"scen', "[]", "null", "", "{}", None])
+@pytest.mark.parametrize(
+    "words", [["report"], ["report", "--as", "csv"], ["compare"]], ids=" ".join
+)
+def test_what_a_run_lacks_is_said_in_a_line(
+    tmp_path: Path, content: str | None, words: list[str]
+) -> None:
+    run = write_run(tmp_path / "run")
+    if content is None:
+        (run / "manifest.json").unlink(missing_ok=True)
+    else:
+        (run / "manifest.json").write_text(content)
+    more = [str(write_run(tmp_path / "other"))] if words == ["compare"] else []
+    done = CliRunner().invoke(app, [*words, str(run), *more])
+    assert done.exit_code == 0, done.output
+    (line,) = [one for one in done.stderr.splitlines() if "manifest.json" in one]
+    assert line.startswith("emu: run: manifest.json ")
+
+
+@pytest.mark.parametrize("fault", [None, RunError, KeyboardInterrupt])
+def test_directory_for_a_block_stays_only_for_its_log(
+    tmp_path: Path, fault: type[BaseException] | None
+) -> None:
+    with (
+        contextlib.suppress(RunError, KeyboardInterrupt),
+        RunDirectory.passing("x-profile", tmp_path / "runs") as directory,
+    ):
+        directory.write_json("manifest.json", {})
+        if fault is not None:
+            raise fault
+    assert directory.path.exists() == (fault is RunError)
+    assert (tmp_path / "runs").exists() == (fault is not None)

@@ -10,11 +10,21 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError
-from emu.scenario.document import Document, apply_overrides
+from emu.scenario.document import (
+    Document,
+    _trail,
+    apply_overrides,
+    dotted,
+    split_override,
+    step_text,
+)
 from emu.scenario.scenario_file import load_lab, loads
 
 GROUPS = st.lists(
-    st.tuples(st.sampled_from(["", "old", "new", "big"]), st.integers(1, 4)),
+    st.tuples(
+        st.sampled_from(["", "old", "gpu-01.x", 'a"b\\', "k=[1].", "new", "ö"]),
+        st.integers(1, 4),
+    ),
     min_size=1,
     max_size=4,
     unique_by=lambda group: group[0],
@@ -40,12 +50,31 @@ def test_one_machine_changes_and_all_others_stay(
     chosen = data.draw(st.sampled_from([m.name for m in before.machines]))
     document = Document("f", {"name": "n", "cluster": plain, "job": job})
 
-    apply_overrides(document, [f"cluster.machines.{chosen}.nic=2 MB/s"])
+    apply_overrides(document, [f"cluster.machines.{step_text(chosen)}.nic=2 MB/s"])
 
     after = emu.scenario.Scenario.model_validate(document.data).to_cluster()
     assert [m.name for m in after.machines] == [m.name for m in before.machines]
     changed = {m.name: m.bandwidth_out for m in after.machines}
     assert changed == {m.name: 1e6 + 1e6 * (m.name == chosen) for m in after.machines}
+
+
+@given(st.lists(st.text(min_size=1) | st.integers(0, 9), min_size=1), st.text())
+def test_any_names_in_quotes_are_one_step_each(
+    steps: list[str | int], value: str
+) -> None:
+    if isinstance(steps[0], int):
+        steps = ["k", *steps]
+    keys = dotted(tuple(steps))
+    assert split_override(f"{keys}={value}") == (keys, value)
+    assert _trail(keys) == tuple(steps)
+
+
+def test_name_with_a_dot_that_is_not_quoted_is_shown_in_quotes() -> None:
+    scenario = FILE.replace("name: last", "name: gpu-01.x")
+    machines = loads(scenario, ['cluster.machines."gpu-01.x".nic=2 MB/s'])
+    assert machines.to_cluster().machines[-1].bandwidth_out == 2e6
+    with pytest.raises(ScenarioError, match=r'has no .gpu-01.*"gpu-01\.x"'):
+        loads(scenario, ["cluster.machines.gpu-01.x.nic=2 MB/s"])
 
 
 FILE = """

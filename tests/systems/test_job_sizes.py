@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -146,3 +147,22 @@ def test_what_is_advised_fits() -> None:
     for intervals, fits in ((advised, True), (advised + 1, False)):
         found = section.model_copy(update={"intervals": intervals})
         assert (found.least_edges(names) <= MOST_EDGES) == fits
+
+
+@pytest.mark.parametrize(
+    ("tasks", "segments", "key"),
+    [(400, 1, r"collectives\[1\]\.allreduce\.among"),
+     (30, 1000, r"collectives\[1\]\.allreduce\.segments")],
+)  # fmt: skip
+def test_a_collective_that_is_too_large_is_named_itself(
+    tasks: int, segments: int, key: str
+) -> None:
+    names = [f"w{i}" for i in range(tasks)]
+    small = {"among": names[:2], "volume": "1 MB", "lag": 1}
+    large = {"among": names, "volume": "1 MB", "lag": 1, "segments": segments}
+    job: dict[str, Any] = {"system": "custom", "iterations": 1}
+    job["tasks"] = [{"name": name, "time": "1 ms"} for name in names]
+    job["collectives"] = [{"allreduce": one} for one in (small, large, small)]
+    content = {"name": "n", "cluster": {"machines": [{"nic": "1 MB/s"}]}, "job": job}
+    with pytest.raises(ScenarioError, match=rf"job\.{key}: found {tasks}"):
+        emu.loads(json.dumps(content))

@@ -17,6 +17,7 @@ from emu.trust.verdict import (
     HostFigures,
     Trust,
     Verdict,
+    _share,
     decide,
     host_figures,
     round_up,
@@ -269,6 +270,12 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     assert figures.cpu_wait == pytest.approx(0.1)
     assert figures.loop_lag_max == 0.7
     assert figures.late_sends == 6
+
+
+@given(st.dictionaries(st.text(), st.none() | st.text() | st.lists(st.integers())))
+def test_keys_that_nobody_knows_are_no_cpu_time(further: dict[str, Any]) -> None:
+    known = {"busy": 1.0, "idle": 2.0, "steal": 1.0}
+    assert _share(further | known, "busy") == 0.25
 
 
 @pytest.mark.parametrize("behind", [0.1, 0.4])

@@ -64,7 +64,7 @@ def role_of(process: psutil.Process) -> str:
         return name.removeprefix("emu:")
     if "emu.launch.fork_server" in " ".join(command):
         return "fork server"
-    return "agent" if command[1:3] == ["-m", "emu.launch"] else "command"
+    return "agent" if "emu.launch" in command[1:4] else "command"
 
 
 def roles(mark: str) -> dict[str, psutil.Process]:
@@ -182,7 +182,7 @@ class Trial:
         self._output = (self._folder / "output").open("wb")
         self.began = self.acted = time.monotonic()
         self.command = subprocess.Popen(
-            [sys.executable, "-m", "emu", "run", *words],
+            [sys.executable, "-P", "-m", "emu", "run", *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,

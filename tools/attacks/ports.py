@@ -118,7 +118,7 @@ def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     output = out / "output"
-    command = [sys.executable, "-m", "emu", "run", "golden", "--dashboard"]
+    command = [sys.executable, "-P", "-m", "emu", "run", "golden", "--dashboard"]
     command += ["--json", str(out / "result.json"), "--runs", str(out / "runs")]
     command += settings("golden", [], _TIME_SCALE, seconds)
     with output.open("wb") as file:

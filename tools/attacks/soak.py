@@ -205,7 +205,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     runs, scale = options.out / "runs", options.time_scale
     changes = [*SETTINGS, *options.set]
-    words = [sys.executable, "-m", "emu", "run", options.scenario]
+    words = [sys.executable, "-P", "-m", "emu", "run", options.scenario]
     words += settings(options.scenario, changes, scale, 60 * options.minutes)
     command = [*words, "--runs", str(runs)]
     beside = None

@@ -117,7 +117,8 @@ def run_of(name: str, fault: RunFault | None, scenario: str) -> Outcome:
             plant(fault, here)
             build_core(here)
         file, changes = SCENARIOS[scenario]
-        command = [sys.executable, "-m", "emu", "run", str(file), "--runs", "runs"]
+        command = [sys.executable, "-P", "-m", "emu", "run", str(file)]
+        command += ["--runs", "runs"]
         command += [word for change in changes for word in ("--set", change)]
         paths = os.pathsep.join([str(source), str(source / "nodes")])
         try:

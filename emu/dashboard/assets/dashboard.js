@@ -124,7 +124,7 @@ function showStatus(status) {
   byId("name").textContent = status.scenario;
   byId("phase").textContent = status.error ? `failed: ${status.error}` : `${status.phase}, rates by ${status.policy}`;
   byId("phase").className = status.phase;
-  byId("progress").style.width = `${100 * status.steps_ended / status.steps}%`;
+  byId("progress").style.width = `${100 * status.share}%`;
   figureCards(status);
   lanes.compute(status.running.map(({ task, iteration, since }) => [taskAt.get(task), iteration, since, status.run_time]));
   const busy = new Map(status.running.map(task => [task.task, task.iteration]));

@@ -31,7 +31,7 @@ from emu.systems.custom.job import (
     custom_realization,
     with_collectives,
 )
-from emu.systems.job_section import JobSection
+from emu.systems.job_section import MOST_EDGES, JobSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -158,10 +158,27 @@ class CustomJobSection(JobSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return the stated flows, and those of the collectives."""
         reductions = [one.allreduce for one in self.collectives]
-        return max(1, len(self.flows)) + sum(
-            4 * one.segments * len(one.among) * (len(one.among) - 1)
-            for one in reductions
-        )
+        return max(1, len(self.flows)) + sum(map(_edges, reductions))
+
+    @override
+    def size_problems(self, machines: Sequence[str]) -> Problems:
+        """Yield what makes too many edges or flows: mostly a collective."""
+        edges = self.least_edges(machines)
+        if edges <= MOST_EDGES:
+            yield from super().size_problems(machines)
+            return
+        trail: Trail = ("job", "flows")
+        said = f"found {len(self.flows):,}"
+        sizes = [_edges(one.allreduce) for one in self.collectives]
+        if sizes and max(sizes) > len(self.flows):
+            position = sizes.index(max(sizes))
+            largest = self.collectives[position].allreduce
+            count, own = len(largest.among), largest.segments
+            key = "among" if sizes[position] > MOST_EDGES * own else "segments"
+            trail = ("job", "collectives", position, "allreduce", key)
+            said = f"found {count:,} tasks in {own:,} segments"
+        problem = f"{said}, which make {edges:,} edges or more, at most"
+        yield trail, f"{problem} {MOST_EDGES:,} are built: write fewer"
 
     def _tasks(self) -> list[CustomTask]:
         return [
@@ -282,6 +299,10 @@ def _problems(job: CustomJobSection) -> Problems:
         trail = ("job", "collectives", position, "allreduce")
         for key, problem in _all_reduce(job, collective.allreduce):
             yield (*trail, key), problem
+
+
+def _edges(one: AllReduceSection) -> int:
+    return 4 * one.segments * len(one.among) * (len(one.among) - 1)
 
 
 def _own(job: CustomJobSection) -> dict[str, int]:

@@ -26,7 +26,7 @@ from emu.shaping import EmulationSettings
 from emu.systems.system import held_by
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
-from emu.this_host import this_host
+from emu.this_host import this_host, version_of_emu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -264,7 +264,7 @@ async def _serve(
     """Be the agent of a host, as ``python -m emu.launch`` is."""
 
     async def describe(_: str) -> dict[str, Any]:
-        return {"name": name, "cpus": 2}
+        return {"name": name, "cpus": 2, "emu": version_of_emu()}
 
     agent = Agent(
         address,

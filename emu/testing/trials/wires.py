@@ -376,6 +376,9 @@ class Network:
     def listen(self, address: tuple[Any, ...], owner: Owner | None) -> VirtualSocket:
         """Return a socket that listens at an address, any port where that is 0."""
         sock = VirtualSocket(self, owner)
+        there = self._listening.get(address[1])
+        if there is not None and there.queue is not None:
+            raise _error(errno.EADDRINUSE)
         self._ports += 1
         sock.bind((address[0], address[1] or self._ports))
         sock.listen()

@@ -1,0 +1,51 @@
+"""Lines on standard error while a command works for long, where nothing is drawn.
+
+A log has no progress bar: after 10 s it gets a line, then one after thrice the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Wall seconds until the first line, and by how much the time grows to each further.
+FIRST, SELDOMER = 10.0, 3.0
+_stages = [""]
+
+
+def note_stage(text: str) -> None:
+    """Say how far the work of this process is, for the next line."""
+    _stages[0] = text
+
+
+@contextlib.contextmanager
+def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
+    """Write the lines of a command until the block ends; none on a terminal."""
+    if sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_tell, args=(command, first, over), daemon=True)
+    note_stage("")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _tell(command: str, after: float, over: threading.Event) -> None:
+    began = time.monotonic()
+    while not over.wait(max(began + after - time.monotonic(), 0.0)):
+        stage = f": {_stages[0]}" if _stages[0] else ""
+        with contextlib.suppress(OSError, ValueError):  # closed
+            line = f"emu {command}: at work for {after:g} s{stage}"
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 -- its log
+        after *= SELDOMER
