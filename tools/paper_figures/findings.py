@@ -288,8 +288,7 @@ def comparison_table(found: Mapping[str, Sequence[Comparison]]) -> str:
     rows = []
     for pair in zip(*found.values(), strict=True):
         cells = [
-            f"{said(c.saved)} ({c.better} of {c.draws}), {word(c.saved)}"
-            for c in pair
+            f"{said(c.saved)} ({c.better} of {c.draws}), {word(c.saved)}" for c in pair
         ]
         rows.append([f"{pair[0].one} on {pair[0].other}", *cells])
     return table(["saving of", *found], rows)
