@@ -228,8 +228,12 @@ def compare(
     moves: Sequence[tuple[str, str]] = (),
     swaps: Sequence[tuple[str, str]] = (),
     seeds: int = 1,
+    keep_placement: bool = False,
 ) -> Comparison:
     """Simulate a scenario as it is, and variants of it.
+
+    Each is placed under its own rate policy. One that cannot be has ``refused``, the
+    error, and no makespan.
 
     Parameters
     ----------
@@ -243,16 +247,24 @@ def compare(
         (task, task): the placement with these two swapped.
     seeds
         How many: the scenario's own and those that follow it.
+    keep_placement
+        Whether every placement is that of the scenario's rate policy.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As `place`, or when a move cannot be.
+        As `place`, where a name is unknown, or when a move cannot be.
     """
     from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
     return compare_variants(
-        _ready(what), placements, policies, moves=moves, swaps=swaps, seeds=seeds
+        _ready(what),
+        placements,
+        policies,
+        moves=moves,
+        swaps=swaps,
+        seeds=seeds,
+        keep_placement=keep_placement,
     )
 
 

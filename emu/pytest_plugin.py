@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import subprocess
 import time
@@ -78,17 +79,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
-    import emu
-
     scenario, trust = _stated(request)
     runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
-    run = emu.run(scenario, runs=runs)
+    run = _carried_out(scenario, runs)
     attempt = request.node.stash[_ATTEMPT]
     attempt.run = run
+    figures = {"makespan": run.makespan, "verdict": run.result["verdict"]["trust"]}
+    request.node.user_properties += [(f"emu_{k}", v) for k, v in figures.items()]
     attempt.problems, attempt.by_host = _problems(scenario, run, trust)
     yield run
     if not attempt.failed:
         shutil.rmtree(run.path)
+
+
+def _carried_out(scenario: Scenario, runs: Path) -> RecordedRun:
+    """Carry a scenario out; what keeps it from starting is one line."""
+    import emu
+    from emu.errors import DataError, PlacementError, ScenarioError
+
+    try:
+        return emu.run(scenario, runs=runs)
+    except (ScenarioError, DataError, PlacementError) as error:
+        raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -108,7 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             break
     for report in reports:
         if item.stash[_ATTEMPT].busy and report.failed:
-            _call_inconclusive(item, report)
+            _call_inconclusive(item, report, reports)
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -122,9 +134,16 @@ def _undo(item: pytest.Item) -> None:
         item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - pytest has no other way
     if run := item.stash[_ATTEMPT].run:
         shutil.rmtree(run.path, ignore_errors=True)
+    item.user_properties = _without_ours(item.user_properties)
 
 
-def _call_inconclusive(item: pytest.Item, report: pytest.TestReport) -> None:
+def _without_ours(properties: list[tuple[str, object]]) -> list[tuple[str, object]]:
+    return [one for one in properties if not one[0].startswith("emu_")]
+
+
+def _call_inconclusive(
+    item: pytest.Item, report: pytest.TestReport, reports: list[pytest.TestReport]
+) -> None:
     said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
     if item.config.getoption("emu_strict"):
         report.sections.append(("emu", said))
@@ -132,6 +151,8 @@ def _call_inconclusive(item: pytest.Item, report: pytest.TestReport) -> None:
     if run := item.stash[_ATTEMPT].run:
         shutil.rmtree(run.path)
     path, line, _ = item.location
+    for each in reports:
+        each.user_properties = _without_ours(each.user_properties)
     report.outcome = "skipped"
     report.longrepr = (path, (line or 0) + 1, said)
 
@@ -227,6 +248,7 @@ def pytest_runtest_makereport(
     if not _guard_fired(item):  # what a guard has seen is never the host's
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
+        item.user_properties.append(("emu_run", str(attempt.run.path)))
         report.sections.append(("emu", _told(attempt.run)))
     return report
 
@@ -310,11 +332,47 @@ class _OtherPrograms:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print how many marked tests were inconclusive."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in _annotations(terminalreporter, config.rootpath):
+            terminalreporter.write_line(line)
     inconclusive, marked = _counted(terminalreporter)
     if inconclusive or (marked and config.getoption("emu_inconclusive")):
         terminalreporter.write_line(
             f"emu: {inconclusive} of {marked} marked tests {_INCONCLUSIVE}"
         )
+
+
+def _annotations(reporter: Any, root: Path) -> Iterator[str]:
+    """Yield what GitHub shows beside the line of each marked test that is not good."""
+    home = os.environ.get("GITHUB_WORKSPACE", root)
+    for kind, level in (
+        ("failed", "error"),
+        ("error", "error"),
+        ("skipped", "warning"),
+    ):
+        for report in reporter.stats.get(kind, ()):
+            if not any(mark in report.keywords for mark in _MARKS):
+                continue
+            path, line, name = report.location
+            place = {
+                "file": os.path.relpath(root / path, home),
+                "line": (line or 0) + 1,
+            }
+            place["title"] = f"{name}: {kind}"
+            where = ",".join(
+                f"{key}={_escaped(str(value), ':,')}" for key, value in place.items()
+            )
+            said = report.longrepr
+            said = said[2] if isinstance(said, tuple) else report.longreprtext
+            told = [text for title, text in report.sections if title == "emu"]
+            yield f"::{level} {where}::{_escaped(chr(10).join([said, *told]))}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """Return a text as commands of GitHub's workflows take it."""
+    for sign in f"%\r\n{more}":
+        text = text.replace(sign, f"%{ord(sign):02X}")
+    return text
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatch
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -107,3 +108,67 @@ def test_relative_scenarios_stand_beside_the_test(
     done = pytester.runpytest_subprocess("-p", "emu.pytest_plugin", "inner")
 
     done.stdout.fnmatch_lines(["*own.yaml:1: cluster*"])
+
+
+MIXED = """
+import pytest
+
+@pytest.mark.emu("golden", sets={{"job.iterations": 1, "emulation.time_scale": 0.1,
+                 "expect": None}}, trust="untrusted", gap="{gap}")
+def test_it(emu_run):
+    assert {holds}
+"""
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.parametrize(
+    ("gap", "holds", "said"),
+    [
+        ("1000 %", True, ""),
+        ("1000 % ..", True, "the gap is "),
+        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25"),
+    ],
+)
+@pytest.mark.parametrize("github", ["true", ""])
+def test_junit_and_github_learn_of_the_run(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    gap: str,
+    holds: object,
+    said: str,
+    github: str,
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", github)
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    pytester.makepyfile(test_own=MIXED.format(gap=gap, holds=holds))
+    options = ("-p", "emu.pytest_plugin", "-p", "no:randomly", "--junitxml", "j.xml")
+    done = pytester.runpytest_subprocess(*options)
+    (case,) = ET.parse(pytester.path / "j.xml").iter("testcase")  # noqa: S314
+    told = {one.get("name"): one.get("value") or "" for one in case.iter("property")}
+    notes = [line for line in done.outlines if line.startswith("::")]
+
+    assert float(told.pop("emu_makespan")) > 1
+    assert told.pop("emu_verdict") in {"trusted", "degraded", "untrusted"}
+    kept = [str(path) for path in (pytester.path / "runs").glob("*")]
+    assert [*told.values()] == kept
+    assert len(kept) == len(notes) * (github == "true") + bool(said) * (not github)
+    for note in notes:
+        assert note.startswith("::error file=test_own.py,line=")
+        assert said in note
+        assert kept[0] in note
+
+
+def test_what_keeps_a_scenario_from_starting_is_a_line(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch is not there, say."""
+    monkeypatch.setattr("emu.experiment.dry_run.is_installed", lambda _: False)
+    pytester.makepyfile(
+        "import pytest\n@pytest.mark.emu('own_model')\ndef test_it(emu_run): pass"
+    )
+    options = ("-p", "no:randomly", "-p", "no:asyncio", "-p", "no:xdist")
+    (failed,) = pytester.inline_run(*options).getfailures()
+
+    assert str(failed.longrepr).count("\n") == 0
+    assert "torch is not installed on this host: pip install" in str(failed.longrepr)

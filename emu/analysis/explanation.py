@@ -442,7 +442,7 @@ def explain(
         base = Change("", "as it is", schedule.problem, realization, policy)
         moves = task_moves(base, stated)
         more = [] if stated is None else [*stated.more_machines(base)]
-        improvements = _ranked(base, chain, more, stated)
+        improvements = _ranked(base, chain, more, stated, searched=True)
         if moves.steps:
             moved = moves.steps[-1].run
             after = simulate(moved.problem, moved.realization, policy)
@@ -462,11 +462,19 @@ def explain(
 
 
 def _ranked(
-    base: Change, chain: CriticalPath, more: list[Change], stated: Stated | None
+    base: Change,
+    chain: CriticalPath,
+    more: list[Change],
+    stated: Stated | None,
+    *,
+    searched: bool = False,
 ) -> tuple[Improvement, ...]:
+    """Return what would help, best first; ``searched`` where the scenario placed it."""
     changes = [*changes_of(base, chain)]
     if stated is not None:
-        changes = [stated.edited(one) for one in changes]
+        rules = [one for one in changes if searched and one.kind == "policy"]
+        others = [stated.edited(one) for one in changes if one not in rules]
+        changes = [*others, *stated.placed_anew(rules)]
     return tuple(rank(base, [*changes, *more]))
 
 

@@ -97,6 +97,9 @@ class Stated(Protocol):
     def standing(self, problem: Problem) -> dict[str, Any]:
         """Return where the tasks stand, likewise."""
 
+    def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Yield changes of the rule for rates, with the placement found under it."""
+
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield one more machine of every kind, placed anew."""
 

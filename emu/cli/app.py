@@ -262,6 +262,9 @@ class Commands(TyperGroup):
         """
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:  # of an enum; typer words it as pydantic
+            error.message = error.message.removeprefix("Value error, ")
+            raise
         except EmulatorError as error:
             for line in str(error).splitlines():
                 typer.echo(f"emu: {for_terminal(line)}", err=True)

@@ -193,7 +193,7 @@ def simulate_by_rates(
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    for line in remarks_on({"simulated": schedule}):
+    for line in remarks_on({"simulated": schedule}, experiment.chosen_policy()):
         console.print(line)
     more: dict[str, Any] = {"pace": speed, "models": models}
     more |= recovery.to_json()

@@ -59,7 +59,12 @@ class Form(StrEnum):
     HTML = "html"
     TRACE = "trace"
     SVG = "svg"
+    PDF = "pdf"
+    PNG = "png"
     CSV = "csv"
+
+
+_OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
 
 
 #: Options that limit the contents of a figure.
@@ -171,7 +176,7 @@ def report(
         Form,
         typer.Option(
             "--as",
-            metavar="html|trace|svg|csv",
+            metavar="html|trace|svg|pdf|png|csv",
             help="A page, a trace for ui.perfetto.dev, a figure, or tables.",
         ),
     ] = Form.HTML,
@@ -217,11 +222,14 @@ def report(
     The page opens offline; it shows what ran when, why the run took so long, and what
     would help. Options from --figure to --only are of figures.
     """
-    if form is Form.SVG:
+    if form in _OF_FIGURES:
         chosen = figure or Figure.GANTT
         stated = _stated(width, since, until, machines)
         _check(chosen, stated, only)
-        path = _draw_figure(runs, chosen, out, stated, only, dark=dark)
+        target = out or runs[0] / f"{chosen}.{form}"
+        if form is not Form.SVG and target.suffix != f".{form}":
+            raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
+        path = _draw_figure(runs, chosen, target, stated, only, dark=dark)
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
@@ -248,7 +256,7 @@ def _stated(width: str, since: str, until: str, machines: str) -> dict[str, Any]
 def _draw_figure(
     runs: Sequence[Path],
     figure: Figure,
-    out: Path | None,
+    path: Path,
     stated: dict[str, Any],
     only: Only | None,
     *,
@@ -258,7 +266,6 @@ def _draw_figure(
     from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
     from emu.report.plots import plot  # noqa: PLC0415
 
-    path = out or runs[0] / f"{figure}.svg"
     recorded = [load_run(run) for run in runs]
     progress = _progress(recorded) if figure is Figure.PROGRESS else []
     window = Window(only=str(only or ""), **stated)

@@ -404,7 +404,7 @@ def _show(outcome: RunResult) -> None:
     """Print the tables of a run, and the remarks of its job's system."""
     terminal().print(run_tables(outcome.content))
     both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-    for line in remarks_on(both):
+    for line in remarks_on(both, outcome.experiment.chosen_policy()):
         terminal().print(line)
 
 

@@ -36,7 +36,7 @@ from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
-from emu.scenario.experiment import Point, variations
+from emu.scenario.experiment import Point, cost_of, variations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,7 +167,11 @@ def _simulated(point: Point) -> Figures:
     figures = simulated_figures(schedule, experiment.realization)
     figures["makespan"] = experiment.attempts(schedule).makespan
     speed = pace(schedule).samples_per_second
-    return _reported(figures | _samples(schedule.problem.job, speed)) | {
+    figures |= _samples(schedule.problem.job, speed)
+    if cost := cost_of(experiment.scenario, schedule):
+        priced = cost.to_json()
+        figures |= {"cost": priced["total"], "value": priced["value"]}
+    return _reported(figures) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
     }
@@ -228,6 +232,8 @@ def _emulated(point: Point, runs: Path) -> Figures:
     held = run_figures(result)
     speed = result["pace"]["samples_per_second"]
     kept_too = {key: held[key] for key in ("gap", "bytes", "loss")}
+    cost = result.get("cost", {})
+    kept_too |= {"cost": cost.get("total"), "value": cost.get("value")}
     figures |= _reported(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}

@@ -26,7 +26,7 @@ from emu.errors import NodeLost, ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
-from emu.experiment.systems import write_system
+from emu.experiment.systems import write_rows
 from emu.report import comparison_table, terminal
 from emu.report.comparison import (
     crossover_table,
@@ -46,7 +46,10 @@ from emu.report.many_runs import runs_json, runs_table
 from emu.scenario.document import value_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emu.problem import Schedule
+    from emu.report.comparison import Candidate, SystemResult
     from emu.scenario import Experiment, Scenario
 
 
@@ -167,20 +170,36 @@ def _compare_as_systems(
 ) -> None:
     """Print what a scenario is simulated to take as each of several systems."""
     results = compare_systems(scenario, systems, seeds)
-    if folder is not None:
-        for system in systems:
-            write_system(scenario, system, folder / f"{scenario.name}-{system}.yaml")
-    if emit(json_target, [result.to_json(results[0]) for result in results]):
+    first = next(result for result in results if not result.refused)
+    if emit(json_target, _to_json(scenario, results, first, folder)):
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
             terminal().print(line)
-        warn_unclaimed({result.system: result.placing for result in results})
-    _judge(scenario, [(result.system, result.missed) for result in results])
+        placings = {result.system: result.placing for result in results}
+        warn_unclaimed({name: placing for name, placing in placings.items() if placing})
+    _judge(scenario, results)
 
 
-def _judge(scenario: Scenario, rows: list[tuple[str, tuple[str, ...]]]) -> None:
-    """Raise where a row, by its name, missed what the scenario expects."""
-    said = [f"{name}: {'; '.join(dict.fromkeys(m))}" for name, m in rows if m]
+def _to_json(
+    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
+) -> list[dict[str, Any]]:
+    """Return the rows of a comparison, written into a folder if one is named."""
+    content = [row.to_json(first) for row in rows]
+    if folder is not None:
+        named = [(row.name, row.scenarios) for row in rows]
+        files = write_rows(folder, scenario.name, named)
+        for row, own in zip(content, files, strict=True):
+            row["files"] = own
+        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
+    return content
+
+
+def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
+    """Raise where a row was refused, or missed what the scenario expects."""
+    for row in rows:
+        if row.refused:
+            raise row.refused
+    said = [f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed]
     judge_simulated(unchecked(scenario.expect), said)
 
 
@@ -227,21 +246,27 @@ def compare(
     ] = "",
     write: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="With --systems: write each as a scenario."),
+        typer.Option(metavar="DIR", help="Write each row as a scenario."),
     ] = None,
     json_target: JsonTarget = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
     ] = None,
+    *,
+    keep_placement: Annotated[
+        bool,
+        typer.Option("--keep-placement", help="Place by the scenario's policy alone."),
+    ] = False,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
     Placements and rate policies of a scenario are compared by simulation, beside the
-    scenario as it is. Differences are taken seed by seed against the first row; one
-    within its own 95 % interval is a tie. Runs that differ by their seed only make one
-    row. With systems it is shown as each of them, with as many seeds per iteration and
-    what is added to the file or dropped from it; nothing else is varied.
+    scenario as it is, each placed under its own policy. Differences are taken seed by
+    seed against the first row; one within its own 95 % interval is a tie. Runs that
+    differ by their seed only make one row. With systems it is shown as each of them,
+    with as many seeds per iteration and what is added to the file or dropped from it;
+    nothing else is varied.
 
     Raises
     ------
@@ -267,15 +292,15 @@ def compare(
             moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
             swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
             seeds=seeds,
+            keep_placement=keep_placement,
         )
-        if emit(json_target, [one.to_json(candidates[0]) for one in candidates]):
-            of = placed.scenario
+        of, first = placed.scenario, candidates[0]
+        if emit(json_target, _to_json(of, candidates, first, write)):
             window = of.job.credit_window
             job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
-        rows = [(f"{one.placement}, {one.policy}", one.missed) for one in candidates]
-        _judge(placed.scenario, rows)
+        _judge(of, candidates)
 
 
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:

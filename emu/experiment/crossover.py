@@ -16,32 +16,28 @@ import numpy as np
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
 from emu.analysis.throughput import pace, seeds_per_iteration
-from emu.errors import PlacementError, ScenarioError
+from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
-from emu.experiment.systems import as_system, edits
+from emu.experiment.systems import as_system, edits, translated_systems
 from emu.fields.suggestion import nearest
 from emu.placement.moves import difference, moved
-from emu.problem import Problem, Profile
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
-from emu.scenario import Experiment, build_job, load, place, prepare
-from emu.scenario.experiment import check_rule, cost_of, following_placement
-from emu.scenario.own_rules import is_program
+from emu.scenario import load, prepare
+from emu.scenario.edits import ScenarioEdits, placement_edit
+from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
-from emu.simulation import sensitivity, simulate
+from emu.simulation import sensitivity
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.placement.moves import Move, Neighbour
-    from emu.problem import Job, Realization
-    from emu.scenario import Scenario
+    from emu.problem import Job, Problem, Realization, Schedule
+    from emu.scenario import Experiment, Scenario
 
     Pairs = Sequence[tuple[str, str]]
-    from collections.abc import Callable, Mapping, Sequence
-
-    from emu.problem import Schedule
 
 
 def compare_variants(
@@ -52,11 +48,13 @@ def compare_variants(
     moves: Pairs = (),
     swaps: Pairs = (),
     seeds: int = 1,
+    keep_placement: bool = False,
 ) -> Comparison:
     """Return the simulated makespans of all variants of ``base``.
 
     First ``base`` as it is, then its placement with each move and swap, then every
-    combination of the other placements and policies.
+    combination of the other placements and policies. Each is a scenario of its own,
+    placed under its own rule; one that cannot be is a row that says so.
 
     Parameters
     ----------
@@ -68,58 +66,73 @@ def compare_variants(
         (task, task) of every swap.
     seeds
         How many: that of ``base`` and those that follow it.
+    keep_placement
+        Whether each placement is found once, under the rule of ``base``, and kept
+        for all policies.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As loading, placing and realizing raise, or when a move cannot be.
+        As loading, placing and realizing ``base`` raise, where a name is unknown, or
+        when a move cannot be.
     """
-    wanted = placements, policies, moves, swaps
-    found = _variants(base, *wanted, exact=True)
-    first = base.scenario.seed
-    for seed in range(first + 1, first + seeds):
-        again = prepare(load(base.scenario, {"seed": seed}))
-        pairs = zip(found, _variants(again, *wanted), strict=True)
-        found = [one.beside(other) for one, other in pairs]
-    return Comparison(found)
+    rules = {policy: _rule(base.scenario, policy) for policy in policies}
+    first, rows = base.scenario.seed, list[Candidate]()
+    for seed in range(first, first + seeds):
+        if seed > first:
+            base = prepare(load(base.stated or base.scenario, {"seed": seed}))
+        near = [*_near(base.problem, moves, swaps)]
+        own = base.scenario.placed_by, base.policy
+        found = [_candidate(base, base, *own, exact=seed == first)]
+        known = rules or {"": own[1]}
+        found += _variants(base, placements, known, near, keep=keep_placement)
+        pairs = zip(rows, found, strict=True)
+        rows = [one.beside(other) for one, other in pairs] if rows else found
+    return Comparison(rows)
 
 
 def _variants(
     base: Experiment,
     placements: Sequence[str],
-    policies: Sequence[str],
-    moves: Pairs,
-    swaps: Pairs,
+    rules: Mapping[str, str],
+    near: Sequence[Neighbour],
     *,
-    exact: bool = False,
-) -> list[Candidate]:
-    """Return the simulated makespan of every variant with the seed of ``base``.
+    keep: bool,
+) -> Iterator[Candidate]:
+    """Yield the row of every variant of ``base``.
 
-    What ``base`` expects as single values holds for itself alone, and where ``exact``.
+    ``rules`` is policy as stated -> its name.
     """
-    own = base.scenario.placed_by, base.policy
-    candidates = [_candidate(base, base, own[0], exact=exact)]
-    for near in _near(base.problem, moves, swaps):
-        problem = replace(base.problem, placement=near.placement)
-        problem = following_placement(base.scenario, problem)
-        moved = replace(base, problem=problem, placed=None)
-        candidates.append(_candidate(base, moved, str(near), near.moves))
-    rules = [_rule(base.scenario, policy) for policy in policies]
+    scenario, own = base.scenario, (base.scenario.placed_by, base.policy)
+    if base.stated is not None and base.simulate().reads is not None:
+        scenario = base.stated  # another rule may need more steps
+    standing = ScenarioEdits(scenario).standing
+    for one in near:
+        edit = standing(replace(base.problem, placement=one.placement))
+        yield _simulated(base, str(one), own[1], scenario, edit, moves=one.moves)
     for placement in placements or [own[0]]:
-        placed = _placed(base, placement)
-        candidates += [
-            _candidate(base, placed, placement, policy=rule)
-            for rule in rules or [own[1]]
-            if (placement, rule) != own
-        ]
-    return candidates
+        edit = {} if placement == own[0] else placement_edit(scenario, placement)
+        others = {p: r for p, r in rules.items() if (placement, r) != own}
+        kept = base if keep else None
+        if edit and keep:
+            try:
+                kept = prepare(load(scenario, {**edit, "expect": None}))
+            except PlacementError as error:
+                yield from (
+                    Candidate(placement, r, refused=error) for r in others.values()
+                )
+                continue
+        for policy, rule in others.items():
+            ruled = {} if rule == own[1] else {"schedule.policy": policy}
+            ruled |= edit if kept is None else standing(kept.problem)
+            yield _simulated(base, placement, rule, scenario, ruled, kept=kept)
 
 
 def _rule(scenario: Scenario, policy: str) -> str:
-    """Return the name of a rate policy, which may be a class of one's own."""
+    """Return the name of the rule that a policy is, which may be one's own class."""
     changed = load(scenario, {"schedule.policy": policy, "expect": None})
     check_rule(changed)
-    return changed.schedule.rule if is_program(policy) else policy
+    return changed.schedule.rule
 
 
 def placed_by(scenario: Scenario, policy: str) -> Scenario:
@@ -132,66 +145,59 @@ def placed_by(scenario: Scenario, policy: str) -> Scenario:
     ScenarioError
         When there is no such policy.
     """
-    changes: dict[str, object] = {"placement.policy": policy, "expect": None}
-    if scenario.placement.spelt_out and policy != scenario.placement.policy:
-        changes["placement.tasks"] = None
-    return load(scenario, changes)
+    return load(scenario, {**placement_edit(scenario, policy), "expect": None})
 
 
-def _placed(base: Experiment, policy: str) -> Experiment:
-    if policy == base.scenario.placed_by:
-        return base
-    scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
-    job = build_job(scenario)
-    reference = base.problem.reference(base.realization)
-    found = place(scenario, job, cluster, reference)
-    problem = following_placement(scenario, Problem(cluster, job, found.placement))
-    return Experiment(scenario, problem, problem.taken(reference), found)
-
-
-def _with_deaths(variant: Experiment, policy: str, schedule: Schedule) -> float:
-    """Return the makespan under another rule, with what its kills lose."""
-    if not (variant.scenario.events or variant.scenario.failures):
-        return schedule.makespan
-    ruled = load(variant.scenario, {"schedule.policy": policy, "expect": None})
-    kills = ruled.kills(variant.problem)
-    return replace(variant, scenario=ruled, kills=kills).attempts(schedule).makespan
+def _simulated(
+    base: Experiment,
+    placement: str,
+    policy: str,
+    scenario: Scenario,
+    edit: Mapping[str, object],
+    **more: Any,
+) -> Candidate:
+    """Return the row of a scenario that is edited, or why there is none."""
+    edited = load(scenario, {**edit, "expect": None})
+    try:
+        return _candidate(base, prepare(edited), placement, policy, **more)
+    except EmulatorError as error:
+        return Candidate(placement, policy, refused=error)
 
 
 def _candidate(
     base: Experiment,
-    variant: Experiment,
+    ready: Experiment,
     placement: str,
-    moves: tuple[Move, ...] = (),
+    policy: str,
     *,
-    policy: str = "",
+    moves: tuple[Move, ...] = (),
+    kept: Experiment | None = None,
     exact: bool = False,
 ) -> Candidate:
-    policy, problem = policy or base.policy, variant.problem
-    realization = problem.taken(base.problem.reference(base.realization))
-    expected = Profile(realization.times, realization.volumes)
-    schedule = simulate(problem, realization, policy, profile=expected)
+    """Return the row of ``ready``, beside ``base`` of the same seed.
+
+    What ``base`` expects as single values holds for itself alone, and where ``exact``.
+    """
+    problem, realization = ready.problem, ready.realization
+    schedule = ready.simulate()
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
-    ready = replace(variant, realization=realization)
-    figures["makespan"] = length = _with_deaths(ready, policy, schedule)
-    cost = cost_of(base.scenario, schedule)
-    moved_by = sensitivity(problem, realization, policy, profile=expected)
+    figures["makespan"] = length = ready.attempts(schedule).makespan
+    cost = cost_of(ready.scenario, schedule)
+    places = base.problem.placement, problem.placement
     return Candidate(
         placement,
         policy,
         {base.scenario.seed: length},
         _crossing(problem, realization),
-        moves
-        or difference(
-            problem.job,
-            problem.cluster,
-            base.problem.placement,
-            problem.placement,
-        ),
-        variant.placing if variant.placed else None,
+        moves or difference(problem.job, problem.cluster, *places),
+        None if moves else (kept or ready).placing,
         tuple(missed(expect, figures, exact=exact)),
         cost=cost.to_json() if cost else None,
-        rounding=moved_by,
+        rounding=sensitivity(
+            problem, realization, ready.policy, profile=ready.expected
+        ),
+        scenarios={base.scenario.seed: load(ready.scenario, {"expect": None})},
+        kept=kept is not None,
     )
 
 
@@ -253,10 +259,12 @@ def measure(
     ScenarioError, PlacementError, DataError
         As `as_system` and `prepare`.
     """
-    found = {}
+    found: dict[int, tuple[Experiment, Schedule]] = {}
+    translated: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
-        translated = as_system(scenario, system, {**(overrides or {}), "seed": seed})
-        ready = prepare(translated)
+        changes = {**(overrides or {}), "seed": seed}
+        translated[seed] = as_system(scenario, system, changes)
+        ready = prepare(translated[seed])
         found[seed] = ready, ready.simulate()
     ready, schedule = found[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
@@ -272,6 +280,7 @@ def measure(
         missed=tuple(
             missed(scenario.expect, figures, exact=system == scenario.job.system)
         ),
+        scenarios=translated,
     )
 
 
@@ -298,12 +307,25 @@ def compare_systems(
 ) -> list[SystemResult]:
     """Return the simulated times of every system, in the order given.
 
+    One that this scenario cannot be says why in their place.
+
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As `measure`.
+        As `measure`, where no system can be simulated or one is unknown.
     """
-    return [measure(scenario, system, seeds=seeds) for system in systems]
+    results = list[SystemResult]()
+    for system in systems:
+        try:
+            results.append(measure(scenario, system, seeds=seeds))
+        except EmulatorError as error:
+            if system not in translated_systems():
+                raise
+            results.append(SystemResult(system, refused=error))
+    refused = [result.refused for result in results if result.refused]
+    if refused and len(refused) == len(results):
+        raise refused[0]
+    return results
 
 
 #: Of numbers that are not whole: the values on both sides differ by less.

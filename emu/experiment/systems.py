@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for, sampled_counts
+from emu.names import file_part
 from emu.scenario import build_job, load, read_profile, write_scenario
 from emu.systems.system import systems
 from emu.systems.training_section import PHASES
@@ -17,7 +19,7 @@ from emu.units import DURATION
 from emu.workloads import first_layer_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from emu.scenario import Scenario
@@ -171,17 +173,42 @@ def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def write_system(scenario: Scenario, system: str, file: Path) -> None:
-    """Write a scenario as another system, for ``emu simulate``; makes its folder.
+def write_rows(
+    folder: Path, name: str, rows: Iterable[tuple[str, Mapping[int, Scenario]]]
+) -> list[list[str]]:
+    """Write the scenarios of a comparison, for ``emu simulate``; makes the folder.
+
+    Parameters
+    ----------
+    name
+        Of the scenario that they vary.
+    rows
+        Name and scenarios by seed of every row.
+
+    Returns
+    -------
+    list
+        The files of every row, one per seed; those of further seeds end in ``-seedN``.
 
     Raises
     ------
-    ScenarioError, DataError
-        As `as_system`, or when it cannot be written.
+    DataError
+        When they cannot be written.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
-        raise DataError(problem, path=str(file.parent)) from error
-    write_scenario(file, as_system(scenario, system))
+        raise DataError(problem, path=str(folder)) from error
+    files: list[list[str]] = []
+    taken = Counter[str]()
+    for row, scenarios in rows:
+        stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"
+        taken[stem] += 1
+        stem += f"-{taken[stem]}" if taken[stem] > 1 else ""
+        files.append([])
+        for count, (seed, scenario) in enumerate(scenarios.items()):
+            file = folder / f"{stem}{f'-seed{seed}' if count else ''}.yaml"
+            write_scenario(file, scenario)
+            files[-1].append(str(file))
+    return files

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
+from emu.names import printable
 from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compared, interval, paired, paired_text
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.analysis.throughput import Pace
+    from emu.errors import EmulatorError
     from emu.placement.moves import Move
+    from emu.scenario import Scenario
+
+
+def reason(error: EmulatorError) -> str:
+    """Return why a row was refused, in one line."""
+    return printable(getattr(error, "problem", str(error)).partition("\n")[0])
 
 
 @dataclass(frozen=True)
@@ -28,9 +36,9 @@ class Candidate:
 
     placement: str
     policy: str
-    makespans: Mapping[int, float]
-    """Seconds by seed, of one or more seeds."""
-    moved: float
+    makespans: Mapping[int, float] = field(default_factory=dict)
+    """Seconds by seed, of one or more seeds; none where it was refused."""
+    moved: float = 0.0
     """Share of the bytes that crossed between machines, with the first seed."""
     moves: tuple[Move, ...] = ()
     """Tasks that stand elsewhere than in the scenario as it is, likewise."""
@@ -42,18 +50,31 @@ class Candidate:
     """Its `Cost` with the first seed, None where nothing has a price."""
     rounding: float = 0.0
     """Seconds by which the last digits of times and volumes move it, likewise."""
+    scenarios: Mapping[int, Scenario] = field(default_factory=dict)
+    """By seed, what ``emu simulate`` finds the same of."""
+    kept: bool = False
+    """True where the placement is that of the first row's rule, whatever its own."""
+    refused: EmulatorError | None = None
+    """The reason why there are no makespans."""
+
+    @property
+    def name(self) -> str:
+        """Placement and policy."""
+        return f"{self.placement}, {self.policy}"
 
     @property
     def makespan(self) -> float:
-        """Mean over the seeds, seconds."""
-        return interval([*self.makespans.values()]).mean
+        """Mean over the seeds, seconds; infinite where it was refused."""
+        return inf if self.refused else interval([*self.makespans.values()]).mean
 
     def beside(self, other: Candidate) -> Candidate:
         """Return the candidate with the makespans of other seeds as well."""
         return replace(
             self,
             makespans={**self.makespans, **other.makespans},
+            scenarios={**self.scenarios, **other.scenarios},
             missed=(*self.missed, *other.missed),
+            refused=self.refused or other.refused,
         )
 
     def to_json(self, first: Candidate) -> dict[str, Any]:
@@ -62,11 +83,14 @@ class Candidate:
         ``change`` is against the first candidate, the mean of the seeds' changes; with
         half the width of its 95 % interval, and whether that holds 0.
         """
+        names = {"placement": self.placement, "policy": self.policy}
+        if self.refused:
+            return {**names, "refused": reason(self.refused)}
         return {
-            "placement": self.placement,
-            "policy": self.policy,
+            **names,
             **compared(self.makespans, first.makespans),
             "placing": self.placing,
+            "placement_kept": self.kept,
             "moved": self.moved,
             "rounding": self.rounding,
             **({"cost": dict(self.cost)} if self.cost else {}),
@@ -85,6 +109,8 @@ class Comparison(list[Candidate]):
 
 def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
     """Return the mean and half of its interval, nothing for one value alone."""
+    if not makespans:
+        return "refused", ""
     found = interval([*makespans.values()])
     half = format_duration(found.half) if found.half else ""
     return format_duration(found.mean, 6), half
@@ -113,10 +139,7 @@ def _equal(one: Candidate, first: Candidate) -> bool:
 
 def _no_different(one: Candidate, first: Candidate) -> str:
     moved = format_duration(max(one.rounding, first.rounding))
-    return (
-        f"{one.placement}, {one.policy}: as good as the first row, "
-        f"rounding alone moves it by {moved}"
-    )
+    return f"{one.name}: as good as the first row, rounding alone moves it by {moved}"
 
 
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
@@ -137,7 +160,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         ">change",
         ">bytes moved",
         ">tasks moved",
-        *([">cost", ">value / (s $)"] if priced else []),
+        *(_PRICES.values() if priced else []),
     )
     best = min((one.makespan for one in candidates), default=0.0)
     for candidate in candidates:
@@ -146,8 +169,8 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             candidate.policy,
             *_seconds(candidate.makespans),
             _change(candidate, candidates[0]),
-            f"{candidate.moved:.0%}",
-            str(len(candidate.moves)),
+            *([] if candidate.refused else [f"{candidate.moved:.0%}"]),
+            *([] if candidate.refused else [str(len(candidate.moves))]),
             *(_priced(candidate) if priced else ()),
             style="bold" if candidate.makespan == best else "",
         )
@@ -163,8 +186,19 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             for one in candidates
             if first and _equal(one, first)
         ]
+        + [f"{one.name}: {reason(one.refused)}" for one in candidates if one.refused]
+        + _rule_of_placements(candidates)
     )
     return table
+
+
+def _rule_of_placements(candidates: Sequence[Candidate]) -> list[str]:
+    """Return a line on the rule that placements were searched under, if any was."""
+    searched = any(one.placing and one.placing["candidates"] for one in candidates)
+    if any(one.kept for one in candidates):
+        return [f"each placement is that of {candidates[0].policy}, for all policies"]
+    several = len({one.policy for one in candidates}) > 1
+    return ["each row is placed under its own policy"] if searched and several else []
 
 
 @dataclass(frozen=True)
@@ -172,23 +206,32 @@ class SystemResult:
     """Simulated results of one system."""
 
     system: str
-    makespans: Mapping[int, float]
-    """Seconds by seed."""
-    limit: str
+    makespans: Mapping[int, float] = field(default_factory=dict)
+    """Seconds by seed; none where it was refused."""
+    limit: str = ""
     """Cause of most of the critical path, with its share; of the first seed."""
-    busiest_link: float
+    busiest_link: float = 0.0
     """Seconds that the bytes of the busiest link take at its capacity: the
     makespan by first principles where the network is the limit."""
-    seeds: int
+    seeds: int = 0
     """Per iteration, of all workers."""
-    paces: Mapping[int, Pace]
+    paces: Mapping[int, Pace] = field(default_factory=dict)
     """Its speed, by seed."""
-    placing: Mapping[str, Any]
+    placing: Mapping[str, Any] = field(default_factory=dict)
     """Method of its tasks' placement, see docs/results.md."""
-    edits: Mapping[str, tuple[Any, Any]]
+    edits: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """Key of the scenario -> what the file has, and what this system has."""
-    missed: tuple[str, ...]
+    missed: tuple[str, ...] = ()
     """Expectations of the scenario that the first seed misses."""
+    scenarios: Mapping[int, Scenario] = field(default_factory=dict)
+    """By seed, what ``emu simulate`` finds the same of."""
+    refused: EmulatorError | None = None
+    """The reason why there are no makespans."""
+
+    @property
+    def name(self) -> str:
+        """Name of the row."""
+        return self.system
 
     @property
     def iteration_seconds(self) -> float:
@@ -209,6 +252,8 @@ class SystemResult:
 
     def to_json(self, first: SystemResult) -> dict[str, Any]:
         """Return the fields by name; ``change`` is against the first, seed by seed."""
+        if self.refused:
+            return {"system": self.system, "refused": reason(self.refused)}
         pace = self.samples_per_second
         return {
             "system": self.system,
@@ -279,16 +324,20 @@ class Crossover:
 
 
 def systems_table(results: Sequence[SystemResult]) -> Table:
-    """Return one row per system; the change is against the first, seed by seed."""
+    """Return one row per system; the change is against the first not refused."""
     table = plain_table(
         "Simulated", "system", ">makespan", ">± (95 %)", ">change", ">iteration",
         ">seeds", ">seeds per s", "limited by",
     )  # fmt: skip
+    first = next(result for result in results if not result.refused)
     for result in results:
+        if result.refused:
+            table.add_row(result.system, *_seconds({}))
+            continue
         table.add_row(
             result.system,
             *_seconds(result.makespans),
-            _change(result, results[0]),
+            _change(result, first),
             format_duration(result.iteration_seconds),
             f"{result.seeds:,}",
             format_number(result.samples_per_second, 4),
@@ -299,6 +348,7 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
 
 def ranking(results: Sequence[SystemResult]) -> str:
     """Return which system is how much faster, by seeds per second, in one sentence."""
+    results = [result for result in results if not result.refused]
     best, *others = sorted(results, key=lambda r: -r.samples_per_second)
     parts = []
     for other in others:
@@ -319,6 +369,8 @@ def edit_lines(result: SystemResult) -> list[str]:
     def shown(value: Any) -> str:
         return json.dumps(value) if isinstance(value, list) else str(value)
 
+    if result.refused:
+        return [f"{result.system}: {reason(result.refused)}"]
     lines = [f"{result.system}: {placing_line(result.placing)}"]
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
@@ -366,6 +418,8 @@ def _crossing_point(found: Crossover) -> str:
     return f"{said}, by seeds per second"
 
 
+#: Figures of points on machines with prices, and their columns.
+_PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
 
@@ -391,7 +445,9 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
     columns += [">samples per s"] * (uneven := _train_apart(rows))
-    table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
+    priced = _PRICES if any("cost" in row["figures"] for row in rows) else {}
+    more = [*(_ERRORS[key] for key in errors), *priced.values()]
+    table = plain_table("", *columns, *more)
     makespans = {
         group: {seed: float(figures["makespan"]) for seed, figures in found.items()}
         for group, found in groups.items()
@@ -408,6 +464,11 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
         for key in errors:
             mean = interval([float(f[key]) for f in groups[group].values()]).mean
             cells.append(format_ratio(mean))
+        for key in priced:
+            known = [float(f[key]) for f in groups[group].values() if key in f]
+            mean = interval(known).mean if known else inf
+            shown = format_money(mean) if key == "cost" else f"{mean:.4g}"
+            cells.append(shown if known else "")
         table.add_row(*cells, style="bold" if group == best else "")
     return table
 

@@ -253,8 +253,9 @@ def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]
     """Return the measurements of models that are programs: one row each."""
     rows = []
     for one in models:
-        took = format_duration(one["seconds"], 3)
-        note = f"{one['flops'] / 1e9:.3g} GFLOP and {took} of CPU per batch of a worker"
+        took = f" and {format_duration(one['seconds'], 3)} of CPU"
+        took = took if one.get("seconds_used", True) else ""
+        note = f"{one['flops'] / 1e9:.3g} GFLOP{took} per batch of a worker"
         parameters = f"{one['parameters']:,} parameters"
         rows.append(("model", parameters, f"{one['program']}, {note}"))
     return rows

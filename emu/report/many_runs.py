@@ -221,6 +221,9 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
             "makespan_error": _error(found, "predicted"),
             "replay_error": _error(found, "simulated"),
             "change": change and {**vars(change), "tie": change.tie},
+            "missing": [
+                f"{one.name}: {part}" for one in groups[name] for part in one.missing
+            ],
         }
         for kind, one in found.items():
             row[kind] = {"mean": one.mean, "half": one.half}
@@ -263,7 +266,7 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         table.add_row(
             row["name"],
             str(row["runs"]),
-            format_duration(emulated["mean"], 5) if emulated else "",
+            format_duration(emulated["mean"], 5) if emulated else "missing",
             format_duration(emulated["half"]) if emulated and emulated["half"] else "",
             _change_text(row["change"]),
             format_duration(predicted["mean"], 5) if predicted else "",

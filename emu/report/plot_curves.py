@@ -403,6 +403,9 @@ def compared(
         axes[0].set_ylabel("training loss (nats)")
         axes[1].set_ylabel("validation accuracy")
         axes[1].axhline(TARGET, color=ink(), ls=":", lw=1)
+        target = f"{TARGET:.0%}, what the paper trains to"
+        place = {"xy": (0, TARGET), "xycoords": ("axes fraction", "data")}
+        axes[1].annotate(target, **place, va="bottom", fontsize="small")
         axes[1].set_ylim(0, 1)
     _bandwidth(axes[-1], [run.best for run in runs], labels, end)
     window.time_axis(axes[-1], end)

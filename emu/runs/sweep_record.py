@@ -32,6 +32,8 @@ class _Figures(TypedDict):
     makespan: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     makespan_error: NotRequired[float]
     replay_error: NotRequired[float]
+    cost: NotRequired[float]
+    value: NotRequired[float]
 
 
 class _Row(TypedDict):
@@ -97,11 +99,16 @@ class SweepRecord:
         Raises
         ------
         DataError
-            When the row has other values than the point.
+            When the row is of a sweep of other keys.
         """
         row = self.rows.get(key)
         if row is not None and row["values"] != dict(values):
-            problem = f"the point {key} has values of another; choose another --out"
+            before, now = (
+                ", ".join(f"{k}={v}" for k, v in one.items() if other.get(k) != v)
+                for one, other in ((row["values"], values), (values, row["values"]))
+            )
+            problem = f"has a point as {before or 'stated'} that this sweep has as"
+            problem = f"{problem} {now or 'stated'}: write --out DIR, of another one"
             raise DataError(problem, path=str(self.path))
         return row
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
+from emu.placement.place import SEARCHES
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.realize import build_job
@@ -21,7 +22,7 @@ from emu.systems.system import content_of
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from emu.analysis.what_if import Change
     from emu.problem import Job, Placement, Problem, Realization
@@ -39,6 +40,25 @@ MOST_PARTED = 250_000
 #: Vertices above which no way along other links is planned: 245,000 take 0.5 s for
 #: each of some 30 changes.
 MOST_PLANNED = 100_000
+
+
+def placement_edit(scenario: Scenario, policy: str) -> Edit:
+    """Return the edit that has all tasks of all jobs placed by another policy.
+
+    What an explicit placement spells out pins nothing elsewhere.
+    """
+    sections = [("placement", scenario.placement)]
+    if scenario.placed_by == "sequential":
+        sections = [
+            (f"jobs[{i}].placement", item.placement)
+            for i, item in enumerate(scenario.jobs)
+        ]
+    edit: Edit = {}
+    for key, section in sections:
+        edit[f"{key}.policy"] = policy
+        if section.spelt_out and policy != section.policy:
+            edit[f"{key}.tasks"] = None
+    return edit
 
 
 class ScenarioEdits:
@@ -78,7 +98,9 @@ class ScenarioEdits:
             return found.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
-        searched = load(scenario, self._searched() | {"expect": None})
+        searched = load(
+            scenario, placement_edit(self._scenario, "best") | {"expect": None}
+        )
         return place(searched, job, cluster, reference).placement
 
     def content_of(self, kinds: tuple[str, str]) -> str:
@@ -143,6 +165,30 @@ class ScenarioEdits:
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
+    def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Yield changes of the rule for rates, each with the placement found under it.
+
+        As they are where a placement does not depend on the rule, is that of a run, or
+        takes long to find.
+        """
+        parts = [part for _, part in self._scenario.parts()] or [self._scenario]
+        searched = any(part.placement.policy in SEARCHES for part in parts)
+        for change in changes:
+            job = change.problem.job
+            few = len(job.tasks) <= MOST_TASKS and not job.fixed
+            if self._measured or not (searched and few):
+                yield self.edited(change)
+                continue
+            edit = self._policy(change)
+            found = prepare(load(self._scenario, edit | {"expect": None}))
+            yield replace(
+                change,
+                what=f"{change.what}, placed anew",
+                problem=found.problem,
+                realization=found.realization,
+                edit=edit,
+            )
+
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with one more machine of every kind, and all placed anew.
 
@@ -164,7 +210,7 @@ class ScenarioEdits:
             if kind in known:
                 continue
             known.append(kind)
-            edit |= self._searched()
+            edit |= placement_edit(self._scenario, "best")
             try:
                 edited = load(self._scenario, edit | {"expect": None})
                 if not self._can_be_tried(edited, job):
@@ -207,22 +253,6 @@ class ScenarioEdits:
                 )
                 return False
         return True
-
-    def _searched(self) -> Edit:
-        """Return the edit that has all tasks placed anew."""
-        scenario = self._scenario
-        sections = [("placement", scenario.placement)]
-        if scenario.placed_by == "sequential":
-            sections = [
-                (f"jobs[{i}].placement", item.placement)
-                for i, item in enumerate(scenario.jobs)
-            ]
-        edit: Edit = {}
-        for key, section in sections:
-            edit[f"{key}.policy"] = "best"
-            if section.spelt_out:
-                edit[f"{key}.tasks"] = None
-        return edit
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""

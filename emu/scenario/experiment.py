@@ -258,6 +258,8 @@ class Experiment:
     """Result of the search for a placement, where there was one."""
     until: UntilSection | None = None
     """Accuracy that has decided the length of the job."""
+    stated: Scenario | None = None
+    """The scenario with that ``until``."""
     first: int = 0
     """Iterations of the whole job that are done: problem and times are of the rest."""
     reached: float | None = None
@@ -507,7 +509,7 @@ def _prepare_until(
     job = scenario.job.of_steps(steps)
     short = scenario.model_copy(update={"job": job, "until": None})
     found = prepare(short, progress=progress)
-    return replace(found, until=scenario.until, reached=reached)
+    return replace(found, until=scenario.until, stated=scenario, reached=reached)
 
 
 def _key_of_data(scenario: Scenario) -> str:

@@ -78,15 +78,23 @@ def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
 def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
     """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
 
+    ``seconds_used`` is false where a time of workers is stated, or in a profile.
+
     Raises
     ------
     ScenarioError, DataError
         As `model_figures`.
     """
     return [
-        {"program": model.name, **model.measured.model_dump()}
-        for model in model_programs(noted(scenario))
-        if model.measured is not None
+        {
+            "program": job.model.name,
+            **job.model.measured.model_dump(),
+            "seconds_used": not (scenario.profile or "worker" in job.times.by_kind()),
+        }
+        for _, _, job in noted(scenario).each_job()
+        if isinstance(job, TrainingSection)
+        and isinstance(job.model, ModelProgramSection)
+        and job.model.measured is not None
     ]
 
 

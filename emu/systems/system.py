@@ -90,9 +90,9 @@ class System:
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
-    remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = lambda _: ()
+    remarks: Callable[[Mapping[str, Schedule], str], Iterable[str]] = lambda *_: ()
     """Returns lines on schedules of a job, by how they came about (``simulated``,
-    ``emulated``), in the words of the system."""
+    ``emulated``), and on its rate policy, in the words of the system."""
     figures: Callable[[Schedule], Mapping[str, Any]] = lambda _: {}
     """Returns what result.json has of a schedule that only this system knows."""
     outlook: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
@@ -187,11 +187,11 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
+def remarks_on(schedules: Mapping[str, Schedule], policy: str) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
     job = next(iter(schedules.values())).problem.job
     system = system_of(job.settings)
-    return [] if system is None else [*system.remarks(schedules)]
+    return [] if system is None else [*system.remarks(schedules, policy)]
 
 
 def figures_on(schedule: Schedule) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,41 @@ def test_plot(run: Path, tmp_path: Path) -> None:
     assert (
         call("report", run, "--as", "svg", "--out", tmp_path / "a.gif").exit_code == 3
     )
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")]
+)
+def test_a_figure_has_the_form_that_is_named(
+    run: Path, tmp_path: Path, form: str, start: bytes
+) -> None:
+    assert call("report", run, "--as", form, "--figure", "ports").exit_code == 0
+    assert (run / f"ports.{form}").read_bytes().startswith(start)
+    apart = call("report", run, "--as", form, "--out", tmp_path / "a.eps")
+    assert apart.exit_code == (3 if form == "svg" else 2)
+    wrong = call("report", run, "--as", f"{form}x")
+    assert "Value error" not in wrong.output
+    assert f"'{form}x' is not one of" in wrong.output
+
+
+@pytest.mark.parametrize("name", ["result.json", "simulated.json"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, Path.touch, None])
+def test_a_row_says_what_its_run_lacks(
+    run: Path, tmp_path: Path, name: str, make: Callable[[Path], object] | None
+) -> None:
+    other = write_run(tmp_path / "other", policy="maxmin")
+    assert call("compare", run, other).stderr == ""
+    (other / name).unlink()
+    if make is not None:
+        make(other / name)
+    shown = call("compare", run, other)
+    (whole, lacking) = json.loads(call("compare", run, other, "--json", "-").stdout)
+
+    assert shown.exit_code == 0
+    assert ("missing" in shown.stdout) == (name == "result.json")
+    assert f"emu: other: {name}" in shown.stderr
+    assert whole["missing"] == []
+    assert lacking["missing"] == [shown.stderr.strip().removeprefix("emu: ")]
 
 
 def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:

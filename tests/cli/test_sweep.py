@@ -89,6 +89,43 @@ def test_finished_points_are_not_done_again(tmp_path: Path) -> None:
         assert {row["makespan"] for row in csv.DictReader(file)} == {"1.0"}
 
 
+@pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0)])
+def test_a_sweep_of_other_keys_says_which(
+    first: int, then: int, tmp_path: Path
+) -> None:
+    """Both hold golden as it is: three iterations, by oes."""
+    values = ("job.iterations=3", "schedule.policy=oes")
+    stated = ["sweep", str(GOLDEN), "--out", str(tmp_path), "--vary"]
+    assert CliRunner().invoke(app, [*stated, values[first]]).exit_code == 0
+    again = CliRunner().invoke(app, [*stated, values[then]])
+
+    assert again.exit_code == 3
+    said = f"has a point as {values[first]} that this sweep has as {values[then]}"
+    assert f"{said}: write --out DIR" in again.stderr
+
+
+@pytest.mark.parametrize("price", [0.5, 2.0, None])
+def test_cost_and_value_are_those_of_a_simulation(
+    price: float | None, tmp_path: Path
+) -> None:
+    stated = [str(GOLDEN), "--set", "expect=null"]
+    if price is not None:
+        stated += ["--set", f"cluster.machines[0].price={price} $/h"]
+    varied = ["--vary", "job.iterations=1,3", "--out", str(tmp_path)]
+    swept = CliRunner().invoke(app, ["sweep", *stated, *varied])
+    with (tmp_path / "points.csv").open() as file:
+        rows = list(csv.DictReader(file))
+
+    assert swept.exit_code == 0, swept.output
+    assert ("value / (s $)" in swept.stdout) == (price is not None)
+    for row in rows:
+        more = ["--set", f"job.iterations={row['job.iterations']}", "--json", "-"]
+        alone = json.loads(CliRunner().invoke(app, ["simulate", *stated, *more]).stdout)
+        cost = alone.get("cost", {})
+        assert row.get("cost") == (str(cost["total"]) if cost else None)
+        assert row.get("value") == (str(cost["value"]) if cost else None)
+
+
 def test_a_failing_point_does_not_stop_the_others(tmp_path: Path) -> None:
     points = variations(GOLDEN, [], VARY, seeds=1)
 

@@ -17,7 +17,7 @@ from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems
-from emu.experiment.systems import as_system, edits, translated_systems, write_system
+from emu.experiment.systems import as_system, edits, translated_systems, write_rows
 from emu.problem import Profile
 from emu.report.comparison import ranking
 from emu.scenario import (
@@ -32,6 +32,7 @@ from emu.scenario import (
 from emu.scenario.scenario_file import loads
 from emu.training import GraphModel
 
+SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 MACHINES = [
     {"name": "a", "count": 2, "nic": "5 Gbit/s", "device": "quick", "gpu": 2},
     {"name": "b", "nic": "10 Gbit/s", "gpu": 1},
@@ -101,8 +102,7 @@ def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     scenario = load(scenario, {"placement.iterations": brief})
     (row,) = compare_systems(scenario, [target])
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "made" / "it.yaml"
-        write_system(scenario, target, file)
+        ((file,),) = write_rows(Path(folder) / "made", "it", [("", row.scenarios)])
         again = prepare(load(file))
     schedule = again.simulate()
 
@@ -227,6 +227,33 @@ def test_what_cannot_be_compared_is_one_error() -> None:
     custom = {"system": "custom", "iterations": 1, "tasks": tasks}
     with pytest.raises(ScenarioError, match="'custom' is not among the systems"):
         compare_systems(load(scenario, {"job": custom}), ["dgtp", "p3"])
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.permutations(["dgtp", "p3", "data_parallel"]), st.booleans())
+def test_a_refused_system_keeps_the_others(order: list[str], per_device: bool) -> None:  # noqa: FBT001
+    """P3 cannot split a program, whatever the times of its workers are."""
+    whole = document("dgtp", {"workers": 2})
+    program = {"program": str(SHIPPED / "own_model" / "sage.py:SAGE")}
+    time = {"default": "28 ms", "quick": "9 ms"} if per_device else "28 ms"
+    changes = {"job.model": program, "job.times.worker": time}
+    scenario = load(whole, {**changes, "job.model.args": {"hid_size": 8}})
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "own.json"
+        file.write_text(json.dumps(scenario.to_json()))
+        stated = ["compare", str(file), "--systems", ",".join(order)]
+        done = CliRunner().invoke(app, [*stated, "--json", "-", "--write", folder])
+        shown = CliRunner().invoke(app, stated)
+    rows = {row["system"]: row for row in json.loads(done.stdout)}
+
+    assert [*rows] == order
+    assert done.exit_code == shown.exit_code == 2
+    assert "p3 cannot split the first layer of a program" in rows["p3"]["refused"]
+    assert f"p3: {rows['p3']['refused']}" in " ".join(shown.stdout.split())
+    assert len(done.stderr) < 200
+    others = [rows[name] for name in order if name != "p3"]
+    assert others[0]["change"] == 0
+    assert all(row["makespan"] > 0 and len(row["files"]) == 1 for row in others)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -124,6 +124,9 @@ def test_a_figure_shows_every_system(tmp_path: Path) -> None:
 
     assert [len(axes.lines) for axes in figure.axes] == [2, 3, 0]
     assert [len(axes.patches) for axes in figure.axes] == [0, 0, 2]
+    (label,) = figure.axes[1].texts
+    line = np.asarray(figure.axes[1].lines[2].get_ydata())
+    assert (label.get_text()[:4], label.get_position()[1]) == ("90%,", line[0])
     assert trains(runs[0])
     bytes_alone = compared(runs, ["a", "b"], [], Window())
     assert len(bytes_alone.axes) == 1

@@ -24,10 +24,10 @@ def _section() -> type[JobSection]:
     return DgclJobSection
 
 
-def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
-    from emu.systems.dgcl.plans import gather_lines  # noqa: PLC0415 - numpy
+def _remarks(schedules: Mapping[str, Schedule], policy: str) -> Iterable[str]:
+    from emu.systems.dgcl.remarks import gather_lines  # noqa: PLC0415 - numpy
 
-    return gather_lines(schedules)
+    return gather_lines(schedules, policy)
 
 
 def _outlook(settings: Mapping[str, Any]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The plans of a job, kept beside its data set, and lines on what they came to."""
+"""The plans of a job, kept beside its data set, and lines on what they promise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data import open_layers
 from emu.graph_data.prepared import prepare_arrays, write_arrays
-from emu.systems.dgcl.job import CARRIES
 from emu.systems.dgcl.planner import (
     Needs,
     Plan,
@@ -26,8 +24,7 @@ from emu.systems.dgcl.planner import (
     peer_to_peer,
     swap,
 )
-from emu.systems.dgcl.spst import lower_bound, spst
-from emu.units import format_duration
+from emu.systems.dgcl.spst import spst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
     from emu.graph_data import WholeGraph
     from emu.graph_data.prepared import PreparedArrays
-    from emu.problem import Cluster, Schedule
+    from emu.problem import Cluster
 
 #: Plans that are kept of a data set's parts: every what-if of links makes one, and who
 #: misses one makes it again.
@@ -277,41 +274,6 @@ def _check_tables(plan: Plan) -> None:
 
 #: Gain in t(S) below which planning does not pay.
 _WORTH = 1.01
-_WORDS = {"gather": "forward", "scatter": "backward"}
-
-
-def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
-    """Yield a line per gather: t(S), the mean time in every schedule, a bound on t(S).
-
-    A gather of a schedule lasts from when the last device begins its first stage, since
-    to wait for it is no part of the gather, to when the last one ends its last. Before
-    them stands what `plan_lines` yields.
-    """
-    first = next(iter(schedules.values()))
-    job, settings = first.problem.job, first.problem.job.settings
-    plans, topology = open_plans(settings), read_topology(settings["topology"])
-    needs, atomic = needs_of_settings(settings), settings["backward"] == "atomic"
-    if "emulated" not in schedules:  # else it was said before the run
-        yield from plan_lines(settings)
-    for kind, layer in sorted(
-        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
-    ):
-        plan, least = plans[layer - 1], ""
-        if not plan.stages:
-            continue
-        if kind == "scatter":
-            plan = gradient_plan(plan, atomic=atomic)
-        said = [
-            f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
-            for how, schedule in schedules.items()
-        ]
-        size = _row_bytes(first, kind, layer, plan)
-        if kind == "gather":
-            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
-            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
-        where = f"gather of layer {layer}, {_WORDS[kind]}"
-        cost = format_duration(size * plan.cost(topology))
-        yield f"{where}: t(S) {cost}, {', '.join(said)}{least}"
 
 
 def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -340,27 +302,3 @@ def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
         sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
     )
     return bool(direct <= _WORTH * planned)
-
-
-def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
-    """Return the seconds of a gather, the mean of the epochs."""
-    stages = defaultdict[str, list[int]](list)
-    for position, task in enumerate(schedule.problem.job.tasks):
-        if task.kind == kind and task.settings["layer"] == layer:
-            stages[task.process_name].append(position)
-    begin = [schedule.task_start[own].min(axis=0) for own in stages.values()]
-    end = [schedule.task_end[own].max(axis=0) for own in stages.values()]
-    return float(np.mean(np.max(end, axis=0) - np.max(begin, axis=0)))
-
-
-def _row_bytes(schedule: Schedule, kind: str, layer: int, plan: Plan) -> float:
-    """Return the bytes of a row of a gather, in the bytes of the schedule."""
-    job = schedule.problem.job
-    sent = sum(
-        float(np.nansum(schedule.flow_bytes[number]))
-        for number, edge in enumerate(job.edges)
-        if (job.tasks[edge.source].kind, job.tasks[edge.destination].kind) in CARRIES
-        and job.tasks[edge.source].kind == kind
-        and job.tasks[edge.source].settings["layer"] == layer
-    )
-    return sent / max(int(plan.counts.sum()), 1) / job.iterations

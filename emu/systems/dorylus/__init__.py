@@ -68,7 +68,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
 
 
-def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
+def _remarks(schedules: Mapping[str, Schedule], _policy: str) -> Iterable[str]:
     from emu.systems.dorylus.remarks import read_lines  # noqa: PLC0415 - numpy
 
     return read_lines(schedules)

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from emu.workloads.model_shapes import SampleCounts
 
 
+_NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
+
+
 @dataclass(frozen=True)
 class SplitModel:
     """Sizes of a model whose first layer is split by columns of the features."""
@@ -225,8 +228,7 @@ class P3JobSection(ReplicaSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
-            problem = "p3 splits a first layer that it knows: write a kind, not this"
-            yield ("job", "model", "program"), problem
+            yield ("job", "model", "program"), _NO_PROGRAM
         machines = len(self.ranks([name for name, _ in cluster.named()]))
         yield from self._group_problems(machines)
         if self.push == "derived" and self.structure == "hashed":
@@ -354,6 +356,8 @@ def _read(job: P3JobSection, cluster: ClusterSection) -> dict[str, Any]:
 
 
 def _write(common: CommonJob) -> dict[str, Any]:
+    if "program" in common.same["model"]:
+        raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))
     times = common.taken("sampler", "all_reduce", *(HOPS if common.by_hops else ()))
     return {

@@ -252,35 +252,57 @@ def test_a_damaged_plan_is_an_error(tmp_path: Path, damage: str) -> None:
         read_plans(_kept(tmp_path, damaged, {}), {}, [needs], topology)
 
 
+def said_of(scenario: Scenario) -> list[str]:
+    ready = prepare(scenario)
+    return remarks_on({"simulated": ready.simulate()}, ready.policy)
+
+
+def figures_of(line: str) -> list[float]:
+    """Return t(S), the simulated time beside it, and that with waits."""
+    found = re.findall(r"(?:t\(S\)|simulated) ([^,;]+)", line.partition("; no plan")[0])
+    return [DURATION.parse(text) for text in found]
+
+
 def test_gathers_are_told_beside_the_cost_of_their_plan() -> None:
-    lines = remarks_on({"simulated": prepare(scenario_of()).simulate()})
+    lines = said_of(scenario_of())
 
     assert [line.partition(":")[0] for line in lines] == [
         "gather of layer 2, forward",
         "gather of layer 2, backward",
     ]
-    assert all("t(S) " in line and ", simulated " in line for line in lines)
+    assert all(len(figures_of(line)) == 3 for line in lines)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_stands_beside_the_cost_waits_for_nobody(seed: int) -> None:
+    """Drawn times, slow devices and links that change move the last figure alone."""
+    rng = np.random.default_rng(seed)
+    plan = rng.choice(["spst", "peer_to_peer"])
+    kinds = ("forward", "backward", "gather", "scatter", "receive")
+    times = {f"job.times.{kind}": f"{rng.integers(1, 90)} us" for kind in kinds}
+    device = f"d{rng.integers(8)}"
+    slow = {"events": [{"at": "1 ns", "slow": device, "by": int(rng.integers(2, 5))}]}
+    once = load(scenario_of(f"plan: {plan}"), {"job.epochs": 1})
+    idle = [figures_of(one) for one in said_of(load(once, dict.fromkeys(times, "0 s")))]
+    busy = [figures_of(one) for one in said_of(load(once, {**times, **slow}))]
+
+    assert [one[:2] for one in busy] == [one[:2] for one in idle]
+    assert all(0.7 * cost < alone < 1.4 * cost for cost, alone, _ in idle)
+    assert all(waited > alone for _, alone, waited in busy)
 
 
 def test_waiting_for_a_slow_device_is_no_part_of_a_gather() -> None:
     slow = {"events": [{"at": "1 ns", "slow": "d5", "by": 3}]}
-
-    def forward(scenario: Scenario) -> float:
-        (line, _) = remarks_on({"simulated": prepare(scenario).simulate()})
-        return DURATION.parse(re.findall("simulated ([^,;]+)", line)[0])
-
     level, held_up = scenario_of(), load(scenario_of(), slow)
-    assert forward(held_up) <= forward(level)
+    assert figures_of(said_of(held_up)[0])[2] <= figures_of(said_of(level)[0])[2]
 
 
 def test_a_line_where_planning_cannot_pay() -> None:
-    lines = remarks_on(
-        {"simulated": prepare(scenario_of("machines: [d0, d3]")).simulate()}
-    )
+    lines = said_of(scenario_of("machines: [d0, d3]"))
 
     assert lines[0] == "SPST finds no plan of a lower t(S) than peer-to-peer's"
     told = [re.findall(r"(?:: t\(S\)|simulated|below) ([^,;]+)", s) for s in lines[1:]]
-    assert [len(some) for some in told] == [3, 2]
+    assert [len(some) for some in told] == [4, 3]
     assert all(len({*some}) == 1 for some in told)  # the bound, too
 
 

@@ -1,0 +1,195 @@
+"""Each row of each comparison is what simulating the file that it leaves says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import emu
+from emu.cli import app
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.crossover import compare_systems, compare_variants
+from emu.experiment.systems import translated_systems, write_rows
+from emu.report.comparison import Candidate, SystemResult
+from emu.scenario import Experiment, load, prepare
+from tests.fidelity.corpus import RULES
+from tests.scenario.test_edits import TIMED, loads, scenario, training
+
+PLACEMENTS = ("ifs", "etp", "best", "distdgl", "random", "round_robin")
+
+
+def drawn(rng: np.random.Generator) -> emu.Scenario | None:
+    """Return a custom job, two, or one that trains, maybe with prices and a death."""
+    seed, system = int(rng.integers(2**31)), str(rng.choice(["custom", *TIMED]))
+    if system == "custom":
+        made = scenario(seed)
+    else:
+        content = training(seed, system)
+        at = PLACEMENTS if system == "dgtp" else PLACEMENTS[:3]
+        content["placement"] = {"policy": str(rng.choice(at))}
+        made = loads(content)
+    if made is None:
+        return None
+    changes: dict[str, Any] = {"seed": int(rng.integers(9))}
+    if not made.jobs:
+        changes["placement.iterations"] = int(rng.integers(5, 60))
+    if not made.jobs and rng.random() < 0.3:
+        victim = made.cluster.named()[0][0]
+        events = made.to_json().get("events", [])
+        changes["events"] = [*events, {"at": "4 s", "kill": victim}]
+        changes |= {"on_failure": "restart", "recovery": "2 s"}
+    if rng.random() < 0.3:
+        changes["cluster.machines[0].price"] = "3.5 $/h"
+    return load(made, changes)
+
+
+def takes(ready: Experiment) -> float:
+    """Return the makespan that ``emu simulate`` prints."""
+    return ready.attempts(ready.simulate()).makespan
+
+
+def check_files(rows: Sequence[Candidate | SystemResult]) -> int:
+    """Simulate what every row leaves; return how many rows there were."""
+    count = 0
+    with TemporaryDirectory() as folder:
+        named = [(row.name, row.scenarios) for row in rows]
+        files = write_rows(Path(folder) / "made", "a/b", named)
+        every = [file for own in files for file in own]
+        assert len({*every}) == len(every)
+        for row, own in zip(rows, files, strict=True):
+            if row.refused:
+                continue
+            found = [prepare(load(file)) for file in own]
+            assert [takes(one) for one in found] == [*row.makespans.values()], row.name
+            assert [one.scenario.seed for one in found] == [*row.makespans]
+            count += 1
+    return count
+
+
+def some(rng: np.random.Generator, names: tuple[str, ...]) -> list[str]:
+    return [*map(str, rng.choice(names, int(rng.integers(0, 3)), replace=False))]
+
+
+def check_drawn(seed: int) -> int:
+    """Compare what is drawn in drawn ways; return how many rows were checked."""
+    rng = np.random.default_rng(seed)
+    try:
+        base = drawn(rng)
+        ready = None if base is None else prepare(base)
+        if base is None or ready is None:
+            return 0
+        ready.attempts()
+    except EmulatorError:
+        return 0  # without room for its tasks, or killed too often
+    seeds, job = int(rng.integers(1, 3)), ready.problem.job
+    placements, policies = some(rng, PLACEMENTS), some(rng, RULES)
+    names = [machine.name for machine in ready.problem.cluster.machines]
+    unit, machine = str(rng.choice([*job.units])), str(rng.choice(names))
+    options: dict[str, Any] = {"seeds": seeds, "keep_placement": rng.random() < 0.3}
+    if rng.random() < 0.7:
+        options["moves"] = [(unit, machine)]
+    try:
+        rows = compare_variants(ready, placements, policies, **options)
+    except ScenarioError as error:
+        if not error.file.startswith("--move"):  # no room there, or no way
+            raise
+        rows = compare_variants(ready, placements, policies, **options | {"moves": ()})
+    count = check_files(rows)
+    if base.job.system in translated_systems() and not base.jobs:
+        count += check_files(compare_systems(base, ["p3", "data_parallel"], seeds))
+    if options["keep_placement"] or base.jobs:
+        return count
+    for row in rows:  # without what compares: as --set says
+        if row.placing and not row.refused:
+            rule = {"schedule.policy": row.policy, "placement.policy": row.placement}
+            assert takes(prepare(load(base, rule))) == next(
+                iter(row.makespans.values())
+            )
+    return count
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_every_row_is_the_simulation_of_the_scenario_that_it_leaves(seed: int) -> None:
+    check_drawn(seed)
+
+
+#: A search finds another placement for each of these rules.
+DEMO = ["demo", "--set", "placement={policy: best, iterations: 300}"]
+DEMO += ["--set", "job.iterations=6"]
+
+
+def said(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, [*arguments, "--json", "-"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("rule", ["mrtf", "fifo"])
+def test_a_row_is_placed_under_its_own_rule_unless_one_is_kept(
+    rule: str, tmp_path: Path
+) -> None:
+    varied = ["compare", *DEMO, "--policies", rule]
+    own, kept = (said(*varied, *more)[1] for more in ([], ["--keep-placement"]))
+    alone = said("simulate", *DEMO, "--set", f"schedule.policy={rule}")["makespan"]
+    tasks = said("place", *DEMO)["tasks"]
+    stated = emu.load("demo", DEMO[2::2])
+    there = emu.simulate(emu.load(stated, {"schedule.policy": rule}), tasks).makespan
+
+    assert own["makespan"] == alone
+    assert kept["makespan"] == there != alone
+    assert (own["placement_kept"], kept["placement_kept"]) == (False, True)
+    assert (bool(own["moves"]), bool(kept["moves"])) == (True, False)
+    for more, line in (
+        ([], "each row is placed under its own policy"),
+        (["--keep-placement"], "each placement is that of oes, for all policies"),
+        (["--write", str(tmp_path)], f"demo-best-{rule}.yaml"),
+    ):
+        shown = CliRunner().invoke(app, [*varied, *more]).output
+        assert line in shown + " ".join(one.name for one in tmp_path.iterdir())
+
+
+def test_what_explain_says_of_a_rule_is_what_setting_it_gives() -> None:
+    stated = emu.load("demo", DEMO[2::2])
+    rules = [
+        one.change
+        for one in emu.explain(stated).improvements
+        if one.change.kind == "policy"
+    ]
+    for change in rules:
+        assert change.what.endswith(", placed anew")
+        assert change.edit is not None
+        assert [*change.edit] == ["schedule.policy", "schedule.share"]
+    found = {one.change.policy: one for one in emu.explain(stated).improvements}
+    for rule in ("mrtf", "fifo"):
+        again = emu.simulate(emu.load(stated, {"schedule.policy": rule}))
+        assert found[rule].makespan == again.makespan
+
+
+def test_a_placement_that_cannot_be_is_a_row(tmp_path: Path) -> None:
+    """It keeps the others, with either kind of placement."""
+    file = tmp_path / "own.json"
+    tasks = [{"name": f"t{n}", "time": f"{n + 1} s"} for n in range(3)]
+    job = {"system": "custom", "iterations": 2, "tasks": tasks}
+    cluster = {"machines": [{"count": 2, "nic": "1 Gbit/s"}]}
+    file.write_text(json.dumps({"cluster": cluster, "job": job}))
+    for more in ([], ["--keep-placement"]):
+        stated = ["compare", str(file), "--placements", "distdgl,ifs", *more]
+        done = CliRunner().invoke(app, [*stated, "--json", "-"])
+        first, refused, ifs = json.loads(done.stdout)
+
+        assert done.exit_code == 4
+        assert first["makespan"] <= ifs["makespan"]
+        assert "distdgl needs workers with samplers" in refused["refused"]
+        shown = CliRunner().invoke(app, stated).stdout
+        assert "refused" in shown
+        assert "distdgl needs workers with samplers" in " ".join(shown.split())
