@@ -24,6 +24,7 @@ from typing_extensions import override
 
 import emu
 from emu.errors import DataError, EmulatorError
+from emu.foreign_code import code_of_others
 from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
 
@@ -40,6 +41,11 @@ class Listed(NamedTuple):
     """Module of `emu.cli` that registers it."""
     summary: str
     """Purpose, in a line of at most 64 characters."""
+
+    @property
+    def runs_code(self) -> bool:
+        """True where it carries scenarios out, and so runs code that they name."""
+        return self.module.partition("_commands")[0] in _CARRIES_OUT
 
 
 #: Groups; below each the start of a module's name, a command of it, and the line.
@@ -76,6 +82,10 @@ Look at a run
 This host
     host     clean      Remove files that a killed process or a power cut left.
 """
+
+
+#: Modules whose commands carry scenarios out; of the others none runs code of others.
+_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "lab"}
 
 
 def _groups(table: str) -> dict[str, dict[str, Listed]]:
@@ -145,6 +155,16 @@ class Command(TyperCommand):
     """One command, with plain help."""
 
     @override
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what only reads runs code of others with --run-code alone.
+
+        A line says which code of others runs, or was left out.
+        """
+        runs = COMMANDS[str(self.name)].runs_code or ctx.params.get("run_code", False)
+        with code_of_others(runs=runs, tell=_tell):
+            return super().invoke(ctx)
+
+    @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words that follow the name in the usage line."""
         arguments = [p for p in self.params if isinstance(p, TyperArgument)]
@@ -161,6 +181,10 @@ class Command(TyperCommand):
         self.format_usage(ctx, formatter)
         write_paragraphs(self.help or "", formatter)
         write_parameters(self.get_params(ctx), formatter)
+
+
+def _tell(line: str) -> None:
+    typer.echo(f"emu: {for_terminal(line)}", err=True)
 
 
 #: Libraries of the extra ``figures``.

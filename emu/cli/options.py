@@ -42,6 +42,10 @@ JsonTarget: TypeAlias = Annotated[
         "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
     ),
 ]
+RunCode: TypeAlias = Annotated[
+    bool,
+    typer.Option("--run-code", help="Run rules and models of others that a run names."),
+]
 BoundTime: TypeAlias = Annotated[
     str,
     typer.Option(
