@@ -23,6 +23,7 @@ from typer.main import get_command_from_info
 from typing_extensions import override
 
 import emu
+from emu.cli.completion import offer_words
 from emu.errors import DataError, EmulatorError
 from emu.foreign_code import code_of_others
 from emu.interruption import INTERRUPTED, tell
@@ -152,7 +153,13 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 class Command(TyperCommand):
-    """One command, with plain help."""
+    """One command, with plain help, and words that a shell offers for it."""
+
+    @override
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        for parameter in self.params:
+            offer_words(str(self.name), parameter)
 
     @override
     def invoke(self, ctx: Any) -> Any:
