@@ -44,7 +44,7 @@ _KINDS = {
     "labels": ("labels", "targets"),
     "activations": (
         "partial", "rows", "ghosts", "ah", "z", "h", "scores", "sources",
-        "destinations",
+        "destinations", "attention",
     ),
     "gradients": ("gradient", "of_sum", "part", "of_sources", "of_own"),
     "parameters": ("parameters", "weights"),
