@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.analysis.explanation import explain as explain_schedule
 from emu.errors import DataError, ScenarioError
+from emu.foreign_code import code_of_others
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
@@ -269,7 +270,10 @@ def compare(
 
 
 def explain(
-    what: Scenario | Experiment | RecordedRun, *, helpful: bool = True
+    what: Scenario | Experiment | RecordedRun,
+    *,
+    helpful: bool = True,
+    run_code: bool = False,
 ) -> Explanation:
     """Say why a scenario or run takes so long, and what would help.
 
@@ -280,6 +284,8 @@ def explain(
         simulation parted.
     helpful
         Whether to look for what would help, some 50 simulations.
+    run_code
+        Of a run: whether a rule of others, which its manifest names, may run for that.
 
     Raises
     ------
@@ -296,7 +302,7 @@ def explain(
             helpful=helpful,
             stated=ScenarioEdits(experiment.scenario),
         )
-    return what.explain(helpful=helpful)
+    return what.explain(helpful=helpful, run_code=run_code)
 
 
 def audit(
@@ -306,6 +312,7 @@ def audit(
     relative: float = EXACTNESS,
     policy: bool = False,
     training: bool = False,
+    run_code: bool = False,
 ) -> AuditReport:
     """Check a schedule, simulated or emulated, against the paper's constraints.
 
@@ -321,6 +328,9 @@ def audit(
     policy, training
         Of an emulated run: whether rates are computed again by its scenario's rule,
         slowly, and whether it is trained again in one process to compare losses.
+    run_code
+        Of an emulated run: whether rules and models of others, which its manifest
+        names, may run for that. Else what needs them is not compared.
 
     Raises
     ------
@@ -339,7 +349,9 @@ def audit(
 
         run = run_to_audit(what)
         allowed = run.tolerance if tolerance is None else tolerance
-        return audit_whole(run, allowed, relative, rule=policy, training=training)[0]
+        with code_of_others(runs=run_code):
+            found = audit_whole(run, allowed, relative, rule=policy, training=training)
+        return found[0]
     schedule = what if isinstance(what, Schedule) else what.best
     allowed = ROUNDING if tolerance is None else tolerance
     return audit_schedule(schedule, tolerance=allowed, relative=relative)

@@ -1,16 +1,23 @@
 """Code that is not emu's: optional libraries, and what users bring along.
 
 Torch is needed to train, dgl to read what is its own. A user's code is the text of a
-file, run and named in its errors.
+file. Its classes are looked for in the text (`class_problem`) before any of it runs,
+everything that runs it asks (`ask_to_run`), and commands that read withhold it.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import contextlib
 import hashlib
 import importlib.util
-import inspect
 import sys
+import tokenize
 import traceback
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,10 +25,12 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 #: Said where pandas or matplotlib is missing.
 INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
+#: Begins the names of modules that are the text of a user.
+OWN = "emu_own_"
 #: Said where torch is missing.
 INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
 
@@ -65,6 +74,82 @@ def import_library(name: str, purpose: str, remedy: str) -> Any:
         raise DataError(problem, path=purpose) from error
 
 
+class CodeWithheld(DataError):
+    """Code of others that a command which only reads does not run."""
+
+
+@dataclass(frozen=True)
+class _Consent:
+    """Decision on code of others: whether it runs, and who is told of it, once each."""
+
+    runs: bool = True
+    tell: Callable[[str], object] = lambda _: None
+    told: set[str] = field(default_factory=set)
+
+
+_NO_LIMIT = _Consent()
+_consent = ContextVar("consent", default=_NO_LIMIT)
+
+
+@contextlib.contextmanager
+def code_of_others(
+    *, runs: bool, tell: Callable[[str], object] | None = None
+) -> Iterator[None]:
+    """Decide for the time of the block whether code of others runs.
+
+    A block within one that withholds it withholds it, too.
+
+    Parameters
+    ----------
+    tell
+        Gets a line on each that runs, or was withheld; default is as around the block.
+    """
+    outer = _consent.get()
+    runs = runs and outer.runs
+    own = replace(outer, runs=runs) if tell is None else _Consent(runs, tell)
+    before = _consent.set(own)
+    try:
+        yield
+    finally:
+        _consent.reset(before)
+
+
+def code_runs() -> bool:
+    """Return False where code of others is withheld."""
+    return _consent.get().runs
+
+
+def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") -> None:
+    """Say that code of others is about to run; to be called before each time.
+
+    Parameters
+    ----------
+    file
+        Where it is from, a file or a module.
+    what
+        Its purpose and name: ``rule mine.py:Equal``.
+    problem
+        Looks, without running it, for why it must not run at all.
+
+    Raises
+    ------
+    CodeWithheld
+        When nothing of others may run: see `code_of_others`.
+    DataError
+        When there is a problem.
+    """
+    consent = _consent.get()
+    if consent.runs and (said := problem()):
+        raise DataError(said, path=what.partition(" ")[2])
+    line = f"runs code of {file}: {what}"
+    line = line if consent.runs else f"left out, --run-code adds it: what {line}"
+    if line not in consent.told:
+        consent.told.add(line)
+        consent.tell(line)
+    if not consent.runs:
+        raise CodeWithheld(f"is code of others: {what}; --run-code runs it", path=file)
+
+
 def imported(program: str, source: str) -> Callable[..., Any]:
     """Run the text of ``FILE.py:NAME`` and return what it is to be called by.
 
@@ -75,7 +160,7 @@ def imported(program: str, source: str) -> Callable[..., Any]:
     """
     file, _, name = program.rpartition(":")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    module = ModuleType(f"emu_own_{digest}")
+    module = ModuleType(f"{OWN}{digest}")
     module.__file__ = file
     sys.modules[module.__name__] = module  # where dataclasses and pickle look
     code = compile(source, file, "exec", dont_inherit=True)
@@ -93,13 +178,76 @@ def called(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """
     found = getattr(module, name, None)
     if found is None or not callable(found):
-        own = [n for n, v in vars(module).items() if inspect.isclass(v)
+        own = [n for n, v in vars(module).items() if isinstance(v, type)
                and v.__module__ == module.__name__]  # fmt: skip
-        problem = f"holds nothing to call by the name {name!r}"
-        raise DataError(f"{problem}; it defines {', '.join(own) or 'no class'}",
-                        path=program)  # fmt: skip
+        raise DataError(_absence(name, own), path=program)
     factory: Callable[..., Any] = found
     return factory
+
+
+def _absence(name: str, classes: Iterable[str]) -> str:
+    known = ", ".join(classes) or "no class"
+    return f"holds nothing to call by the name {name!r}; it defines {known}"
+
+
+def module_text(module: str) -> str:
+    """Return the text of an installed module; neither it nor its parents are imported.
+
+    Raises
+    ------
+    DataError
+        When there is no such module, or no text of it.
+    """
+    first, *rest = module.split(".")
+    spec = None
+    with contextlib.suppress(ImportError, ValueError):  # the second of __main__
+        spec = importlib.util.find_spec(first)
+    for end in range(2, len(rest) + 2):
+        folders = spec and spec.submodule_search_locations
+        name = ".".join((first, *rest)[:end])
+        spec = PathFinder.find_spec(name, folders) if folders else None
+    if spec is None:
+        raise DataError(f"No module named {module!r}")
+    if not (spec.origin or "").endswith(".py"):
+        raise DataError(f"module {module} has no text of which to see what it defines")
+    with tokenize.open(str(spec.origin)) as file:
+        return file.read()
+
+
+def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -> str:
+    """Return why a text defines no class with a method; empty where it may.
+
+    Only the text is looked at. What it imports or computes shows when it runs.
+
+    Parameters
+    ----------
+    method
+        Name of the method, arguments may follow; empty where a function will do.
+    sure
+        True to refuse what shows only when it runs.
+    """
+    try:
+        nodes = [*ast.walk(ast.parse(text, file))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+    known = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
+    names = {getattr(n, k, "") for n in nodes for k in ("id", "name", "asname")}
+    if name not in known and (sure or names.isdisjoint({name, "*"})):
+        return _absence(name, known)
+    bases, unknown = [name], not method
+    for base in bases:  # which grow
+        if base not in known:
+            unknown |= base not in vars(builtins)
+            continue
+        body = known[base].body
+        names = {getattr(n, "name", "") for n in body} | {
+            getattr(t, "id", "") for n in body for t in getattr(n, "targets", ())
+        }
+        if method.partition("(")[0] in names:
+            return ""
+        bases += {*map(ast.unparse, known[base].bases)} - {*bases}
+    of_bases = " of its own" if unknown else ""
+    return "" if unknown and not sure else f"{name} has no method {method}{of_bases}"
 
 
 def line_of(error: BaseException, file: str) -> str:

@@ -416,6 +416,7 @@ def explain(
     helpful: bool = True,
     notes: tuple[str, ...] = (),
     stated: Stated | None = None,
+    replayed: Schedule | None = None,
 ) -> Explanation:
     """Return why ``schedule`` took so long.
 
@@ -431,10 +432,13 @@ def explain(
     stated
         The scenario it comes from: what-ifs are edits of it then, and one more machine
         is built in it.
+    replayed
+        That simulation of an emulated schedule, where it is known.
     """
     chain = critical_path(schedule)
-    followed = schedule.problem.following(schedule)
-    replayed = simulate(followed, realization, policy) if emulated else None
+    if emulated and replayed is None:
+        followed = schedule.problem.following(schedule)
+        replayed = simulate(followed, realization, policy)
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()
     moves = NO_MOVES

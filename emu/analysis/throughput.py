@@ -221,7 +221,7 @@ class Prices:
 
     request: float = 2e-7
     """Dollars per request."""
-    function_second: float = 0.01125
+    function_hour: float = 0.01125
     """Dollars per hour that a function runs."""
     granularity: float = 0.1
     """Seconds that its time is rounded up to multiples of."""
@@ -229,7 +229,7 @@ class Prices:
     def functions(self, seconds: NDArray[np.float64]) -> float:
         """Return the dollars of functions that ran for so long each."""
         billed = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
-        running = float(billed.sum()) * self.function_second / _HOUR
+        running = float(billed.sum()) * self.function_hour / _HOUR
         return self.request * seconds.size + running
 
 

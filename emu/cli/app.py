@@ -23,8 +23,10 @@ from typer.main import get_command_from_info
 from typing_extensions import override
 
 import emu
+from emu.cli.completion import offer_words
 from emu.cli.signs_of_life import signs_of_life
 from emu.errors import DataError, EmulatorError
+from emu.foreign_code import code_of_others
 from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
 
@@ -41,6 +43,11 @@ class Listed(NamedTuple):
     """Module of `emu.cli` that registers it."""
     summary: str
     """Purpose, in a line of at most 64 characters."""
+
+    @property
+    def runs_code(self) -> bool:
+        """True where it carries scenarios out, and so runs code that they name."""
+        return self.module.partition("_commands")[0] in _CARRIES_OUT
 
 
 #: Groups; below each the start of a module's name, a command of it, and the line.
@@ -77,6 +84,10 @@ Look at a run
 This host
     host     clean      Remove files that a killed process or a power cut left.
 """
+
+
+#: Modules whose commands carry scenarios out; of the others none runs code of others.
+_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "lab"}
 
 
 def _groups(table: str) -> dict[str, dict[str, Listed]]:
@@ -143,12 +154,23 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 class Command(TyperCommand):
-    """One command, with plain help, and signs of life where it takes long."""
+    """One command: words that a shell offers for it, signs of life where it takes long."""
+
+    @override
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        for parameter in self.params:
+            offer_words(str(self.name), parameter)
 
     @override
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        with signs_of_life(self.name or ""):
+        """Run the command; what only reads runs code of others with --run-code alone.
+
+        A line says which code of others runs, or was left out.
+        """
+        name = str(self.name)
+        runs = COMMANDS[name].runs_code or ctx.params.get("run_code", False)
+        with signs_of_life(name), code_of_others(runs=runs, tell=_tell):
             return super().invoke(ctx)
 
     @override
@@ -168,6 +190,10 @@ class Command(TyperCommand):
         self.format_usage(ctx, formatter)
         write_paragraphs(self.help or "", formatter)
         write_parameters(self.get_params(ctx), formatter)
+
+
+def _tell(line: str) -> None:
+    typer.echo(f"emu: {for_terminal(line)}", err=True)
 
 
 #: Libraries of the extra ``figures``.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, emit
+from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.training_results import evaluate_run
@@ -58,6 +58,7 @@ def audit(
             "--training", help="Train again in one process; compare the losses."
         ),
     ] = False,
+    run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
     json_target: JsonTarget = None,
 ) -> None:
     """Check a schedule against the paper's constraints.
@@ -122,6 +123,7 @@ def _print(
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
     json_target: JsonTarget = None,
 ) -> None:
     """Evaluate a run's weights on the whole graph.

@@ -15,6 +15,7 @@ from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError, ScenarioError
 from emu.files import write_atomic
 from emu.fitting import Template  # noqa: TC001 - typer reads annotations
+from emu.foreign_code import ask_to_run
 from emu.lab.fit_run import Fit, fit_run
 from emu.lab.prediction import missed_by_lab
 from emu.lab.run import run_lab
@@ -75,6 +76,9 @@ def lab(
     name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
     directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
+    if not command:
+        names = ", ".join(program.name for program in described.lab.programs)
+        ask_to_run(str(file), f"programs {names}")
     result = run_lab(
         described, directory, command or [], pcap=pcap, watch=console.print
     )

@@ -57,6 +57,10 @@ JsonTarget: TypeAlias = Annotated[
         help="Write the result to a file; - prints it instead.",
     ),
 ]
+RunCode: TypeAlias = Annotated[
+    bool,
+    typer.Option("--run-code", help="Run rules and models of others that a run names."),
+]
 BoundTime: TypeAlias = Annotated[
     str,
     typer.Option(

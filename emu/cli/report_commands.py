@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from emu.cli.app import app
-from emu.cli.options import listed, seconds
+from emu.cli.options import RunCode, listed, seconds
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.files import write_atomic
@@ -216,6 +216,7 @@ def report(
     open_it: Annotated[
         bool, typer.Option("--open", help="Open it in the browser afterwards.")
     ] = False,
+    run_code: RunCode = False,  # noqa: ARG001 - see emu.cli.app.Command
 ) -> None:
     """Write a run as a page, a trace, a figure or tables.
 

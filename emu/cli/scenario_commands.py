@@ -22,6 +22,7 @@ from emu.lab.setup import find_lab_errors
 from emu.names import file_part
 from emu.report.terminal import plain_table, terminal
 from emu.scenario import find_errors, load
+from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import (
@@ -34,6 +35,9 @@ from emu.scenario.scenario_file import (
 
 if TYPE_CHECKING:
     from emu.graph_data.sources import KeptData
+
+#: File beside a copied scenario, from which its editor knows keys and values.
+_SCHEMA = "emu.schema.json"
 
 
 @app.command()
@@ -51,6 +55,7 @@ def init(
     """Copy a shipped scenario or lab into this directory, to edit.
 
     It also runs without a copy, by its name: emu simulate golden, emu lab all_reduce.
+    Beside a scenario emu.schema.json tells editors its keys.
 
     Raises
     ------
@@ -74,7 +79,9 @@ def init(
             ) from error
         typer.echo(f"written to {target}/; next: emu lab {target}/{LAB}")
         return
-    write_atomic(target, known[name].read_text(encoding="utf-8"))
+    text = known[name].read_text(encoding="utf-8")
+    write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
+    write_atomic(target.parent / _SCHEMA, json.dumps(file_schema(), indent=1) + "\n")
     for model in model_programs(load(known[name])):
         program = Path(model.program.rpartition(":")[0])
         beside = target.parent / program.relative_to(known[name].parent)
@@ -94,7 +101,8 @@ def validate(
 ) -> None:
     """Check scenario and lab files; print every error in them.
 
-    An error names the file, the line, the key, and what would be right.
+    An error names the file, the line, the key, and what would be right. Of code of
+    others it looks at the text alone; a line says which simulating would run.
     """
     errors: dict[str, list[ScenarioError]] = {}
     for file in files:
@@ -112,12 +120,24 @@ def validate(
         for file, of_file in errors.items()
     }
     if emit(json_target, report):
-        for good in [file for file, of_file in errors.items() if not of_file]:
+        for good in [file for file in files if not errors[str(file)]]:
             typer.echo(f"{good}: good")
+            for program in _programs(good, overrides or []):
+                typer.echo(f"{good}: code of others, not run: {program}", err=True)
     for wrong in found:
         typer.echo(f"emu: {wrong}", err=True)
     if found:
         raise typer.Exit(ScenarioError.exit_code)
+
+
+def _programs(file: Path, overrides: list[str]) -> list[str]:
+    """Return the code of others that a good scenario names; a lab is such code."""
+    if is_lab(file, overrides):
+        return []
+    scenario = load(file, overrides)
+    rule = scenario.schedule.policy
+    models = [model.program for model in model_programs(scenario)]
+    return [*([rule] if is_program(rule) else []), *models]
 
 
 @app.command()

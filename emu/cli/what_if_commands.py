@@ -15,6 +15,7 @@ from emu.cli.options import (
     BoundTime,
     JsonTarget,
     Overrides,
+    RunCode,
     ScenarioFile,
     emit,
     judge_simulated,
@@ -69,6 +70,7 @@ def explain(
         bool,
         typer.Option("--improvements/--no-improvements", help="Say what would help."),
     ] = True,
+    run_code: RunCode = False,
 ) -> None:
     """Explain why a run takes so long, and what would help.
 
@@ -89,7 +91,7 @@ def explain(
         lines, more = [], {}
         window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
-        explanation = emu.explain(known, helpful=helpful)
+        explanation = emu.explain(known, helpful=helpful, run_code=run_code)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
     for line in lines:

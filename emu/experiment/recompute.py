@@ -26,6 +26,7 @@ from emu.experiment.run_experiment import (
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
 from emu.experiment.witness import recalled
+from emu.foreign_code import code_runs
 from emu.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
@@ -40,6 +41,7 @@ from emu.runs.audit_inputs import unchecked_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
+from emu.scenario.realize import model_programs
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
 from emu.trust.violation import agreement, disagreement
@@ -66,6 +68,8 @@ _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
     "versions, and what processes counted that no guard can compare"
 )
+
+_NO_ACCURACY = "accuracy is not computed again: its model is code of others"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +172,9 @@ def _scenario(
         text = read_scenario(run.path, run.manifest) if stated is None else stated
     except (DataError, ScenarioError) as error:
         silent.append(f"nothing is computed again: {error}")
-        return None, [str(error)] if "source" in run.manifest else []
+        # Of what was read beside the text no run notes a topology: its file has gone.
+        gone = getattr(error, "key", "") == "cluster.topology"
+        return None, [str(error)] if "source" in run.manifest and not gone else []
     found = apart(text, noted)
     if found:
         return text, found
@@ -215,11 +221,15 @@ def _results(
         made = replace(made, witness=seen)
         silent += [unseen] if unseen else []
     records = "its records"
-    again = _plain(replayed.to_json())
+    again, content = _plain(replayed.to_json()), _plain(made.content)
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
+    if trained and model_programs(experiment.scenario) and not code_runs():
+        silent.append(_NO_ACCURACY)
+        for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
+            one.pop("accuracy", None)
     return {
-        "result": agreement("result", result, _plain(made.content), records),
+        "result": agreement("result", result, content, records),
         "simulated": agreement("simulated", there, again, records),
         "headline": headline_faults(
             run.result, emulated.schedule, predicted, replayed, emulated.realization

@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.analysis.throughput import job_times
 from emu.errors import DataError
+from emu.foreign_code import CodeWithheld
 from emu.graph_data import open_for
 from emu.input_file import one_error, read_json
 from emu.problem import Job
@@ -137,10 +138,13 @@ def _figures(
     system = system_of(alone.settings)
     if system is None or not [*trained_jobs(alone)]:
         return figures, {}
-    shapes = parameter_shapes(alone.settings, open_for(alone.settings))
-    if weights is None:
-        flat = system.trained(alone, results)
-    else:
-        flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
-    accuracy = evaluate(alone.settings, flat)
+    try:
+        shapes = parameter_shapes(alone.settings, open_for(alone.settings))
+        if weights is None:
+            flat = system.trained(alone, results)
+        else:
+            flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
+        accuracy = evaluate(alone.settings, flat)
+    except CodeWithheld:
+        return figures, {}
     return {**figures, "accuracy": accuracy}, split_parts(flat, shapes)

@@ -14,7 +14,12 @@ from typing_extensions import override
 
 from emu.analysis.explanation import explain
 from emu.errors import DataError
-from emu.foreign_code import INSTALL_FIGURES, import_library
+from emu.foreign_code import (
+    INSTALL_FIGURES,
+    CodeWithheld,
+    code_of_others,
+    import_library,
+)
 from emu.input_file import check_shape, one_error, read_json
 from emu.names import html_table
 from emu.problem import RateHistory, Realization, Schedule
@@ -29,6 +34,7 @@ from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.own_rules import is_policy, is_program, registered
+from emu.scheduling import policy_named
 from emu.simulation import simulate
 from emu.units import format_duration, format_ratio
 
@@ -162,15 +168,27 @@ class RecordedRun:
         except ValidationError:
             return None
 
-    def explain(self, *, helpful: bool = True) -> Explanation:
+    def explain(self, *, helpful: bool = True, run_code: bool = False) -> Explanation:
         """Return why it took so long and, if wanted, what would help.
+
+        Parameters
+        ----------
+        run_code
+            Whether a rule of others, which the manifest names, may run for that; else
+            what would help is left out, and a note says so.
 
         Raises
         ------
         DataError
             When nothing of the run can be read.
         """
-        notes = self.missing
+        notes, replayed = self.missing, None
+        try:
+            with code_of_others(runs=run_code):
+                policy_named(self.policy)
+        except CodeWithheld as error:
+            notes += (f"what would help is left out: {error}",)
+            helpful, replayed = False, self.simulated or self.emulated
         if self.measured is None and helpful:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
@@ -184,6 +202,7 @@ class RecordedRun:
             helpful=helpful,
             notes=notes,
             stated=ScenarioEdits(scenario, measured=True) if scenario else None,
+            replayed=replayed,
         )
 
     @property
@@ -277,7 +296,8 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     """Return the simulation of a run with its rates, which no file holds.
 
     They come from simulating again; where that gives another makespan (a run
-    without its result), the schedule is returned without rates.
+    without its result), or a rule of others may not run, the schedule is returned
+    without rates.
 
     Raises
     ------
@@ -288,7 +308,10 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     if made is None:
         raise DataError("; ".join(run.missing), path=str(run.path))
     problem = run.problem.following(made)
-    again = simulate(problem, realization_of(made), run.policy, record_rates=True)
+    try:
+        again = simulate(problem, realization_of(made), run.policy, record_rates=True)
+    except CodeWithheld:
+        return made
     alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
         return made

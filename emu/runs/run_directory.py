@@ -283,7 +283,7 @@ def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
             raise DataError("is missing", path=str(path)) from error
         keys = ("file", "folder", "overrides")
         source = Source(text, *(stated[key] for key in keys))
-        return load_again(source)
+        return load_again(source, manifest.get("scenario"))
 
 
 def apart(stated: Scenario, noted: Any) -> list[str]:

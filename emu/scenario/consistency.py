@@ -49,6 +49,10 @@ def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
     """
     if "lab" in data:
         yield ("lab",), _OF_LABS if data.keys() & {"job", "jobs"} else _A_LAB
+    prices = data.get("prices")
+    if isinstance(prices, dict) and "function_second" in prices:
+        problem = "the price is per hour, and so is its name: write function_hour"
+        yield ("prices", "function_second"), problem
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     for position, machine in enumerate(machines if isinstance(machines, list) else ()):

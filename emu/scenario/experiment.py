@@ -488,7 +488,7 @@ def check_rule(scenario: Scenario) -> None:
     Raises
     ------
     ScenarioError
-        When it cannot be loaded.
+        When it cannot be loaded, or may not: see `emu.foreign_code.code_of_others`.
     """
     try:
         policy_named(scenario.schedule.rule)

@@ -19,13 +19,20 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError, EmulatorError
 from emu.fields.suggestion import nearest
-from emu.foreign_code import called, imported, line_of
+from emu.foreign_code import (
+    ask_to_run,
+    called,
+    class_problem,
+    imported,
+    line_of,
+    module_text,
+)
 from emu.interruption import Overdue, deadline
 from emu.names import printable
 from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, checked_rates, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from emu.problem import ActiveFlow
 
@@ -53,7 +60,7 @@ def installed() -> tuple[str, ...]:
             where = f"entry point {point.name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{where}: there is another policy of that name")
         file, find = point.module.replace(".", "/") + ".py", point.load
-        register(point.name, cache(partial(_policy, point.name, file, find)))
+        register(point.name, cache(partial(_load, point.name, file, find)))
         found.append(point.name)
     return tuple(found)
 
@@ -90,15 +97,19 @@ def stated_policy(found: object) -> str:
     raise ValueError(f"found {found!r}, {nearest(str(found), known_policies())}")
 
 
-def rule_file(policy: str, folder: Path) -> Path | None:
-    """Return the file of a rule: as stated, or a module's beside the scenario."""
+def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | None:
+    """Return the file of a rule: as stated, or a module's beside the scenario.
+
+    ``noted``: rules of files that were there once.
+    """
     stated = PROGRAM.fullmatch(policy)
     if stated is None:
         return None
     if stated[1].endswith(".py"):
         return folder / Path(stated[1]).expanduser()
     beside = folder / (stated[1].replace(".", "/") + ".py")
-    return beside if beside.is_file() else None
+    there = beside.is_file() or f"{beside}:{stated[2]}" in noted
+    return beside if there else None
 
 
 @cache
@@ -108,40 +119,71 @@ def registered(policy: str, source: str | None) -> str:
     That of a file ends with a digest of its text, which may change from run to run.
     """
     file, _, attribute = policy.rpartition(":")
-    if source is None:
-        name, find = policy, partial(_of_module, policy)
-    else:
+    name = policy
+    find: Callable[[], object] = partial(_of_module, policy)
+    check: Callable[[], str] = partial(rule_problem, policy, source)
+    if source is not None:
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
-        find = partial(imported, policy, source)
-    register(name, cache(partial(_policy, name, file, find)))
+        find, check = partial(imported, policy, source), str
+    load = cache(partial(_load, name, file, find))
+
+    def ask() -> Policy:
+        ask_to_run(file, f"rule {name}", check)
+        return load()
+
+    register(name, ask)
     return name
 
 
-def _of_module(policy: str) -> Callable[..., object]:
+def _of_module(policy: str) -> object:
     module, _, attribute = policy.rpartition(":")
     return called(importlib.import_module(module), attribute, policy)
 
 
-def _policy(name: str, file: str, find: Callable[[], object]) -> Policy:
+_RATES = "rates(flows, capacity)"
+
+
+@cache
+def rule_problem(policy: str, source: str | None) -> str:
+    """Return why a class that is stated as a policy is no rule; empty where it may be.
+
+    Only its text is looked at: nothing of it is imported. A file may import or compute
+    its class, which shows when it runs; a module, which the scenario names and did not
+    bring along, has to define a class with the method itself.
+
+    Parameters
+    ----------
+    source
+        Text of a file; None for a module.
+    """
+    file, _, attribute = policy.rpartition(":")
+    try:
+        text = module_text(file) if source is None else source
+    except (DataError, OSError, SyntaxError, UnicodeDecodeError) as error:
+        return str(error)
+    return class_problem(text, file, attribute, _RATES, sure=source is None)
+
+
+def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     """Load a rule.
 
     Raises DataError when its code fails or takes too long, or has no method ``rates``.
     """
     with _running(name, file, "cannot be loaded"):
-        factory = find()
-        rule = factory() if callable(factory) else factory
-    method = getattr(rule, "rates", None)
-    if not callable(method):
-        problem = f"has no method rates(flows, capacity): it is {type(rule).__name__}"
-        raise DataError(problem, path=name)
+        found = find()
+        if not (isinstance(found, type) and callable(getattr(found, "rates", None))):
+            what = found.__name__ if isinstance(found, type) else type(found).__name__
+            problem = f"has no method {_RATES} of a class: it is {what}"
+            raise DataError(problem, path=name)
+        rule = found()
 
     def rates(
         flows: Sequence[ActiveFlow], capacity: Mapping[str, float]
     ) -> list[float]:
         # Copies, so that a rule may count down in what it gets.
         with _running(name, file, "fails"):
-            given = method([*flows], dict(capacity))
+            given = rule.rates([*flows], dict(capacity))
             return checked_rates(name, flows, capacity, given)
 
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]

@@ -551,11 +551,11 @@ class PricesSection(Section):
 
     request: Money = _PAPER.request
     """One request."""
-    function_second: Price = _PAPER.function_second
-    """Time that a function runs."""
+    function_hour: Price = _PAPER.function_hour
+    """An hour that functions run; each from the end of its launch."""
     granularity: Duration = _PAPER.granularity
     """Multiples to which that time is rounded up."""
 
     def build(self) -> Prices:
         """Return the prices."""
-        return Prices(self.request, self.function_second, self.granularity)
+        return Prices(self.request, self.function_hour, self.granularity)

@@ -30,8 +30,7 @@ from emu.scenario.document import (
 )
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.events_section import event_errors
-from emu.scenario.own_rules import rule_file
-from emu.scenario.realize import model_figures
+from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -41,7 +40,6 @@ from emu.scenario.workload_file import (
     read_profile,
     workload_document,
 )
-from emu.scheduling import policy_named
 from emu.systems.training_section import program_text
 from emu.workloads import without_copies
 
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from emu.fields.section import Trail
 
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
+    Texts: TypeAlias = Mapping[str, str]
 
 _NEW_OBJECTS = 10_000
 
@@ -149,11 +148,8 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 seed=stated["seed"],
                 root=stated["root"],
             )
-            model_figures(scenario)
         except DataError as error:
             yield ("job", "dataset"), str(error)
-        except ScenarioError as error:
-            yield ("job", "model", "program"), error.problem
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
     policy = "ifs" if policy in SEARCHES else policy
@@ -163,6 +159,8 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield (*error.key.split("."),), scenario.advice(str(error))
 
 
+#: Texts of programs, ``FILE:NAME``.
+_NONE: Texts = {}
 #: Values that are paths.
 _MODEL: Trail = ("job", "model")
 _OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
@@ -310,8 +308,14 @@ def write_scenario(path: Path, scenario: Scenario) -> None:
     write_atomic(path, text.getvalue())
 
 
-def load_again(source: Source) -> Scenario:
+def load_again(source: Source, noted: object = None) -> Scenario:
     """Return a scenario from its text, overrides and folder, as `load` did.
+
+    Parameters
+    ----------
+    noted
+        The scenario as a run noted it: rules and models of which it has the text are
+        not looked for in files, which may have gone.
 
     Raises
     ------
@@ -320,7 +324,20 @@ def load_again(source: Source) -> Scenario:
     """
     with one_error(source.file, partial(ScenarioError, file=source.file)):
         document = parse_document(source.text, source.file)
-        return _good(_changed(document, source.overrides, Path(source.folder)))
+        texts = dict(_noted_texts(noted))
+        folder = Path(source.folder)
+        return _good(_changed(document, source.overrides, folder, texts))
+
+
+def _noted_texts(content: Any) -> Iterator[tuple[str, str]]:
+    """Yield every program with its text, where a resolved scenario has both."""
+    if isinstance(content, dict):
+        program = content.get("program", content.get("policy"))
+        if isinstance(program, str) and isinstance(content.get("source"), str):
+            yield program, content["source"]
+    held = content.values() if isinstance(content, dict) else content
+    for value in held if isinstance(content, dict | list) else ():
+        yield from _noted_texts(value)
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
@@ -332,18 +349,20 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
 
 
 def _rule_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield why the rule for rates, one's own, cannot be loaded."""
-    try:
-        policy_named(scenario.schedule.rule)
-    except DataError as error:
-        yield ("schedule", "policy"), str(error)
+    """Yield why the text of a rule for rates, one's own, is none."""
+    stated = scenario.schedule
+    if is_program(stated.policy) and (
+        problem := rule_problem(stated.policy, stated.source)
+    ):
+        yield ("schedule", "policy"), f"{stated.rule}: {problem}"
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
     """Return every error of a file, in the order of its lines; none if it is good.
 
     Beyond `load` this finds data and profiles that are not there, and that no placement
-    exists: what simulating the scenario would fail with.
+    exists: what simulating the scenario would fail with. Of code of others it looks at
+    the text alone: nothing of it is run or imported.
 
     Raises
     ------
@@ -395,8 +414,13 @@ def _read(source: str | Path, overrides: Overrides) -> Document:
     return _changed(read_document(path), overrides, path.parent)
 
 
-def _changed(document: Document, overrides: Overrides, folder: Path) -> Document:
-    """Return the document with its overrides; its paths are relative to ``folder``."""
+def _changed(
+    document: Document, overrides: Overrides, folder: Path, noted: Texts = _NONE
+) -> Document:
+    """Return the document with its overrides; its paths are relative to ``folder``.
+
+    ``noted``: texts of programs that are not read of their files.
+    """
     source = Source(document.text, document.file, str(folder), overrides)
     workload = document.data if is_workload(document.data) else None
     if workload is not None:
@@ -417,9 +441,9 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     for at in jobs_at:
         for trail in _OF_JOBS:
             document.resolve_path((*at, *trail), folder)
-        _read_program(document, (*at, *_MODEL))
+        _read_program(document, (*at, *_MODEL), noted)
     document.resolve_path(("profile",), folder)
-    _read_rule(document, folder)
+    _read_rule(document, folder, noted)
     document.source = source if source.text else None
     return document
 
@@ -474,7 +498,15 @@ def _located(
     )
 
 
-def _read_program(document: Document, trail: Trail) -> None:
+def _text_of(program: str, noted: Texts) -> dict[str, str]:
+    """Return the text of a program as its section has it; nothing without a file."""
+    try:
+        return {"source": noted.get(program) or program_text(program)}
+    except DataError:  # an error of the checks that follow
+        return {}
+
+
+def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
     """Put the text of a program into a document, where there is one at ``trail``.
 
     What was noted of another program is forgotten. A file that cannot be read is an
@@ -493,13 +525,11 @@ def _read_program(document: Document, trail: Trail) -> None:
     if any(_changes(at, trail[:-1]) for at in document.options):
         model.pop("measured", None)
     if not isinstance(model.get("source"), str):
-        try:
-            model["source"] = program_text(model["program"])
-        except DataError:
-            model.pop("source", None)
+        model.pop("source", None)
+        model.update(_text_of(model["program"], noted))
 
 
-def _read_rule(document: Document, folder: Path) -> None:
+def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     """Put the text of a rule of one's own into a document, where it is in a file."""
     schedule, at = document.data.get("schedule"), ("schedule", "policy")
     if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
@@ -509,11 +539,10 @@ def _read_rule(document: Document, folder: Path) -> None:
     if isinstance(schedule.get("source"), str):
         return
     policy = schedule["policy"]
-    file = rule_file(policy, Path() if stated else folder)
+    file = rule_file(policy, Path() if stated else folder, noted)
     if file is not None:
         schedule["policy"] = f"{file}:{policy.rpartition(':')[2]}"
-        with contextlib.suppress(DataError):  # an error of the checks that follow
-            schedule["source"] = program_text(schedule["policy"])
+        schedule.update(_text_of(schedule["policy"], noted))
 
 
 def _changes(option: Trail, job: Trail) -> bool:

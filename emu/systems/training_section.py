@@ -29,6 +29,7 @@ from emu.fields.quantities import (
 )
 from emu.fields.section import Resources, Section
 from emu.fields.suggestion import nearest
+from emu.foreign_code import class_problem
 from emu.graph_data import ALL_NEIGHBOURS, open_for
 from emu.input_file import read_text
 from emu.systems.job_section import JobSection
@@ -62,8 +63,8 @@ class ModelProgramSection(Section):
     program: FilePath = Field(examples=["net.py:Net"])
     """``FILE.py:NAME``, relative to the scenario file: a class or function that returns
     a ``torch.nn.Module``, which takes the sampled blocks, input side first, and
-    features, and returns a score per seed and class. ``emu validate`` runs its code as
-    well."""
+    features, and returns a score per seed and class. Of its code ``emu validate`` looks
+    at the text alone."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Arguments by name, ``{hid_size: 64}``; ``in_size``, ``out_size``, ``num_layers``
     are given where it takes them."""
@@ -90,9 +91,11 @@ class ModelProgramSection(Section):
         file, _, name = self.program.rpartition(":")
         if not (file.endswith(".py") and name.isidentifier()):
             yield "program", f"found {self.program!r}, write FILE.py:NAME"
-        elif self.source is None:
+        else:
             try:
-                program_text(self.program)
+                text = self.source or program_text(self.program)
+                if problem := class_problem(text, file, name, "", sure=False):
+                    yield "program", problem
             except DataError as error:
                 yield "program", str(error)
         if not fanouts and self.layers is None:

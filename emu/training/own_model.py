@@ -22,14 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import DataError
-from emu.foreign_code import INSTALL_TORCH, import_library, imported, line_of
+from emu.foreign_code import (
+    INSTALL_TORCH,
+    OWN,
+    ask_to_run,
+    import_library,
+    imported,
+    line_of,
+)
 from emu.graph_data import BatchPlan, open_for, sample_batch
 from emu.names import printable
 from emu.stream_key import stream_key
 from emu.training.layers import MiniBatch, add_gradients, as_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -288,7 +295,7 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
 
     program: str = model["program"]
     _dgl()  # its choice of a backend, before the program imports it
-    factory, stated = imported(program, model["source"]), model.get("args") or {}
+    factory, stated = _factory(program, model["source"]), model.get("args") or {}
     takes = inspect.signature(factory).parameters
     keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     unknown = [name for name in stated if name not in takes and not keywords]
@@ -316,6 +323,23 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
         problem = f"returns {what}, a torch.nn.Module is needed"
         raise DataError(problem, path=program)
     return module
+
+
+def _factory(program: str, source: str) -> Callable[..., Any]:
+    """Return what builds a program's model: a class of modules, or its own function.
+
+    Whatever else its text has imported, or computed, is not called.
+    """
+    import torch
+
+    ask_to_run(program.rpartition(":")[0], f"model {program}")
+    found = imported(program, source)
+    is_class = isinstance(found, type) and issubclass(found, torch.nn.Module)
+    if is_class or (inspect.isfunction(found) and found.__module__.startswith(OWN)):
+        return found
+    what = getattr(found, "__name__", type(found).__name__)
+    problem = "is neither a class of torch.nn.Module nor a function of this file"
+    raise DataError(f"{problem}: it is {what}", path=program)
 
 
 _SEEDS = 32  # of the mini-batch that faults are looked for on

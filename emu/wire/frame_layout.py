@@ -38,12 +38,16 @@ FEATURES = "features"
 _KINDS = {
     "structure": (
         "vertices", "frontier", "source", "destination", "outputs", "inputs",
+        "ends", "ids", "version",
     ),
     FEATURES: ("features",),
-    "labels": ("labels",),
-    "activations": ("partial",),
-    "gradients": ("gradient", "of_sum", "part"),
-    "parameters": ("parameters",),
+    "labels": ("labels", "targets"),
+    "activations": (
+        "partial", "rows", "ghosts", "ah", "z", "h", "scores", "sources",
+        "destinations", "attention",
+    ),
+    "gradients": ("gradient", "of_sum", "part", "of_sources", "of_own"),
+    "parameters": ("parameters", "weights"),
 }  # fmt: skip
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 

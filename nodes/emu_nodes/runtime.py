@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import uvloop
 
-from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+)
 from emu.network import (
     BEAT,
     Identity,
@@ -71,6 +77,21 @@ if TYPE_CHECKING:
 #: second for it: 40 us each are a twentieth of a core.
 _PERIOD = 0.1
 _OF_MAIN_THREAD = Path("/proc/self/schedstat")
+
+
+def load_program(path: str) -> type:
+    """Return the class of a program, ``module:Class``.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When it is anything else than a class with a method ``run``: not called then.
+    """
+    module, name = path.split(":")
+    found = getattr(importlib.import_module(module), name, None)
+    if isinstance(found, type) and callable(getattr(found, "run", None)):
+        return found
+    raise NodeMisbehaved(f"{path} is no class with a method run, so no program")
 
 
 class HostMetrics:
@@ -377,8 +398,7 @@ class NodeProcess:
         for size in self._spec.reserved:
             ends.pool.reserve(size)
         for task in self._spec.tasks:
-            module, name = task.program.split(":")
-            program_class = getattr(importlib.import_module(module), name)
+            program_class = load_program(task.program)
             brief = TaskSpec(
                 name=own_name(task.name),
                 kind=task.kind,

@@ -14,6 +14,7 @@ from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
+from emu.wire import payload_kind
 from emu.workloads import parameter_count
 from emu_nodes.dgcl import carrier, programs
 from tests.nodes.one_process import drive
@@ -226,6 +227,8 @@ def test_bytes_are_those_of_the_formulas(
     widths = [dataset.feature_length, 6, 6]
     expected = dgcl_realization(config, {}, widths, count, 8)
     np.testing.assert_array_equal(made.volumes, expected.volumes)
+    sent = {payload_kind(name) for one in made.payloads.values() for name in one}
+    assert sent == {"activations", "gradients"}
 
 
 def test_without_computation_no_weight_changes(monkeypatch: pytest.MonkeyPatch) -> None:

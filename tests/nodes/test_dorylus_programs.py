@@ -27,6 +27,7 @@ from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
+from emu.wire.frame_layout import OPAQUE, payload_kind
 from tests.golden.cases import cases, problem_of
 from tests.nodes.one_process import brief_of
 
@@ -276,6 +277,7 @@ def test_payloads_are_as_long_as_the_formulas_say(changes: tuple[str, ...]) -> N
     for (edge, n), payload in payloads.items():
         ends = job.edges[edge].source, job.edges[edge].destination
         if len({job.tasks[end].process_name for end in ends}) == 2:
+            assert OPAQUE not in map(payload_kind, payload), [*payload]
             size = sum(array.nbytes for array in payload.values())
             assert size == expected[edge, n], job.edge_names[edge]
 

@@ -17,7 +17,7 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
 from emu_nodes.program import Payload
-from emu_nodes.runtime import offset_now, result_parts
+from emu_nodes.runtime import load_program, offset_now, result_parts
 from emu_nodes.task_runner import (
     NewestInputs,
     TaskContext,
@@ -230,3 +230,12 @@ async def test_versions_that_are_not_read_are_taken_all_the_same() -> None:
         assert (await newest.take([[5, iteration]]))[5].iteration == iteration
 
     assert taken == [(5, n) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "path", ["os:abort", "sys:exit", "emu.errors:NodeLost", "emu:no_such", "emu:load"]
+)
+def test_what_is_no_program_is_not_called(path: str) -> None:
+    with pytest.raises(NodeMisbehaved, match="is no class with a method run"):
+        load_program(path)
+    assert load_program("emu_nodes.timed:Timed").__name__ == "Timed"

@@ -186,13 +186,10 @@ def test_several_jobs_have_programs_of_their_own(tmp_path: Path) -> None:
         ("net.py:Net", "net.py", "program", "net.py', write FILE.py:NAME"),
         ("net.py:Net", "net:Net", "program", "write FILE.py:NAME"),
         ("net.py:Net", "net.py:Nut", "program", "nothing to call by the name 'Nut'"),
-        ("hid_size", "width", "program", "takes no 'width'"),
-        (", args: {hid_size: 8}", "", "program", "needs hid_size"),
         (", args: {hid_size: 8}", ", hidden: 8", "hidden",
          "unknown key 'hidden'"),
         ("args: {hid_size: 8}", "args: 8", "args", "found 8, write a mapping"),
         ("[3, 4]", "all", "layers", "fanouts say no number of layers"),
-        ("[3, 4]", "[3, 4, 5]", "program", "fails in training: ValueError: too many"),
         ("args:", "layers: 3, args:", "", "found 2 for a model of 3 layers"),
         ("args:", "layers: 0, args:", "layers", "found 0, write 1 or more"),
     ],
@@ -208,6 +205,27 @@ def test_errors_say_where(
     assert problem in errors[0].problem
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("hid_size", "width", "takes no 'width'"),
+        (", args: {hid_size: 8}", "", "needs hid_size"),
+        ("[3, 4]", "[3, 4, 5]", "fails in training: ValueError: too many"),
+    ],
+)
+def test_what_shows_when_a_model_is_built(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    """The text is all that is looked at before."""
+    file = written(tmp_path, TEXT.replace(old, new))
+    assert find_errors(file) == []
+    with pytest.raises(ScenarioError) as caught:
+        prepare(load(file))
+
+    assert (caught.value.key, caught.value.line) == ("job.model.program", 7)
+    assert problem in caught.value.problem
+
+
 def test_p3_has_no_first_layer_to_split(tmp_path: Path) -> None:
     text = TEXT.replace("system: dgtp", "system: p3").replace("  workers: 2\n", "")
     text = text.replace("  partitioner: hash\n", "").partition("  times:")[0]
@@ -219,15 +237,13 @@ def test_p3_has_no_first_layer_to_split(tmp_path: Path) -> None:
     assert "write a kind" in error.problem
 
 
-def test_simulating_says_the_same_as_validating(tmp_path: Path) -> None:
+def test_simulating_says_where_a_program_fails(tmp_path: Path) -> None:
     file = written(tmp_path, program=TORCH.replace("nn.Linear", "nn.Liner"))
     with pytest.raises(ScenarioError) as caught:
         prepare(load(file))
-    (error,) = find_errors(file)
 
-    assert str(caught.value) == str(error)
-    assert f"{file}:7: job.model.program: " in str(error)
-    assert "AttributeError" in str(error)
+    assert f"{file}:7: job.model.program: " in str(caught.value)
+    assert "AttributeError" in str(caught.value)
 
 
 def test_without_torch_one_error_names_it(

@@ -57,7 +57,10 @@ def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (site / "emu_drawn" / "__init__.py").write_text("")
     (site / "emu_drawn" / "rules.py").write_text(EQUAL)
     monkeypatch.syspath_prepend(site)
-    experiment = prepare(load(written(tmp_path, "emu_drawn.rules:Equal")))
+    file = written(tmp_path, "emu_drawn.rules:Equal")
+    assert find_errors(file) == []
+    assert not [name for name in sys.modules if name.startswith("emu_drawn")]
+    experiment = prepare(load(file))
 
     assert experiment.policy == "emu_drawn.rules:Equal"
     assert experiment.simulate().makespan == 38.0
@@ -118,36 +121,87 @@ def test_what_is_no_policy(tmp_path: Path, policy: str, problem: str) -> None:
     assert problem in caught.value.problem
 
 
+BASED = EQUAL + "\nclass Mine({}):\n pass\n"
+TAKES = EQUAL.replace("class Equal:", "class Equal:\n    def __init__(self, x): pass\n")
+
+
 @pytest.mark.parametrize(
     ("policy", "text", "problem"),
     [
         ("mine.py:Equl", EQUAL, "nothing to call by the name 'Equl'; it defines Equal"),
-        ("mine.py:Equal", "import no_such_module", "ModuleNotFoundError"),
         ("mine.py:Equal", "class Equal(:", "SyntaxError"),
-        (
-            "mine.py:Equal",
-            "x = 1\n1 / 0",
-            "ZeroDivisionError: division by zero (line 2",
-        ),
-        ("mine.py:Equal", "raise SystemExit(3)", "SystemExit: 3"),
         ("mine.py:Equal", "class Equal: pass", "has no method rates(flows, capacity)"),
-        ("mine.py:Equal", "class Equal:\n def __init__(self, x): pass", "TypeError"),
-        ("mine.py:Equal", "Equal = 3", "nothing to call by the name 'Equal'"),
+        ("mine.py:Mine", BASED.format("object, int"), "has no method rates"),
         ("no_such_module:Equal", EQUAL, "No module named 'no_such_module'"),
+        ("os.no_such_module:Equal", EQUAL, "No module named 'os.no_such_module'"),
         ("json:Equal", EQUAL, "nothing to call by the name 'Equal'"),
+        ("time:sleep", EQUAL, "module time has no text"),
+        # These listened, ended the process, opened a browser.
+        ("http.server:test", EQUAL, "nothing to call by the name 'test'"),
+        ("os:abort", EQUAL, "module os has no text"),
+        ("antigravity:webbrowser", EQUAL, "nothing to call by the name 'webbrowser'"),
+        ("http.server:HTTPServer", EQUAL, "no method rates(flows, capacity) of its"),
     ],
 )
-def test_a_class_that_cannot_be_loaded(
+def test_what_the_text_shows_to_be_no_rule(
     tmp_path: Path, policy: str, text: str, problem: str
 ) -> None:
+    """Of a module nothing is run to see it."""
     file = written(tmp_path, policy, text)
     with pytest.raises(ScenarioError) as caught:
         prepare(load(file))
     (found,) = find_errors(file)
 
     assert found.key == caught.value.key == "schedule.policy"
+    assert policy in caught.value.problem or policy.startswith("mine.py")
+    assert problem in found.problem or policy.startswith("mine.py")
+    if not policy.startswith("mine.py"):
+        assert str(found) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import no_such_module", "ModuleNotFoundError"),
+        ("x = 1\n1 / 0", "ZeroDivisionError: division by zero (line 2"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        (TAKES, "TypeError"),
+        ("Equal = 3", "nothing to call by the name 'Equal'"),
+        ("def Equal(): pass", "has no method rates(flows, capacity)"),
+        ("from os import abort as Equal", "has no method rates(flows, capacity)"),
+        ("from http.server import test as Equal", "has no method rates"),
+        ("from json import JSONDecoder as Equal", "has no method rates"),
+        ("from json import *\nEqual = print", "has no method rates"),
+    ],
+)
+def test_what_shows_when_a_rule_is_loaded(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        prepare(load(written(tmp_path, text=text)))
+
+    assert caught.value.key == "schedule.policy"
     assert problem in caught.value.problem
-    assert str(found) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BASED.format("Equal"),
+        f"try:\n  import no_such\nexcept ImportError:\n  pass\n{BASED.format('Equal')}",
+        f"if True:\n{BASED.format('Equal')}".replace("\n", "\n "),
+        f"{EQUAL}\nMine = Equal",
+        f"{EQUAL}\nMine = type('Mine', (Equal,), {{}})",
+        f"import json\n{BASED.format('json.JSONDecoder, Equal')}",
+        EQUAL.replace("class Equal:", "class Mine:").replace(
+            "def rates", "def _rates") + "    rates = _rates\n",
+    ],
+)  # fmt: skip
+def test_a_rule_in_every_way_to_write_one(tmp_path: Path, text: str) -> None:
+    file = written(tmp_path, "mine.py:Mine", text)
+
+    assert find_errors(file) == []
+    assert prepare(load(file)).simulate().makespan == 38.0
 
 
 def test_by_job_there_is_no_class(tmp_path: Path) -> None:

@@ -60,6 +60,18 @@ WRONG: dict[str, tuple[Callable[[str], str], str]] = {
         "holds nothing to call by the name 'Net'; it defines Other",
     ),
     "a number": (lambda s: f"{s}\nNet = 3", "nothing to call by the name 'Net'"),
+    "imported": (
+        lambda s: f"{s}\nfrom os import abort as Net",
+        "is neither a class of torch.nn.Module nor a function of this file: it is",
+    ),
+    "made": (
+        lambda s: f"{s}\nfrom functools import partial\nNet = partial(exit, 3)",
+        "is neither a class of torch.nn.Module nor a function of this file",
+    ),
+    "another class": (
+        lambda s: f"{s}\nclass Net:\n  def __new__(cls): raise SystemExit(3)",
+        "is neither a class of torch.nn.Module nor a function of this file: it is Net",
+    ),
     "no module": (lambda _: "def Net(): return 3", "returns int, a torch.nn.Module"),
     "argument": (
         lambda s: s.replace("in_size, out_size", "in_size, out_size, width"),

@@ -216,7 +216,8 @@ def explained(run: RecordedRun | None) -> Explanation | None:
     """
     if run is None or (run.emulated or run.simulated) is None:
         return None
-    return run.explain(helpful=len(run.best.flows()) <= MOST_FLOWS)
+    # Whether code of others may run, the command that draws has decided.
+    return run.explain(helpful=len(run.best.flows()) <= MOST_FLOWS, run_code=True)
 
 
 def which_task(found: Explanation) -> str:
@@ -243,6 +244,8 @@ def would_help(found: Explanation) -> str:
     """Return the changes that shorten the run most, each simulated; or why not."""
     if found.moves is NO_MOVES:
         flows = len(found.schedule.flows())
+        if flows <= MOST_FLOWS:
+            return "".join(f"<p>{escape(note)}</p>" for note in found.notes)
         return (
             f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
             " <code>emu explain</code> takes the time it needs.</p>"

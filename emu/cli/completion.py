@@ -1,0 +1,102 @@
+"""Words that a shell offers; no scenario is read for them, no code of others runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+# Imports within functions: scenarios take half a second, commands are named without.
+# ruff: noqa: PLC0415
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def offer_words(command: str, parameter: Any) -> None:
+    """Have a shell offer words for a parameter of a command, where there are some."""
+    name = str(parameter.name)
+    words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
+
+    def complete(_ctx: object, _parameter: object, incomplete: str) -> list[str]:
+        offered = dict.fromkeys(words(incomplete)) if words else ()
+        return [word for word in offered if word.startswith(incomplete)]
+
+    if words is not None:
+        parameter._custom_shell_complete = complete  # noqa: SLF001 - typer has no other
+
+
+def _shipped(_: str) -> Iterable[str]:
+    from emu.scenario import scenario_file as files
+
+    return files.shipped_scenarios() | files.shipped_labs()
+
+
+def _scenarios(incomplete: str) -> Iterable[str]:
+    folder = Path(incomplete) if incomplete[-1:] == "/" else Path(incomplete).parent
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = [str(p) for p in there if p.suffix in {".yaml", ".yml", ".json"}]
+    folders = [f"{path}/" for path in there if path.is_dir()]
+    return [*_shipped(incomplete), *files, *folders]
+
+
+def _documents(_: str) -> Iterable[str]:
+    from emu.scenario.scenario_file import shipped_documents
+
+    return shipped_documents()
+
+
+def _policies(incomplete: str) -> Iterable[str]:
+    from emu.scenario.own_rules import known_policies
+
+    return (incomplete[: incomplete.rfind(",") + 1] + one for one in known_policies())
+
+
+def _placements(incomplete: str) -> Iterable[str]:
+    from emu.placement.place import PLACEMENT_POLICIES
+
+    return (incomplete[: incomplete.rfind(",") + 1] + one for one in PLACEMENT_POLICIES)
+
+
+def _keys(incomplete: str) -> Iterable[str]:
+    from emu.scenario.scenario import json_schema
+
+    key, equals, _ = incomplete.partition("=")
+    schema, wanted = json_schema(), _INDEX.sub("[0]", key)
+    known = dict(_below(schema, schema["$defs"], wanted))
+    if equals:
+        return (f"{key}={word}" for word in known.get(wanted, ()))
+    # What was written stays, its positions in lists among it.
+    return (key + one[len(wanted) :] for one in known if one.startswith(wanted))
+
+
+def _below(
+    node: Mapping[str, Any], named: Mapping[str, Any], wanted: str, at: str = ""
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the keys below a node of the schema that ``wanted`` leads to, and words."""
+    if "$ref" in node:
+        node = named[node["$ref"].rpartition("/")[2]]
+    for each in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from _below(each, named, wanted, at)
+    if "enum" in node and at:
+        yield at, tuple(map(str, node["enum"]))
+    if isinstance(node.get("items"), dict):
+        yield from _below(node["items"], named, wanted, f"{at}[0]")
+    for name, inner in node.get("properties", {}).items():
+        key = f"{at}.{name}" if at else name
+        if key.startswith(wanted):
+            yield key, ()
+        if wanted == key or wanted.startswith((f"{key}.", f"{key}[")):
+            yield from _below(inner, named, wanted, key)
+
+
+#: Parameter -> words for it; of one command alone after its name.
+_WORDS = {
+    **dict.fromkeys(("file", "files", "explain what", "compare what"), _scenarios),
+    **dict.fromkeys(("overrides", "crossover key", "vary"), _keys),
+    "policies": _policies,
+    "placements": _placements,
+    "init name": _shipped,
+    "docs name": _documents,
+}
