@@ -472,7 +472,7 @@ def training_lines(run: EmulatedRun) -> list[str]:
     reports = by_mini_batch(run.schedule.problem.job, run.reports)
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
-            if np.isfinite(value):
+            if figure == "loss" or np.isfinite(value):  # one that diverges is told
                 lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
 

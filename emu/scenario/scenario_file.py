@@ -42,7 +42,7 @@ from emu.scenario.workload_file import (
     workload_document,
 )
 from emu.scheduling import policy_named
-from emu.systems.training_section import program_text
+from emu.systems.training_section import batch_problem, program_text
 from emu.workloads import without_copies
 
 if TYPE_CHECKING:
@@ -143,13 +143,16 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if scenario.job.trains:
         stated = job.settings["dataset"]
         try:
-            find_source(
+            source = find_source(
                 stated["name"],
                 scale=stated["scale"],
                 seed=stated["seed"],
                 root=stated["root"],
             )
             model_figures(scenario)
+            if source.train is not None and "batch_size" in job.settings:
+                if problem := batch_problem(job.settings, source.train):
+                    yield ("job", "batch_size"), problem
         except DataError as error:
             yield ("job", "dataset"), str(error)
         except ScenarioError as error:
@@ -343,7 +346,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     """Return every error of a file, in the order of its lines; none if it is good.
 
     Beyond `load` this finds data and profiles that are not there, and that no placement
-    exists: what simulating the scenario would fail with.
+    exists: what simulating the scenario would fail with, but for ``until``, which only
+    training tells.
 
     Raises
     ------
