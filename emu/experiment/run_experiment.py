@@ -472,7 +472,9 @@ def training_lines(run: EmulatedRun) -> list[str]:
     reports = by_mini_batch(run.schedule.problem.job, run.reports)
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
-            if figure == "loss" or np.isfinite(value):  # one that diverges is told
+            if figure == "loss" and np.isnan(value):
+                value = math.inf  # noqa: PLW2901 -- readers drop NaN, and with it steps
+            if figure == "loss" or np.isfinite(value):
                 lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
 

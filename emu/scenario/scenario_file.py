@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
+from emu.errors import (
+    DataError,
+    PlacementError,
+    ScenarioError,
+    ScenarioErrors,
+    SchedulingError,
+)
 from emu.fields.suggestion import nearest
 from emu.files import write_atomic
 from emu.graph_data.sources import find_source
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from emu.fields.section import Trail
+    from emu.problem import Job
 
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 
@@ -141,22 +148,7 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains:
-        stated = job.settings["dataset"]
-        try:
-            source = find_source(
-                stated["name"],
-                scale=stated["scale"],
-                seed=stated["seed"],
-                root=stated["root"],
-            )
-            model_figures(scenario)
-            if source.train is not None and "batch_size" in job.settings:
-                if problem := batch_problem(job.settings, source.train):
-                    yield ("job", "batch_size"), problem
-        except DataError as error:
-            yield ("job", "dataset"), str(error)
-        except ScenarioError as error:
-            yield ("job", "model", "program"), error.problem
+        yield from _data_errors(scenario, job)
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
     policy = "ifs" if policy in SEARCHES else policy
@@ -164,6 +156,38 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
+    else:
+        if scenario.job.system == "custom" and any(task.takes for task in job.tasks):
+            yield from _deadlocks(scenario)
+
+
+def _data_errors(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
+    """Yield that data are missing, that too few are there, or that its model fails."""
+    stated = job.settings["dataset"]
+    keys = ("name", "scale", "seed", "root")
+    name, scale, seed, root = (stated[key] for key in keys)
+    try:
+        source = find_source(name, scale=scale, seed=seed, root=root)
+        model_figures(scenario)
+    except DataError as error:
+        yield ("job", "dataset"), str(error)
+        return
+    except ScenarioError as error:
+        yield ("job", "model", "program"), error.problem
+        return
+    if source.train is not None and "batch_size" in job.settings:
+        problem = batch_problem(job.settings, source.train)
+        yield from [(("job", "batch_size"), problem)] if problem else []
+
+
+def _deadlocks(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield that tasks wait for slots forever: only a simulation shows it."""
+    from emu.scenario.experiment import prepare  # noqa: PLC0415 -- it imports this one
+
+    try:
+        prepare(scenario).simulate()
+    except SchedulingError as error:
+        yield ("placement",), str(error)
 
 
 #: Values that are paths.

@@ -18,7 +18,7 @@ from emu.systems.system import system_of
 from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 

@@ -1,4 +1,4 @@
-"""A training that diverges is a result: its steps until then, its timing, its verdict."""
+"""A training that diverges is a result: its steps until then, timing, verdict."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def test_a_run_that_diverges_has_a_result(name: str, tmp_path: Path) -> None:
     assert [point["iteration"] for point in curve] == [*range(step)]
     assert 0 < step < 6
     assert "accuracy" not in result
-    assert result["verdict"]["trust"] == "trusted"
+    verdict = result["verdict"]  # the gradients of a small model are a few packets
+    fired = {finding["guard"] for finding in verdict["guards"]}
+    assert verdict["trust"] == ("untrusted" if fired else "trusted")
+    assert fired <= {"enough carried"}
     assert result["makespan"] == pytest.approx(result["predicted_makespan"], rel=0.01)
     assert run_figures(result)["loss"] == np.inf
     told = [fact for fact in run_facts(result) if fact.label == "training"]
@@ -75,7 +78,7 @@ def test_a_run_that_diverges_has_a_result(name: str, tmp_path: Path) -> None:
     subject = read_to_audit(run)
     asynchronous = name == "dorylus"
     report, _ = audit_whole(subject, ROUNDING, 1e-6, training=not asynchronous)
-    left = [v for v in report.violations if v.subject != "enough carried"]
+    left = [str(v) for v in report.violations if v.subject != "enough carried"]
     assert left == []
 
 

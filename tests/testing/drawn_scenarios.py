@@ -177,6 +177,7 @@ class Scenario:
         return section
 
     def bandwidth(self) -> str:
+        """Return that of a link."""
         return f"{self.rate * self.draw.one(1, 0.5, 3)!r} B/s"
 
     def _emulation(self) -> Section:
@@ -226,31 +227,7 @@ class Scenario:
     def _custom(self) -> Section:
         draw, iterations = self.draw, self.draw.count(1, 5)
         names = [f"t{n}" for n in range(draw.count(1, 7))]
-        kinds = ("graph_store", "sampler", "worker", "parameter_server", "task")
-        tasks = []
-        for name in names:
-            task: Section = {"name": name} | draw.maybe(0.6, kind=kinds)
-            task["time"] = self.stated_time()
-            own = draw.count(1, iterations) if draw.chance(0.2) else None
-            if own is not None:
-                task["iterations"] = own
-            if draw.chance(0.1):
-                rounds = own or iterations
-                task["time"] = [draw.seconds() for _ in range(rounds)]
-            task |= draw.maybe(0.15, pin=(*self.names,), process=("p0", "p1"))
-            pools = draw.one("slot", "takes", "server", "gate", "", "")
-            if not self.pooled and not draw.chance(0.01):
-                pools = pools.replace("slot", "").replace("takes", "")
-            if pools in {"slot", "takes"}:
-                task[pools] = draw.one("gpu", "cpu")
-                if pools == "takes" and draw.chance(0.2):
-                    task["frees"] = draw.one("gpu", "cpu", "none")
-            elif pools == "server" and "process" not in task:
-                task["server"] = "kv"
-            elif pools == "gate" and draw.chance(0.3):
-                task = {"name": name, "gate": True, "time": "0 s"}
-            task |= draw.maybe(0.05, demands={"cpu": draw.one(1, 2)})
-            tasks.append(task)
+        tasks = [self._task(name, iterations) for name in names]
         job: Section = {
             "iterations": iterations,
             "tasks": tasks,
@@ -268,6 +245,32 @@ class Scenario:
                 reduction |= {"then": others[: len(among)]}
             job["collectives"] = [{"allreduce": reduction}]
         return job
+
+    def _task(self, name: str, iterations: int) -> Section:
+        draw = self.draw
+        kinds = ("graph_store", "sampler", "worker", "parameter_server", "task")
+        task: Section = {"name": name} | draw.maybe(0.6, kind=kinds)
+        task["time"] = self.stated_time()
+        own = draw.count(1, iterations) if draw.chance(0.2) else None
+        if own is not None:
+            task["iterations"] = own
+        if draw.chance(0.1):
+            rounds = own or iterations
+            task["time"] = [draw.seconds() for _ in range(rounds)]
+        task |= draw.maybe(0.15, pin=(*self.names,), process=("p0", "p1"))
+        pools = draw.one("slot", "takes", "server", "gate", "", "")
+        if not self.pooled and not draw.chance(0.01):
+            pools = pools.replace("slot", "").replace("takes", "")
+        if pools in {"slot", "takes"}:
+            task[pools] = draw.one("gpu", "cpu")
+            if pools == "takes" and draw.chance(0.2):
+                task["frees"] = draw.one("gpu", "cpu", "none")
+        elif pools == "server" and "process" not in task:
+            task["server"] = "kv"
+        elif pools == "gate" and draw.chance(0.3):
+            task = {"name": name, "gate": True, "time": "0 s"}
+        task |= draw.maybe(0.05, demands={"cpu": draw.one(1, 2)})
+        return task
 
     def _flows(self, tasks: list[Section], iterations: int) -> list[Section]:
         draw, flows = self.draw, []
@@ -323,6 +326,7 @@ class Scenario:
         }
 
     def times(self, *kinds: str, rarely: Sequence[str] = ()) -> dict[str, Any]:
+        """Return times of all kinds, and of some."""
         return {kind: self.stated_time() for kind in kinds} | {
             kind: self.stated_time() for kind in rarely if self.draw.chance(0.4)
         }

@@ -144,6 +144,13 @@ def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
     assert least_makespan(problem, slow) == pytest.approx(5 + 3 + 10 + 10)
 
 
+@pytest.mark.parametrize(("capacity", "at_once"), [(30.0, 50.0), (3000.0, 150.0)])
+def test_what_a_bucket_lets_go_at_once(capacity: float, at_once: float) -> None:
+    """0.2 s of wall time of its rate, at 4 wall seconds each, or 500 of 10 B each."""
+    made = replace(evidence(experiment(1)), time_scale=4.0, byte_scale=10.0)
+    assert replace(made, burst=(0.2, 500.0)).at_once(capacity) == at_once
+
+
 @pytest.mark.parametrize("broken", ["a/", "b/"])
 def test_the_window_of_every_job_is_checked(broken: str) -> None:
     """Of two jobs one keeps to 3 batches; the other, which may have 2, has 4."""
