@@ -144,6 +144,32 @@ def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
     assert least_makespan(problem, slow) == pytest.approx(5 + 3 + 10 + 10)
 
 
+def test_a_slot_is_held_until_the_one_that_frees_it_ends() -> None:
+    """The taker ends after 1 s, the task that gives its slot back 2 s later."""
+    tasks = (Task("a", "x", takes="gpu", frees=""), Task("b", "x", frees="gpu"))
+    machines = Cluster((Machine("m", 1.0, 1.0, slots={"gpu": 1}),))
+    job = Job(tasks, (Edge(0, 1),), 2)
+    run = Realization(np.array([[1.0, 1.0], [2.0, 2.0]]), np.zeros((1, 2)))
+    schedule = simulate(Problem(machines, job, Placement((0, 0))), run)
+    assert audit(schedule).passed
+    schedule.task_start[0, 1], schedule.task_end[0, 1] = 1.0, 4.0
+    said = [str(violation) for violation in audit(schedule).violations]
+    assert any("is overdrawn at 1 s" in words for words in said)
+
+
+def test_the_newest_of_a_source_that_has_ended_is_new_enough() -> None:
+    """It sends twice, and is read five times."""
+    tasks = (Task("a", "x", iterations=2), Task("b", "x"))
+    job = Job(tasks, (Edge(0, 1, 1, latest=True),), 5)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    schedule = simulate(problem, Realization(np.ones((2, 5)), np.zeros((1, 5))))
+    assert schedule.reads is not None
+    assert audit(schedule).passed
+    schedule.reads[0, 4] = 0
+    (found,) = audit(schedule).violations
+    assert found.sentence.startswith("b[4] read of a->b iteration 0, the lag allows 1")
+
+
 @pytest.mark.parametrize(("capacity", "at_once"), [(30.0, 50.0), (3000.0, 150.0)])
 def test_what_a_bucket_lets_go_at_once(capacity: float, at_once: float) -> None:
     """0.2 s of wall time of its rate, at 4 wall seconds each, or 500 of 10 B each."""
