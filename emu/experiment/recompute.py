@@ -40,6 +40,7 @@ from emu.runs.audit_inputs import unchecked_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
+from emu.scenario.run_sections import UntilSection
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
 from emu.trust.violation import agreement, disagreement
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 #: Keys of manifest.json that nothing else states.
 _OWN = (
     "started", "python", "system", "versions", "source", "scenario", "auto_scale",
-    "first_iteration", "began", "killed", "attempts", "witness",
+    "first_iteration", "began", "killed", "attempts", "witness", "until", "reached",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
@@ -141,6 +142,10 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         before = foreseen(experiment, ended)
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
         experiment = experiment.beginning_at(first, began)
+        if stated_until := run.manifest.get("until"):
+            until = UntilSection.model_validate(stated_until)
+            reached = run.manifest.get("reached")
+            experiment = replace(experiment, until=until, reached=reached)
     by = "the scenario"
     wanted = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")

@@ -304,6 +304,9 @@ def _write_beginning(
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
+    if experiment.until is not None:  # its length is in the scenario, not why
+        content["until"] = experiment.until.model_dump(mode="json")
+        content["reached"] = experiment.reached
     if experiment.whole is not None:
         left, all_kills = experiment.kills, experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in left]
