@@ -26,6 +26,7 @@ from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
 from emu.placement.place import SEARCHES
+from emu.problem import Problem
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Document,
@@ -37,7 +38,7 @@ from emu.scenario.document import (
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import rule_file
-from emu.scenario.realize import model_figures
+from emu.scenario.realize import model_figures, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -48,6 +49,7 @@ from emu.scenario.workload_file import (
     workload_document,
 )
 from emu.scheduling import policy_named
+from emu.simulation import simulate
 from emu.systems.training_section import batch_problem, program_text
 from emu.workloads import without_copies
 
@@ -151,14 +153,19 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield from _data_errors(scenario, job)
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
-    policy = "ifs" if policy in SEARCHES else policy
+    tried = "ifs" if policy in SEARCHES else policy
+    tasks = scenario.placement.tasks
     try:
-        place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
+        found = place(tried, job, cluster, seed=scenario.seed, tasks=tasks)
+        # That tasks wait for slots forever only a simulation shows.
+        waits = any(task.takes for task in job.tasks)
+        if scenario.job.system == "custom" and policy == tried and waits:
+            problem = Problem(cluster, job, found.placement)
+            simulate(problem, problem.taken(realize(scenario, job)))
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
-    else:
-        if scenario.job.system == "custom" and any(task.takes for task in job.tasks):
-            yield from _deadlocks(scenario)
+    except SchedulingError as error:
+        yield ("placement",), str(error)
 
 
 def _data_errors(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
@@ -178,16 +185,6 @@ def _data_errors(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     if source.train is not None and "batch_size" in job.settings:
         problem = batch_problem(job.settings, source.train)
         yield from [(("job", "batch_size"), problem)] if problem else []
-
-
-def _deadlocks(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield that tasks wait for slots forever: only a simulation shows it."""
-    from emu.scenario.experiment import prepare  # noqa: PLC0415 -- it imports this one
-
-    try:
-        prepare(scenario).simulate()
-    except SchedulingError as error:
-        yield ("placement",), str(error)
 
 
 #: Values that are paths.
