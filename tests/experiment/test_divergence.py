@@ -27,7 +27,8 @@ from tests.testing.drawn_runs import in_virtual_time
 from tests.testing.trial_cases import CASES
 
 pytest.importorskip("torch")
-TRAINED = ("dgtp", "ring", "p3", "data_parallel", "dgcl", "dorylus")
+#: With a rate of 1e12, the largest; of whole graphs the activations end it first.
+TRAINED = ("dgtp", "ring", "p3", "data_parallel")
 
 
 def diverging(name: str) -> str:
@@ -76,8 +77,7 @@ def test_a_run_that_diverges_has_a_result(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="its training diverged"):
         evaluate_run(run)
     subject = read_to_audit(run)
-    asynchronous = name == "dorylus"
-    report, _ = audit_whole(subject, ROUNDING, 1e-6, training=not asynchronous)
+    report, _ = audit_whole(subject, ROUNDING, 1e-6, training=True)
     left = [str(v) for v in report.violations if v.subject != "enough carried"]
     assert left == []
 
