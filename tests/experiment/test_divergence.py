@@ -27,8 +27,8 @@ from tests.testing.drawn_runs import in_virtual_time
 from tests.testing.trial_cases import CASES
 
 pytest.importorskip("torch")
-#: With a rate of 1e12, the largest; of whole graphs the activations end it first.
-TRAINED = ("dgtp", "ring", "p3", "data_parallel")
+#: With a rate of 1e12, the largest; in others so few steps do not get there.
+TRAINED = ("dgtp", "ring")
 
 
 def diverging(name: str) -> str:

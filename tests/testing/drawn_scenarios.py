@@ -182,7 +182,7 @@ class Scenario:
 
     def _emulation(self) -> Section:
         draw = self.draw
-        scales = {"time_scale": draw.one(2, 5)}
+        scales: Section = {"time_scale": draw.one(2, 5)}
         if not self.trains:
             scales = {
                 "time_scale": draw.one(0.05, 0.5, 1),
@@ -512,7 +512,7 @@ class Scenario:
 
     def _placement(self, part: Mapping[str, Any]) -> Section:
         draw = self.draw
-        policies = ("best", "etp", "ifs", "random", "round_robin")
+        policies: tuple[str, ...] = ("best", "etp", "ifs", "random", "round_robin")
         if part.get("job", {}).get("system") in {"dgtp", "custom", None}:
             policies += ("explicit",)
         if part.get("job", {}).get("system") == "dgtp" or draw.chance(0.03):
@@ -592,7 +592,7 @@ class Scenario:
         draw = self.draw
         each = f"{draw.one(5, 10, 20) * self.unit!r} s"
         lasts = f"{self.unit / 2!r} s"
-        machine = {"every": each, "for": lasts} | draw.maybe(most=(1, 5))
+        machine: Section = {"every": each, "for": lasts} | draw.maybe(most=(1, 5))
         if draw.chance(0.4):
             machine |= {"what": "slow", "by": 2}
         section: Section = {"machine": machine} | draw.maybe(seed=(0, 5))
