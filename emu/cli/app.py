@@ -154,7 +154,7 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
 
 
 class Command(TyperCommand):
-    """One command: words that a shell offers for it, signs of life where it takes long."""
+    """One command: words that a shell offers, signs of life where it takes long."""
 
     @override
     def __init__(self, *args: Any, **more: Any) -> None:

@@ -95,7 +95,7 @@ def audit(
     if emit(json_target, content):
         _print(subject, report, silent, share, allowed)
     if not report.passed:
-        broken = [*map(str, report.violations), *map(str, report.findings)]
+        broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
 
 

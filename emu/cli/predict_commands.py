@@ -325,6 +325,9 @@ def _training(
         return more
     curve = virtual_training(experiment.scenario, schedule)
     console.print(training_table(curve["training"]))
+    if "diverged" in curve:
+        console.print(f"training diverged at step {curve['diverged']}")
+        return more | curve
     splits = ", ".join(f"{k} {v:.2%}" for k, v in curve["accuracy"].items())
     console.print(f"accuracy at the end: {splits}")
     return more | curve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -147,7 +148,9 @@ class History:
             self._merge()
 
     def report(self, time: float, figure: str, value: float) -> None:
-        """Append a figure of training."""
+        """Append a figure of training, unless it is no number: JSON has none."""
+        if not math.isfinite(value):
+            return
         self.training.append((time, figure, value))
         if len(self.training) > 4 * self.capacity:
             del self.training[1::2]

@@ -31,7 +31,6 @@ _EXACT = ("makespan", "bytes")
 
 def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
-    curve = result["training"]
     return {
         "makespan": result["predicted_makespan"],
         "emulated": result["makespan"],
@@ -40,8 +39,16 @@ def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
         "makespan_error": result["makespan_error"],
         "replay_error": result["replay_error"],
         "accuracy": result.get("accuracy", {}).get("test"),
-        "loss": curve[-1]["loss"] if curve else None,
+        "loss": _last_loss(result),
     }
+
+
+def _last_loss(result: Mapping[str, Any]) -> float | None:
+    """Return the loss of the last step, infinity where the training diverged."""
+    curve = result["training"]
+    if "diverged" in result:
+        return math.inf
+    return curve[-1]["loss"] if curve else None
 
 
 def simulated_figures(

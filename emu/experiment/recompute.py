@@ -42,6 +42,7 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
 from emu.scenario.realize import model_programs
+from emu.scenario.run_sections import UntilSection
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
 from emu.trust.violation import agreement, disagreement
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 _OWN = (
     "started", "emu", "python", "system", "versions", "source", "scenario",
     "auto_scale", "first_iteration", "began", "killed", "attempts", "witness",
+    "until", "reached",
 )  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
@@ -145,6 +147,10 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         before = foreseen(experiment, ended)
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
         experiment = experiment.beginning_at(first, began)
+        if stated_until := run.manifest.get("until"):
+            until = UntilSection.model_validate(stated_until)
+            reached = run.manifest.get("reached")
+            experiment = replace(experiment, until=until, reached=reached)
     by = "the scenario"
     wanted = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")

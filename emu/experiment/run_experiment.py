@@ -305,6 +305,9 @@ def _write_beginning(
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
+    if experiment.until is not None:  # its length is in the scenario, not why
+        content["until"] = experiment.until.model_dump(mode="json")
+        content["reached"] = experiment.reached
     if experiment.whole is not None:
         left, all_kills = experiment.kills, experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in left]
@@ -474,7 +477,9 @@ def training_lines(run: EmulatedRun) -> list[str]:
     reports = by_mini_batch(run.schedule.problem.job, run.reports)
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
-            if np.isfinite(value):
+            if figure == "loss" and np.isnan(value):
+                value = math.inf  # noqa: PLW2901 -- readers drop NaN, and with it steps
+            if figure == "loss" or np.isfinite(value):
                 lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
 

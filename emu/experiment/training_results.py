@@ -19,6 +19,7 @@ from emu.runs.result import training_curve
 from emu.runs.retraining import trained_jobs
 from emu.scenario import Scenario, build_job
 from emu.scenario.realize import measured_models
+from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
 
@@ -97,6 +98,9 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
         flat = np.concatenate([part.ravel() for part in own if part is not None])
+        if not np.isfinite(flat).all():
+            problem = "holds what is no number: its training diverged"
+            raise DataError(problem, path=str(path / WEIGHTS))
         found[prefix.removesuffix("/")] = evaluate(settings, flat)
     return found
 
@@ -134,7 +138,8 @@ def _figures(
         if task.name in own
     )
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
-    figures: dict[str, Any] = {"training": training_curve(reports)}
+    curve = training_curve(reports)
+    figures = curve_until_divergence(curve)
     system = system_of(alone.settings)
     if system is None or not [*trained_jobs(alone)]:
         return figures, {}
@@ -144,7 +149,9 @@ def _figures(
             flat = system.trained(alone, results)
         else:
             flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
-        accuracy = evaluate(alone.settings, flat)
+        figures = curve_until_divergence(curve, flat)
+        if "diverged" not in figures:
+            figures["accuracy"] = evaluate(alone.settings, flat)
     except CodeWithheld:
         return figures, {}
-    return {**figures, "accuracy": accuracy}, split_parts(flat, shapes)
+    return figures, split_parts(flat, shapes)

@@ -83,6 +83,8 @@ class Source:
     """Changes whenever the content may have changed."""
     load: Callable[[], RawGraph]
     """Reads or generates the graph."""
+    train: int | None = None
+    """Training vertices, where their number is known without that."""
 
 
 #: Feature rows are read, generated and written in slices of so many vertices.

@@ -97,7 +97,8 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
     fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
-    return Source(fingerprint, lambda: _generate(name, preset, scale, seed))
+    train = max(1, round(preset.split[0] * scale))
+    return Source(fingerprint, lambda: _generate(name, preset, scale, seed), train)
 
 
 def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:

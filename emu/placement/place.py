@@ -160,7 +160,7 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
     space = Space(job, cluster, apart=True)
     if fill(space, [*range(len(cluster.machines))]) is None:
         raise infeasibility(space)
-    placement = space.placement([])
+    placement = space.placement([0] * len(space.units))  # gates, which stand nowhere
     if placement.violations(job, cluster):
         raise InfeasiblePlacement(endless(cluster))
     problem = Problem(cluster, job, placement)

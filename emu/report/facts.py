@@ -291,6 +291,9 @@ def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:
 
 
 def _learnt(result: dict[str, Any]) -> Iterator[Fact]:
+    for own in (result, *result.get("jobs", ())):
+        if (step := own.get("diverged")) is not None:
+            yield Fact("training", f"diverged at step {step}", own.get("job", ""))
     if points := result.get("training"):
         loss, first = f"{points[-1]['loss']:.4f}", f"{points[0]['loss']:.4f}"
         yield Fact("training loss", loss, f"from {first} at first")

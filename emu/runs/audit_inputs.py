@@ -22,7 +22,7 @@ from emu.scenario.realize import model_programs
 from emu.scheduling import rate_policy
 from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
-from emu.trust.guards import Evidence, examine
+from emu.trust.guards import GUARDS, Evidence, examine
 from emu.trust.rate_audit import rule_audit
 from emu.trust.verdict import host_figures
 
@@ -130,7 +130,8 @@ class ToAudit:
             report = report.adding("training", found)
         if self.evidence is None:
             return report
-        return replace(report, findings=examine(self.evidence, system_guards()))
+        more = system_guards()
+        return report.guarded(len(GUARDS) + len(more), examine(self.evidence, more))
 
 
 def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:

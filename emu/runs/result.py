@@ -57,9 +57,10 @@ def task_rows(
         rows = (kinds == kind)[:, None] & ran
         table[str(kind)] = {
             "tasks": int((kinds == kind).sum()),
-            "mean_seconds": float(times[rows].mean()),
-            "max_seconds": float(times[rows].max()),
-            "max_late_seconds": float(late[rows].max()),
+            # Of the rest of a pipeline after a cut a kind may have nothing to do.
+            "mean_seconds": float(times[rows].mean()) if rows.any() else 0.0,
+            "max_seconds": float(times[rows].max(initial=0.0)),
+            "max_late_seconds": float(late[rows].max(initial=0.0)),
             "late_iterations": int((late[rows] > 0).sum()),
         }
     return table

@@ -125,22 +125,42 @@ def _first_wrong(
     if len(weights) != len(alone):
         return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
     size = np.linalg.norm
+    if not (np.isfinite(losses).all() and np.isfinite(alone).all()):
+        return _first_diverged(found, weights, alone, losses[rows])
     off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
     allowed = np.append(np.abs(losses[rows]), size(alone))
     allowed *= _EXACTNESS[settings["precision"]]
-    if (off > allowed).any() and settings["precision"] == "float32":
+    if not (off <= allowed).all() and settings["precision"] == "float32":
         # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
         wide, exact = _alone({**settings, "precision": "float64"}, batches, missed)
         carried = np.maximum.accumulate(np.abs(losses - exact)[rows])
         allowed += _ROUNDING * np.append(carried, size(alone - wide))
-    if not (off > allowed).any():
+    wrong = ~(off <= allowed)  # NaN is wrong
+    if not wrong.any():
         return None
-    first = int(np.argmax(off > allowed))
+    first = int(np.argmax(wrong))
     if first == len(found):
         share = off[first] / max(float(size(alone)), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
     words = f"is {found.iloc[first]:.6g}, {losses[rows][first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
+
+
+def _first_diverged(
+    found: pd.Series[float],
+    weights: NDArray[np.float64],
+    alone: NDArray[np.float64],
+    losses: NDArray[np.float64],
+) -> tuple[float, str, str] | None:
+    """Return what is wrong with a training that diverges alone as well.
+
+    Numbers run off before they are none, so that only where they end is compared.
+    """
+    for finite, mine in ((losses, found.to_numpy()), (alone, weights)):
+        if np.isfinite(finite).all() != np.isfinite(mine).all():
+            name = "loss" if finite is losses else "weights"
+            return 1.0, name, "diverged in one of the run and one process alone"
+    return None
 
 
 def _alone(

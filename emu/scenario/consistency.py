@@ -351,7 +351,7 @@ def scenario_errors(
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
-    found += [*_cost_errors(scenario), *_recovery(scenario)]
+    found += [*_cost_errors(scenario), *_until(scenario), *_recovery(scenario)]
     if not found and any(event.kill for event in scenario.events):
         found += _killed(scenario, scenario.to_job(train_vertices=1, pins=False))
     if scenario.profile is not None:

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
+from emu.errors import (
+    DataError,
+    PlacementError,
+    ScenarioError,
+    ScenarioErrors,
+    SchedulingError,
+)
 from emu.fields.suggestion import nearest
 from emu.files import write_atomic
 from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
 from emu.placement.place import SEARCHES
+from emu.problem import Problem
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Document,
@@ -31,6 +38,7 @@ from emu.scenario.document import (
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
+from emu.scenario.realize import realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -40,7 +48,8 @@ from emu.scenario.workload_file import (
     read_profile,
     workload_document,
 )
-from emu.systems.training_section import program_text
+from emu.simulation import simulate
+from emu.systems.training_section import batch_problem, program_text
 from emu.workloads import without_copies
 
 if TYPE_CHECKING:
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from emu.fields.section import Trail
+    from emu.problem import Job
 
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
     Texts: TypeAlias = Mapping[str, str]
@@ -140,23 +150,37 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains:
-        stated = job.settings["dataset"]
-        try:
-            find_source(
-                stated["name"],
-                scale=stated["scale"],
-                seed=stated["seed"],
-                root=stated["root"],
-            )
-        except DataError as error:
-            yield ("job", "dataset"), str(error)
+        yield from _data_errors(job)
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
-    policy = "ifs" if policy in SEARCHES else policy
+    tried = "ifs" if policy in SEARCHES else policy
+    tasks = scenario.placement.tasks
     try:
-        place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
+        found = place(tried, job, cluster, seed=scenario.seed, tasks=tasks)
+        # That tasks wait for slots forever only a simulation shows.
+        waits = any(task.takes for task in job.tasks)
+        if scenario.job.system == "custom" and policy == tried and waits:
+            problem = Problem(cluster, job, found.placement)
+            simulate(problem, problem.taken(realize(scenario, job)))
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
+    except SchedulingError as error:
+        yield ("placement",), str(error)
+
+
+def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:
+    """Yield that data are missing, or that too few are there."""
+    stated = job.settings["dataset"]
+    keys = ("name", "scale", "seed", "root")
+    name, scale, seed, root = (stated[key] for key in keys)
+    try:
+        source = find_source(name, scale=scale, seed=seed, root=root)
+    except DataError as error:
+        yield ("job", "dataset"), str(error)
+        return
+    if source.train is not None and "batch_size" in job.settings:
+        problem = batch_problem(job.settings, source.train)
+        yield from [(("job", "batch_size"), problem)] if problem else []
 
 
 #: Texts of programs, ``FILE:NAME``.
@@ -361,8 +385,10 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     """Return every error of a file, in the order of its lines; none if it is good.
 
     Beyond `load` this finds data and profiles that are not there, and that no placement
-    exists: what simulating the scenario would fail with. Of code of others it looks at
-    the text alone: nothing of it is run or imported.
+    Beyond `load` this finds data and profiles that are not there, and that no placement
+    exists: what simulating the scenario would fail with, but for ``until``, which only
+    training tells. Of code of others it looks at the text alone: nothing of it is run
+    or imported.
 
     Raises
     ------

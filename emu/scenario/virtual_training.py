@@ -6,6 +6,7 @@ an asynchronous one follows the reads of the schedule (`System.follow`).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from emu.systems.system import system_of
 from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -147,8 +148,34 @@ def progress_along(
     return Progress(losses, accuracy), weights
 
 
+def curve_until_divergence(
+    curve: Sequence[Mapping[str, float]], weights: NDArray[Any] | None = None
+) -> dict[str, Any]:
+    """Return ``training`` of result.json, and ``diverged`` where it has.
+
+    Parameters
+    ----------
+    curve
+        ``iteration`` and ``loss`` of every step, and more.
+    weights
+        Flat, after the last step, where they are known.
+
+    Returns
+    -------
+    dict
+        ``training`` holds the steps before the first whose loss is no number, which
+        ``diverged`` names; the number of steps where the weights after them are none.
+    """
+    for place, step in enumerate(curve):
+        if not math.isfinite(step["loss"]):
+            return {"training": [*curve[:place]], "diverged": int(step["iteration"])}
+    if weights is None or np.isfinite(weights).all():
+        return {"training": [*curve]}
+    return {"training": [*curve], "diverged": len(curve)}
+
+
 def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
-    """Return ``training`` and ``accuracy`` as result.json has them, in simulated time.
+    """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
 
@@ -170,7 +197,10 @@ def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
             zip(ends.tolist(), made.loss.tolist(), made.accuracy.tolist(), strict=True)
         )
     ]
-    return {"training": curve, "accuracy": evaluate(settings, weights)}
+    found = curve_until_divergence(curve, weights)
+    if "diverged" not in found:
+        found["accuracy"] = evaluate(settings, weights)
+    return found
 
 
 class _ReachedError(Exception):
@@ -186,7 +216,7 @@ def steps_until(scenario: Scenario, schedule: Schedule) -> tuple[int, float]:
     Raises
     ------
     ScenarioError
-        When it is not reached in all steps: the best that was.
+        When it is not reached in all steps: the best that was; when it diverges.
     DataError
         As `train_along`.
     """
@@ -203,6 +233,9 @@ def steps_until(scenario: Scenario, schedule: Schedule) -> tuple[int, float]:
 
     def look(step: int, parameters: NDArray[Any]) -> None:
         nonlocal best
+        if not np.isfinite(parameters).all():
+            problem = f"the training diverged after step {step}: lower its lr"
+            raise ScenarioError(problem, key="job.optimizer")
         if (step + 1) % until.every == 0:
             found = evaluate(settings, parameters)[until.split]
             best = max(best, (found, -step - 1))  # of equal ones the first

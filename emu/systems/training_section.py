@@ -505,20 +505,26 @@ def open_fitting(settings: Mapping[str, Any]) -> Dataset:
         When the data set is missing or damaged.
     """
     dataset = open_for(settings)
-    train, each = dataset.train_count, settings["samplers_per_worker"]
+    if problem := batch_problem(settings, dataset.train_count):
+        raise ScenarioError(problem, key="job.batch_size")
+    return dataset
+
+
+def batch_problem(settings: Mapping[str, Any], train: int) -> str:
+    """Return what is wrong with mini-batches of so many training vertices, if any."""
+    each = settings["samplers_per_worker"]
     most = train - train % each
     if settings["epoch"] == "shard":
         most = train // (settings["workers"] * each) * each
-    if settings["batch_size"] > most:
-        of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
-        problem = (
-            f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
-            f"training vertices: write {most:,} or fewer"
-            if most
-            else f"{train:,} training vertices are too few for so many samplers"
-        )
-        raise ScenarioError(problem, key="job.batch_size")
-    return dataset
+    if settings["batch_size"] <= most:
+        return ""
+    if not most:
+        return f"{train:,} training vertices are too few for so many samplers"
+    of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
+    return (
+        f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
+        f"training vertices: write {most:,} or fewer"
+    )
 
 
 def number_bytes(settings: Mapping[str, Any]) -> int:

@@ -196,13 +196,13 @@ def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
 
 
 def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
-    """(5): graph stores that wait for no task begin with the run."""
+    """(5): graph stores that wait for no task, nor for a slot, begin with the run."""
     job = schedule.problem.job
     waiting = {edge.destination for edge in job.edges if edge.lag == 0}
     stores = [
         j
         for j, task in enumerate(job.tasks)
-        if task.kind == "graph_store" and j not in waiting
+        if task.kind == "graph_store" and not task.takes and j not in waiting
     ]
     found = []
     for j in stores:

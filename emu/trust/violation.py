@@ -77,7 +77,7 @@ class AuditReport:
     checked: dict[str, int] = field(default_factory=dict)
     """Number of comparisons that each constraint took part in."""
     findings: tuple[Finding, ...] = ()
-    """Findings of the guards of an emulated run."""
+    """Findings of the guards of an emulated run, each among the violations as well."""
 
     @override
     def __repr__(self) -> str:
@@ -96,10 +96,17 @@ class AuditReport:
             checked={**self.checked, name: checked},
         )
 
+    def guarded(self, count: int, findings: tuple[Finding, ...]) -> AuditReport:
+        """Return the report with what so many guards have found."""
+        broken = [
+            Violation("guards", one.guard, 1, "findings", str(one)) for one in findings
+        ]
+        return replace(self.adding("guards", (count, broken)), findings=findings)
+
     @property
     def passed(self) -> bool:
         """True where nothing was found."""
-        return not (self.violations or self.findings)
+        return not self.violations
 
 
 def task_name(job: Job, task: int, iteration: int) -> str:

@@ -86,6 +86,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         job["workers"] = draw(st.integers(1, 5))
         job["samplers_per_worker"] = draw(st.integers(1, 3))
         job["sync"] = draw(st.sampled_from(["parameter_server", "ring"]))
+        if job["sync"] == "parameter_server":
+            job["parameter_servers"] = draw(st.integers(1, 3))
         job["demands"] = {"worker": {"gpu": 1}}
     if system == "p3":
         job["pipeline"] = draw(st.sampled_from(["none", "A", "B"]))
@@ -135,7 +137,12 @@ def test_a_seed_takes_a_worker_as_long_in_every_system(
     made = translated(scenario, target)
     share = made.batch_size / job.batch_size
     served = getattr(job, "sync", "ring") == "parameter_server"
-    step = 0.002 if served else 0.0
+    step = 0.002 * job.parameter_servers if served else 0.0
+    if target == "data_parallel":
+        stores = 4 if job.system == "dgtp" else len(job.machines)
+        there = len(made.machines or "abcd")
+        kept = made.times.by_kind()["graph_store"]
+        assert kept == pytest.approx(times["graph_store"] * stores / there)
     for device in ("default", "quick"):
 
         def on(time: float | dict[str, float], device: str = device) -> float:
@@ -190,6 +197,22 @@ def test_workers_go_where_they_have_room_and_are_fast() -> None:
     too_much = {"workers": 2, "demands": {"worker": {"gpu": 3}}}
     with pytest.raises(ScenarioError, match=r"job\.demands.*no machine has room"):
         as_system(document("dgtp", too_much), "p3")
+
+
+def test_of_two_machines_the_one_that_takes_in_more_gets_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = {"gives": ("1 Gbit/s", "4 Gbit/s"), "takes": ("2 Gbit/s", "1 Gbit/s")}
+    machines = [
+        {"name": name, "nic": {"in": into, "out": out}}
+        for name, (into, out) in rates.items()
+    ]
+    monkeypatch.setattr("tests.experiment.test_systems.MACHINES", machines)
+    times = dict.fromkeys(
+        ("sampler", "worker", "graph_store", "parameter_server"), "1 ms"
+    )
+    one = translated(document("dgtp", {"workers": 1, "times": times}), "data_parallel")
+    assert one.machines == ("takes",)
 
 
 def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ def dgcl_realization(
         elif edge.carries:
             elements = part_elements(parameters, edge.place)
         rows.append([itemsize * elements] * epochs)
-    return Realization(np.array(seconds), np.array(rows, dtype=np.float64))
+    volumes = np.array(rows, dtype=np.float64).reshape(len(rows), epochs)
+    return Realization(np.array(seconds), volumes)
 
 
 def _tasks(config: DgclConfig) -> Iterator[Task]:

@@ -305,9 +305,16 @@ class DorylusJobSection(WholeGraphSection):
                 yield trail, f"no machine {name!r}, {nearest(name, known)}"
             elif name in self.parameter_servers[:position]:
                 yield trail, f"{name!r} occurs twice, write it once"
-        if not self.ranks(known):
+        graph_servers = len(self.ranks(known))
+        if not graph_servers:
             problem = "no machine is left for a graph server, write machines"
             yield ("job", "machines"), problem
+        elif len(self.parameter_servers) > (most := graph_servers * self.intervals):
+            problem = (
+                f"found {len(self.parameter_servers)} for {most} intervals, of which "
+                f"each meets one: write {most} or fewer, or more job.intervals"
+            )
+            yield ("job", "parameter_servers"), problem
         if self.staleness and self.mode != "async":
             problem = f"found {self.staleness} with mode {self.mode}, write mode: async"
             yield ("job", "staleness"), problem

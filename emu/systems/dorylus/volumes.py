@@ -178,11 +178,11 @@ def dorylus_volumes(
 
 def _parameter_bytes(kinds: tuple[str, str], weights: tuple[int, int]) -> int:
     """Return what goes to or from a parameter server, of a layer's `weight_bytes`."""
-    if kinds == ("apply", "stash"):
-        return VERSION
+    if kinds[1] == "stash":  # whoever else comes to it, asks
+        return VERSION if kinds[0] == "apply" else 0
     if kinds[0] == "gradient_sum":
         return sum(weights)
-    return 0 if kinds[0] == "call" else weights[bool({*kinds} & {*EDGE_TENSORS})]
+    return weights[bool({*kinds} & {*EDGE_TENSORS})]
 
 
 def weight_bytes(

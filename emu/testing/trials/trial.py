@@ -207,9 +207,9 @@ class _NoMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """Return no lag."""
-        return dict.fromkeys(
-            ("seconds", "loop_lag_mean", "loop_lag_max", "waited"), 0.0
-        )
+        lags = ("seconds", "loop_lag_mean", "loop_lag_max", "waited")
+        use = dict.fromkeys(("busy", "idle", "steal"), 0.0)
+        return {**dict.fromkeys(lags, 0.0), "host": use}
 
 
 class VirtualLauncher:

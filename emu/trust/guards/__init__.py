@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Guard = Callable[[Evidence], Iterable[Finding]]
 
-__all__ = ["Evidence", "Finding", "examine"]
+__all__ = ["GUARDS", "Evidence", "Finding", "examine"]
 
 
 GUARDS = (

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.analysis.bounds import bounds
-from emu.problem import Cluster, Machine, Problem
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.systems.system import system_guards
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Realization, Schedule
+    from emu.problem import Schedule
 
     Rows = NDArray[np.void]
 
@@ -83,6 +92,56 @@ def test_a_run_of_178_bytes_tests_control() -> None:
     assert "this run tests control, not the network" in found[0].sentence
     assert found[0].remedy == "raise byte_scale to 1000"
     assert found[0].to_json()["at"] is None
+
+
+def one_flow(sizes: tuple[float, ...], **changes: Any) -> tuple[Schedule, list[str]]:
+    """Return flows of m0 (out 40 B/s) to m1 (in 10) after 1 s, and what is said."""
+    tasks = tuple(Task(f"{a}{n}", "x") for n in range(len(sizes)) for a in "ab")
+    edges = tuple(Edge(2 * n, 2 * n + 1) for n in range(len(sizes)))
+    machines = Machine("m0", 30.0, 40.0), Machine("m1", 10.0, 20.0)
+    standing = Placement((0, 1) * len(sizes))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), standing)
+    volumes = np.array(sizes)[:, None]
+    schedule = simulate(problem, Realization(np.ones((len(tasks), 1)), volumes))
+    return schedule, said(schedule, **changes)
+
+
+@pytest.mark.parametrize(
+    ("came", "stood", "fires"),
+    # Of the narrower NIC, 10 B/s: 2 s of catching up and 0.1 s unseen at 0.2 wall
+    # seconds each are 25.1 B, 0.4 s in which the process stood still another 20.
+    [(25.2, 0.0, False), (25.4, 0.0, True), (45.2, 0.4, False), (45.4, 0.4, True)],
+)
+def test_a_burst_is_held_against_the_narrowest_link(
+    came: float, stood: float, *, fires: bool
+) -> None:
+    counted = {
+        "host_metrics": {"loop_lag_max": stood},
+        "received": {"bursts": [{"edge": 0, "bytes": came * BYTE_SCALE}]},
+    }
+    _, words = one_flow((100.0,), statistics={"b0": counted}, catch_up=2.0)
+    assert [w for w in words if w.startswith("bursts")] == (
+        [w for w in words if "than 10 B/s carries" in w] if fires else []
+    )
+    assert any(w.startswith("bursts") for w in words) == fires
+
+
+def test_what_senders_did_not_know_may_be_ahead() -> None:
+    """Bytes of m1 in, 10 B/s, there 0.1 s (0.02 s of wall time) before they fit."""
+    schedule, _ = one_flow((100.0,))
+    early = frames(schedule)
+    early["last"] -= 0.1
+    for stale, fires in ((0.0, True), (0.021, False)):
+        words = said(schedule, received=early, sent=early, stale=stale)
+        assert any(w.startswith("link bytes") for w in words) == fires
+
+
+def test_flows_without_bytes_do_not_count_as_carried() -> None:
+    """One of 5 packets among three of none, which have nothing to show."""
+    _, words = one_flow((5 * 1448 / BYTE_SCALE, 0.0, 0.0, 0.0))
+    assert words == []
+    _, words = one_flow((3 * 1448 / BYTE_SCALE, 0.0, 0.0, 0.0))
+    assert [w[:14] for w in words] == ["enough carried"]
 
 
 def _dropped(rows: Rows, edge: int) -> Rows:

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.problem import Problem, Realization
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.runs.audit_inputs import unchecked_windows
 from emu.scenario import Experiment, load, prepare
 from emu.simulation import simulate
+from emu.testing import two_machine_example
 from emu.testing.strategies import problems
+from emu.trust.audit import audit
 from emu.trust.guards.evidence import Evidence, fitting, most_stated, stated_capacities
-from emu.trust.guards.schedule import task_times, window
+from emu.trust.guards.schedule import (
+    headline_faults,
+    least_makespan,
+    task_times,
+    window,
+)
 from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN
 
@@ -76,6 +94,129 @@ def test_a_window_off_by_one_is_named(most: int) -> None:
     (found,) = window(evidence(experiment(most + 1), stated=most))
     assert f"the credit window is {most}" in found.sentence
     assert f"[{most}] started" in found.sentence  # the first that may not yet
+
+
+def headline() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a true headline, and what it is of: three runs of unlike lengths."""
+    problem, stated = two_machine_example(3)
+    runs = {
+        name: simulate(problem, replace(stated, times=share * stated.times))
+        for name, share in (("emulated", 1.5), ("predicted", 1.0), ("replayed", 1.2))
+    }
+    length, before, again = (run.makespan for run in runs.values())
+    measured = replace(stated, times=1.5 * stated.times)
+    least = least_makespan(problem, measured)
+    result = {
+        "makespan": length,
+        "predicted_makespan": before,
+        "makespan_error": length / before - 1,
+        "replayed_makespan": again,
+        "replay_error": length / again - 1,
+        "bound": least,
+        "gap": length / least - 1,
+    }
+    return result, {**runs, "measured": measured}
+
+
+def test_every_number_of_a_headline_is_held_against_its_own_run() -> None:
+    result, of = headline()
+    assert headline_faults(result, **of) == (7, [])
+    for key, number in result.items():
+        for other in {*result.values(), 0.9 * number} - {number}:
+            if key == "bound" and other > number:
+                continue  # may be above this one, which is not the best
+            _, found = headline_faults(result | {key: other}, **of)
+            assert key in [v.subject for v in found], (key, other)
+
+
+def test_the_least_makespan_is_the_longest_path_or_the_busiest_link() -> None:
+    """One of 60 B over a NIC that goes from 2 to 10 B/s after 5 s: 10 B, and 5 s."""
+    machines = (Machine("m0", 50.0, 2.0), Machine("m1", 40.0, 3.0))
+    change = CapacityChange(5.0, "m0 out", 10.0)
+    job = Job((Task("a", "x"), Task("b", "x")), (Edge(0, 1), Edge(0, 1, 1)), 2)
+    problem = Problem(Cluster(machines, changes=(change,)), job, Placement((0, 1)))
+    volumes = np.array([[30.0, 30.0], [10.0, 99.0]])  # the last is sent to nobody
+    run = Realization(np.array([[0.5, 0.5], [1.0, 1.0]]), volumes)
+    assert least_makespan(problem, run) == pytest.approx(5.0 + 60.0 / 10.0)
+    slow = replace(
+        run, times=10 * run.times
+    )  # 5 s, a flow of 30 B alone at most 10 B/s
+    assert least_makespan(problem, slow) == pytest.approx(5 + 3 + 10 + 10)
+
+
+def test_a_slot_is_held_until_the_one_that_frees_it_ends() -> None:
+    """The taker ends after 1 s, the task that gives its slot back 2 s later."""
+    tasks = (Task("a", "x", takes="gpu", frees=""), Task("b", "x", frees="gpu"))
+    machines = Cluster((Machine("m", 1.0, 1.0, slots={"gpu": 1}),))
+    job = Job(tasks, (Edge(0, 1),), 2)
+    run = Realization(np.array([[1.0, 1.0], [2.0, 2.0]]), np.zeros((1, 2)))
+    schedule = simulate(Problem(machines, job, Placement((0, 0))), run)
+    assert audit(schedule).passed
+    schedule.task_start[0, 1], schedule.task_end[0, 1] = 1.0, 4.0
+    said = [str(violation) for violation in audit(schedule).violations]
+    assert any("is overdrawn at 1 s" in words for words in said)
+
+
+def test_the_newest_of_a_source_that_has_ended_is_new_enough() -> None:
+    """It sends twice, and is read five times."""
+    tasks = (Task("a", "x", iterations=2), Task("b", "x"))
+    job = Job(tasks, (Edge(0, 1, 1, latest=True),), 5)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0, 0)))
+    schedule = simulate(problem, Realization(np.ones((2, 5)), np.zeros((1, 5))))
+    assert schedule.reads is not None
+    assert audit(schedule).passed
+    schedule.reads[0, 4] = 0
+    (found,) = audit(schedule).violations
+    assert found.sentence.startswith("b[4] read of a->b iteration 0, the lag allows 1")
+
+
+@pytest.mark.parametrize(("capacity", "at_once"), [(30.0, 50.0), (3000.0, 150.0)])
+def test_what_a_bucket_lets_go_at_once(capacity: float, at_once: float) -> None:
+    """0.2 s of wall time of its rate, at 4 wall seconds each, or 500 of 10 B each."""
+    made = replace(evidence(experiment(1)), time_scale=4.0, byte_scale=10.0)
+    assert replace(made, burst=(0.2, 500.0)).at_once(capacity) == at_once
+
+
+@pytest.mark.parametrize("broken", ["a/", "b/"])
+def test_the_window_of_every_job_is_checked(broken: str) -> None:
+    """Of two jobs one keeps to 3 batches; the other, which may have 2, has 4."""
+    tasks = [
+        Task(f"{job}/{name}", kind)
+        for job in "ab"
+        for name, kind in (("g", "graph_store"), ("w", "worker"))
+    ]
+    job = Job(tuple(tasks), (Edge(0, 1), Edge(2, 3)), 6)
+    problem = Problem(Cluster((Machine("m", 1.0, 1.0),)), job, Placement((0,) * 4))
+    length = {"a/": (1.0, 1.0), "b/": (1.0, 1.0)} | {broken: (1.0, 5.0)}
+    times = np.array([[length[t.name[:2]][t.kind == "worker"]] * 6 for t in tasks])
+    schedule = simulate(problem, Realization(times, np.zeros((2, 6))))
+    made = replace(
+        evidence(experiment(1)), schedule=schedule, windows=(("a/", 2), ("b/", 2))
+    )
+    (found,) = window(made)
+    assert found.sentence.startswith(
+        f"{broken}g[2] started at 2 s, before {broken}w[0]"
+    )
+
+
+def test_a_store_may_wait_for_a_slot_and_for_nothing_else() -> None:
+    """Constraint (5), on a machine with one slot for two stores, or with two."""
+    stores = tuple(Task(f"g{n}", "graph_store", takes="gpu") for n in range(2))
+    for slots, late in ((1, 1.0), (2, 0.0)):
+        machines = Cluster((Machine("m", 1.0, 1.0, slots={"gpu": slots}),))
+        job = Job(stores, (), 1)
+        schedule = simulate(
+            Problem(machines, job, Placement((0, 0))),
+            Realization(np.ones((2, 1)), np.zeros((0, 1))),
+        )
+        assert schedule.task_start.max() == late
+        assert audit(schedule).passed
+        free = replace(job, tasks=tuple(replace(t, takes="") for t in stores))
+        problem = replace(schedule.problem, job=free)
+        sentences = [
+            str(v) for v in audit(replace(schedule, problem=problem)).violations
+        ]
+        assert sentences == ["(5) g1[0] started after the run began: 1 s"][: slots % 2]
 
 
 @pytest.mark.parametrize(

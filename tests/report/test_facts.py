@@ -1,0 +1,63 @@
+"""Facts of a run: of two figures of one kind each is where it belongs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emu.report.facts import run_facts
+
+RECOVERY = {
+    "makespan": 40.0,
+    "predicted_makespan": 30.0,
+    "lost": {"recovery": 4.0, "again": 2.0},
+    "predicted_lost": {"recovery": 5.0, "again": 3.0},
+    "attempts": [{"next_iteration": 3, "error": "w0 died", "took": 7.0}],
+}
+LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (
+            {"transport": {"early_wall_seconds": 0.002, "flows": 9, "late_flows": 4}},
+            ["2 ms ahead of what", "4 of 9 late"],
+        ),
+        (
+            {"transport": {"early_wall_seconds": -0.002, "flows": 9, "late_flows": 4}},
+            ["2 ms after what", "4 of 9 late"],
+        ),
+        ({"training": LEARNT}, ["training loss 1.5000 from 3.5000 at first"]),
+        ({"diverged": 4, "training": LEARNT}, ["training diverged at step 4"]),
+        (
+            {"jobs": [{"job": "a", "slowdown": 2.0, "alone": 3.0, "seconds": 6.0}]},
+            ["job a 6 s 2.000 times 3 s alone"],
+        ),
+        (
+            {"makespan_error": 0.1, "predicted_makespan": 10.0},
+            ["makespan error +10 % of 10 s predicted before"],
+        ),
+        (
+            {"replay_error": 0.2, "replayed_makespan": 9.0},
+            ["replay error +20 % of 9 s simulated with the times"],
+        ),
+        (
+            {"recovery": RECOVERY, "makespan": 12.0},
+            ["with restarts 40 s lost in 1", "simulated 30 s", "from iteration 3 on"],
+        ),
+        (
+            {"nics": {"shares": {"m0": {"out": 0.97, "in": 1.01}}, "seconds": 2.0},
+             "network": "kernel", "sharing": "fair",
+             "transport": {"segments": 80, "retransmitted": 7, "timeouts": 5}},
+            ["-3 % off the stated rate at most (m0 out)", "7 again of 80 segments; 5"],
+        ),
+    ],
+)  # fmt: skip
+def test_each_figure_is_told_beside_its_own(
+    result: dict[str, Any], told: list[str]
+) -> None:
+    text = "\n".join(" ".join([*fact[:3]]) for fact in run_facts(result))
+    for words in told:
+        assert words in text

@@ -1,0 +1,90 @@
+"""What `emu validate` calls good simulates; what does not is an error of a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emu.errors import EmulatorError
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import find_errors, loads
+from tests.testing.trial_cases import CASES
+
+_SLOTS = """
+cluster: {machines: [{name: m, nic: 9 B/s, slots: {gpu: 1}}]}
+job:
+  system: custom
+  iterations: 2
+  tasks:
+    - {name: a, time: 1 s, takes: gpu, frees: none}
+    - {name: b, time: 1 s, takes: gpu}
+placement: {policy: round_robin}
+"""
+_GATE = """
+cluster: {machines: [{name: m, nic: 9 B/s}]}
+job:
+  system: custom
+  iterations: 2
+  tasks: [{name: a, time: 1 s}, {name: done, gate: true, time: 0 s}]
+  flows: [{from: a, to: done, volume: 0 B}]
+placement: {policy: best, tasks: {a: m}}
+"""
+_DORYLUS = CASES["dorylus"].replace("intervals: 2", "intervals: 1\n  machines: [g0]")
+_SERVED = _DORYLUS.replace("[ps]", "[ps, g1]")
+
+
+def jobs(text: str) -> str:
+    """Return a scenario of one job as one of several."""
+    cluster, _, job = text.partition("job:\n")
+    job, _, _ = job.partition("placement:")
+    item = "\n".join("  " + line for line in job.rstrip().splitlines())
+    return f"{cluster}\nuntil: {{accuracy: 50 %}}\njobs:\n- name: a\n  job:\n{item}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "edits", "key"),
+    [
+        (_SERVED, [], "job.parameter_servers"),
+        (_SERVED, ["job.intervals=2"], ""),
+        (_DORYLUS, [], ""),
+        (CASES["dgcl"], ["job.machines=[d0]", "job.model.layers=1"], ""),
+        (CASES["dgcl"], ["job.machines=[d0]", "job.cache_features=true"], ""),
+        (CASES["dgtp"], ["job.batch_size=98"], ""),
+        (CASES["dgtp"], ["job.batch_size=99"], "job.batch_size"),
+        (CASES["dgtp"], ["job.batch_size=50", "job.epoch=shard"], "job.batch_size"),
+        (CASES["p3"], ["job.batch_size=99"], "job.batch_size"),
+        (jobs(CASES["dgtp"]), [], "until"),
+        (_SLOTS, [], "placement"),
+        (_SLOTS.replace("frees: none", "frees: gpu"), [], ""),
+        (_GATE, [], ""),
+    ],
+)
+def test_validate_is_good_where_it_simulates(
+    text: str, edits: list[str], key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "it.yaml"
+    file.write_text(f"name: it\n{text}\n")
+    assert [error.key for error in find_errors(file, edits)] == ([key] if key else [])
+    if key:
+        with pytest.raises(EmulatorError):
+            prepare(load(file, edits)).simulate()
+    else:
+        assert prepare(load(file, edits)).simulate().makespan > 0
+
+
+@pytest.mark.parametrize("backend", ["lambda", "cpu", "gpu"])
+def test_who_asks_for_stashed_weights_sends_nothing(backend: str) -> None:
+    """The request is order alone, whoever makes it; what is stashed has its bytes."""
+    text = f"{CASES['dorylus']}  backend: {backend}\n  rematerialize: true\n"
+    if backend != "lambda":
+        text = text.replace("  lambdas: 2\n", "")
+    made = prepare(loads(f"name: it\n{text}"))
+    job, volumes = made.problem.job, made.realization.volumes
+    kinds = [
+        (job.tasks[e.source].kind, job.tasks[e.destination].kind) for e in job.edges
+    ]
+    asked = {a: volumes[n].max() for n, (a, b) in enumerate(kinds) if b == "stash"}
+    assert asked.pop("apply") == 8  # a version
+    assert set(asked.values()) == {0.0}
+    assert min(volumes[n].min() for n, (a, _) in enumerate(kinds) if a == "stash") > 8

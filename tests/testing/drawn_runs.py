@@ -1,0 +1,128 @@
+"""A drawn scenario on its whole way: validated, simulated, run, audited."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import traceback
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment import run_experiment
+from emu.experiment.recompute import audit_whole
+from emu.runs.audit_inputs import read_to_audit
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import find_errors
+from emu.testing.trials import Case, run_trial, wires
+from emu.testing.trials.drawn import EXACT
+from emu.trust.audit import ROUNDING
+from tests.testing.drawn_scenarios import RULE, draw_scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.coordinator import EmulatedRun, Observer, RunSettings
+    from emu.scenario import Experiment
+
+#: Wall seconds that rates may come too late by.
+_UNSEEN = 2e-3
+#: Guard that says how little was carried: of some draws that is so.
+_LITTLE = "enough carried"
+
+
+def in_virtual_time(
+    experiment: Experiment,
+    settings: RunSettings,
+    directory: RunDirectory,
+    observer: Observer,
+) -> EmulatedRun:
+    """Stand for the sockets of `emu.experiment.run_experiment.carry_out`."""
+    case = Case.of(experiment)
+    every, start = (
+        (settings.cuts.every, settings.cuts.start) if settings.cuts else (0, None)
+    )
+    case = replace(case, every=every, kills=settings.kills, began=settings.began)
+    case = case if start is None else replace(case, start=start)
+    # An attempt begins after the one before has ended.
+    with mock.patch.object(wires, "EPOCH", wires.EPOCH * (1 + 100 * experiment.began)):
+        trial = run_trial(case, None, observer)
+    if settings.cuts:
+        for cut in trial.cuts:
+            settings.cuts.keep(cut)
+    if trial.complaints:
+        raise AssertionError("; ".join(trial.complaints))
+    if trial.error is not None:
+        raise trial.error
+    assert trial.run is not None, directory
+    return trial.run
+
+
+def find_disagreement(seed: int, folder: Path) -> tuple[str, str]:
+    """Return what became of a draw, and what is wrong with that, empty if nothing."""
+    file = folder / "drawn.yaml"
+    file.write_text(json.dumps(draw_scenario(seed)))
+    (folder / "rule.py").write_text(RULE)
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            return _whole_way(file, folder)
+    except Exception:  # noqa: BLE001 -- what is looked for
+        return "failed", traceback.format_exc()
+    finally:
+        logging.disable(logging.NOTSET)
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+
+
+def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
+    try:
+        errors = find_errors(file)
+    except ScenarioError as error:
+        errors = [error]
+    try:
+        experiment = prepare(load(file))
+        attempts = experiment.attempts()
+    except EmulatorError as error:
+        if "until.accuracy" in str(error):  # only training tells
+            return "refused", ""
+        return "refused", "" if errors else f"validate: good, and then: {error}"
+    if errors:
+        return "refused", f"it simulates, and validate says {errors[0]}"
+    scenario = experiment.scenario
+    directory = RunDirectory.create(scenario.name, folder / "runs")
+    settings = run_experiment.emulation_settings(scenario)
+    with mock.patch.object(run_experiment, "_emulated", in_virtual_time):
+        result = run_experiment.carry_out(experiment, settings, directory)
+    of_run = directory.path, result.content, experiment, attempts.makespan
+    return "ran", "; ".join(_complaints(*of_run))
+
+
+def _complaints(
+    run: Path, result: dict[str, Any], experiment: Experiment, simulated: float
+) -> list[str]:
+    """Return what is wrong with a run."""
+    makespan = result.get("recovery", result)["makespan"]
+    said = []
+    # Senders see a rate that rises in the last 0.5 ms of wall time of a flow too late.
+    late = _UNSEEN / experiment.scenario.emulation.stated_time_scale
+    apart = (
+        EXACT + result["verdict"]["sensitivity"]
+    )  # where the slightest delays decide
+    if abs(makespan - simulated) > apart * max(1.0, simulated) + late:
+        said.append(f"it took {makespan:g} s, simulated are {simulated:g}")
+    verdict = result["verdict"]
+    fired = {finding["guard"] for finding in verdict["guards"]}
+    if fired - {_LITTLE}:
+        said.append(f"guards: {verdict['guards']}")
+    if verdict["trust"] != "trusted" and not fired:
+        said.append(f"the verdict is {verdict['trust']}: {verdict['reasons']}")
+    if result["prediction"]["outcome"] != "agrees":
+        said.append(f"the prediction {result['prediction']}")
+    report, _ = audit_whole(read_to_audit(run), ROUNDING, 1e-6)
+    said += [str(found) for found in report.violations if found.subject != _LITTLE]
+    return said[:6]
