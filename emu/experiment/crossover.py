@@ -21,10 +21,11 @@ from emu.experiment.expectations import missed, simulated_figures
 from emu.experiment.systems import as_system, edits
 from emu.fields.suggestion import nearest
 from emu.placement.moves import difference, moved
-from emu.problem import Problem, Profile
+from emu.problem import Outages, Problem, Profile
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
+from emu.scenario.deaths import makespan_of, with_deaths
 from emu.scenario.experiment import check_rule, cost_of, following_placement
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import process_of
@@ -149,15 +150,6 @@ def _placed(base: Experiment, policy: str) -> Experiment:
     return Experiment(scenario, problem, problem.taken(reference), found)
 
 
-def _with_deaths(variant: Experiment, policy: str, schedule: Schedule) -> float:
-    """Return the makespan under another rule, with what its kills lose."""
-    if not (variant.scenario.events or variant.scenario.failures):
-        return schedule.makespan
-    ruled = load(variant.scenario, {"schedule.policy": policy, "expect": None})
-    kills = ruled.kills(variant.problem)
-    return replace(variant, scenario=ruled, kills=kills).attempts(schedule).makespan
-
-
 def _candidate(
     base: Experiment,
     variant: Experiment,
@@ -171,15 +163,17 @@ def _candidate(
     realization = problem.taken(base.problem.reference(base.realization))
     expected = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=expected)
+    if base.kills:
+        length = makespan_of(variant, problem, realization, policy)
+        outages = Outages(length - schedule.length)
+        schedule = replace(schedule, outages=outages)
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
-    ready = replace(variant, realization=realization)
-    figures["makespan"] = length = _with_deaths(ready, policy, schedule)
     cost = cost_of(base.scenario, schedule)
     moved_by = sensitivity(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
         policy,
-        {base.scenario.seed: length},
+        {base.scenario.seed: schedule.makespan},
         _crossing(problem, realization),
         moves
         or difference(
@@ -257,12 +251,12 @@ def measure(
     for seed in range(scenario.seed, scenario.seed + seeds):
         translated = as_system(scenario, system, {**(overrides or {}), "seed": seed})
         ready = prepare(translated)
-        found[seed] = ready, ready.simulate()
+        found[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = found[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
     return SystemResult(
         system,
-        {seed: one.attempts(made).makespan for seed, (one, made) in found.items()},
+        {seed: made.makespan for seed, (_, made) in found.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
         seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
@@ -287,10 +281,10 @@ def limit_of(schedule: Schedule) -> str:
             machine = problem.cluster.machines[problem.placement.machine_of[task]]
             name = f"computing on {machine.name}"
         seconds[name] += link.end - link.start
-    if not schedule.makespan:
+    if not schedule.length:
         return "nothing"
     most = max(seconds, key=seconds.__getitem__)
-    return f"{most}, {seconds[most] / schedule.makespan:.0%}"
+    return f"{most}, {seconds[most] / schedule.length:.0%}"
 
 
 def compare_systems(

@@ -176,6 +176,7 @@ class RecordedRun:
                 "bytes of handoffs within a machine are not known: those of like flows",
             )
         scenario = self.scenario if helpful else None
+        expected = self.best if self.simulated is None else self.simulated
         return explain(
             self.best,
             self.realization,
@@ -184,6 +185,7 @@ class RecordedRun:
             helpful=helpful,
             notes=notes,
             stated=ScenarioEdits(scenario, measured=True) if scenario else None,
+            outages=expected.outages,
         )
 
     @property
@@ -289,7 +291,7 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
         raise DataError("; ".join(run.missing), path=str(run.path))
     problem = run.problem.following(made)
     again = simulate(problem, realization_of(made), run.policy, record_rates=True)
-    alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
+    alike = np.isclose(again.makespan, made.length, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
         return made
     return with_rates(made, again.rates)
