@@ -17,6 +17,7 @@ from emu.foreign_code import code_of_others
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.edits import ScenarioEdits
 from emu.trust.audit import ROUNDING
 from emu.trust.audit import audit as audit_schedule
@@ -103,6 +104,8 @@ def simulate(
     ------
     ScenarioError, PlacementError, DataError
         As `place`; with ``ns3`` when it is missing, or has no packets for the job.
+    NodeLost
+        When the scenario kills it, and nothing or too little restarts it.
     SchedulingError
         When ns-3 fails.
     ValueError
@@ -111,7 +114,8 @@ def simulate(
     packets = _packets("network", network, "fluid", (sharing, congestion_control))
     experiment = _ready(what, placement)
     if packets is None:
-        return experiment.simulate()
+        return with_deaths(experiment, experiment.simulate())
+    refuse_deaths(experiment, "packets")
     from emu.packets import Control, Shares, simulate_packets  # noqa: PLC0415
 
     shares, control = packets
@@ -295,12 +299,13 @@ def explain(
     if not isinstance(what, RecordedRun):
         experiment = _ready(what)
         return explain_schedule(
-            experiment.simulate(),
+            with_deaths(experiment, experiment.simulate()),
             experiment.realization,
             experiment.policy,
             emulated=False,
             helpful=helpful,
             stated=ScenarioEdits(experiment.scenario),
+            with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
         )
     return what.explain(helpful=helpful, run_code=run_code)
 

@@ -239,6 +239,8 @@ def optimality(
 ) -> dict[str, Any]:
     """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
 
+    None of a job that died: they are of one that does not.
+
     Parameters
     ----------
     realization
@@ -264,6 +266,8 @@ def optimality(
     ----------
     .. [1] Luo, Bao, Wu, INFOCOM 2022, Theorem 1.
     """
+    if schedule.outages.seconds:
+        return {}
     problem, makespan = schedule.problem, schedule.makespan
     found = bounds(problem, realization)
     seen = LinkContention(schedule).most

@@ -148,7 +148,7 @@ class _Walk:
         self._job = schedule.problem.job
         self._hops = schedule.problem.hops
         self._crowd = LinkContention(schedule)
-        self._same = SAME * schedule.makespan
+        self._same = SAME * schedule.length
         #: Parts crossed on the way back: those that take no time wait for each other.
         self._walked: set[tuple[int, int, int]] = set()
         channels: dict[str, list[int]] = defaultdict(list)
@@ -168,7 +168,7 @@ class _Walk:
         last = int(ends.argmax())
         after = _Part(last, -1, self._job.rounds[last] - 1)
         part: _Part | None = after
-        cursor = self._schedule.makespan
+        cursor = self._schedule.length
         while part is not None:
             self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
@@ -332,7 +332,7 @@ def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
         yield Drift(last.cause, last, (last.end - begun) - (end - start))
         moment = end
     if links:  # a run of no length has no chain
-        yield Drift(ELSEWHERE, links[-1], moment - simulated.makespan)
+        yield Drift(ELSEWHERE, links[-1], moment - simulated.length)
 
 
 def _identity(link: ChainLink) -> tuple[int, int, int]:

@@ -27,13 +27,14 @@ from emu.placement.moves import (
 )
 from emu.placement.packing import sent_bytes
 from emu.placement.space import Space
+from emu.problem import Outages
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from emu.analysis.critical_path import ChainLink, CriticalPath, Drift
-    from emu.analysis.what_if import Improvement, Stated
+    from emu.analysis.what_if import Improvement, Lengths, Stated
     from emu.problem import Link, Placement, Problem, Realization, Schedule
 
     Units = frozenset[int]
@@ -379,7 +380,7 @@ class Explanation:
             "version": VERSION,
             "makespan": self.schedule.makespan,
             "replayed_makespan": self.replayed_makespan,
-            "causes": cause_rows(problem, self.chain),
+            "causes": [*cause_rows(problem, self.chain), *death_rows(self.schedule)],
             "ports": port_rows(problem, self.chain),
             "chain": [
                 {
@@ -401,7 +402,7 @@ class Explanation:
         }
         if self.simulated is not None:
             content["apart"] = {
-                "seconds": self.schedule.makespan - self.simulated.makespan,
+                "seconds": self.schedule.length - self.simulated.length,
                 "parts": apart_rows(problem, self.apart),
             }
         return content
@@ -417,6 +418,8 @@ def explain(
     notes: tuple[str, ...] = (),
     stated: Stated | None = None,
     replayed: Schedule | None = None,
+    with_deaths: Lengths | None = None,
+    outages: Outages | None = None,
 ) -> Explanation:
     """Return why ``schedule`` took so long.
 
@@ -434,16 +437,24 @@ def explain(
         is built in it.
     replayed
         That simulation of an emulated schedule, where it is known.
+    with_deaths
+        Returns the makespan of a changed run whose job dies; None where none does.
+    outages
+        Of the simulation that it is compared with; what-ifs keep them, too.
     """
     chain = critical_path(schedule)
-    if emulated and replayed is None:
-        followed = schedule.problem.following(schedule)
-        replayed = simulate(followed, realization, policy)
+    added = outages or Outages()
+    if emulated:
+        if replayed is None:
+            followed = schedule.problem.following(schedule)
+            replayed = simulate(followed, realization, policy)
+        replayed = replace(replayed, outages=added)
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()
     moves = NO_MOVES
     if helpful:
         base = Change("", "as it is", schedule.problem, realization, policy)
+        base = replace(base, with_deaths=with_deaths, added=added.seconds)
         moves = task_moves(base, stated)
         more = [] if stated is None else [*stated.more_machines(base)]
         improvements = _ranked(base, chain, more, stated, searched=True)
@@ -480,6 +491,14 @@ def _ranked(
         others = [stated.edited(one) for one in changes if one not in rules]
         changes = [*others, *stated.placed_anew(rules)]
     return tuple(rank(base, [*changes, *more]))
+
+
+def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
+    """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
+    down = schedule.outages.recovery
+    parts = {"recovery": down, "attempts that ended": schedule.outages.seconds - down}
+    row = {"cause": "deaths", "port": "", "pool": "", "links": 0}
+    return [{**row, "what": k, "seconds": v} for k, v in parts.items() if v]
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:

@@ -492,13 +492,13 @@ def full_queues(
             name = schedule.problem.links[port].name
             risks[name] = risks.get(name, 0) + together
             waits += TIMEOUT * (1 - (1 - _WAIT) ** together)
-    wall = schedule.makespan * time_scale
+    wall = schedule.length * time_scale
     return FullQueues(
         flows=len(flows),
         at_risk=sum(risks.values()),
         links=tuple(sorted(risks, key=lambda name: (-risks[name], name))),
         waits=waits / wall if wall else 0.0,
-        older_first=(older_first or schedule.makespan) / schedule.makespan - 1
+        older_first=(older_first or schedule.length) / schedule.length - 1
         if wall
         else 0.0,
     )

@@ -50,7 +50,7 @@ class Pace:
 
 def pace(schedule: Schedule) -> Pace:
     """Return the speed of a job."""
-    job, seconds = schedule.problem.job, schedule.makespan
+    job, seconds = schedule.problem.job, schedule.length
     iteration, samples = _speed(job, schedule.task_end, seconds)
     several = "jobs" in job.settings
     return Pace(
@@ -105,9 +105,9 @@ def _busy(schedule: Schedule) -> float | None:
     for task, seconds in zip(schedule.problem.job.tasks, lengths, strict=True):
         if task.phase == "training":
             spent[task.process_name] += float(seconds)
-    if not spent or not schedule.makespan:
+    if not spent or not schedule.length:
         return None
-    return sum(spent.values()) / len(spent) / schedule.makespan
+    return sum(spent.values()) / len(spent) / schedule.length
 
 
 def _split(schedule: Schedule) -> dict[str, float]:
@@ -121,7 +121,7 @@ def _split(schedule: Schedule) -> dict[str, float]:
         return "sampling" if tasks[link.task].phase == "sampling" else "compute"
 
     sums = Counter(critical_path(schedule).sums(part))
-    whole = schedule.makespan
+    whole = schedule.length
     return {name: spent / whole for name, spent in sums.most_common() if spent > 0}
 
 

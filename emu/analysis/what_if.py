@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from emu.analysis.critical_path import Cause
-from emu.errors import SchedulingError
+from emu.errors import NodeLost, SchedulingError
 from emu.problem import Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
 from emu.workloads import RELEASE, window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from emu.analysis.critical_path import CriticalPath
     from emu.problem import Edge, Job, Placement, Problem
 
+    #: Returns the makespan of a job under a rate policy, with its deaths.
+    Lengths = Callable[[Problem, Realization, str], float]
 
 #: So many times the capacity count as an infinite one: a flow of hours takes 1 us.
 ENDLESS = 1e9
@@ -57,6 +59,10 @@ class Change:
     """Name of the pool that has more slots, else empty."""
     edit: Mapping[str, Any] | None = None
     """The same as keys and values of the scenario; None where it has no such keys."""
+    with_deaths: Lengths | None = None
+    """Returns its makespan where its job dies; None where it does not."""
+    added: float = 0.0
+    """Seconds that deaths have added to a run that was recorded: known no better."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the change in words and as an edit of the scenario."""
@@ -139,10 +145,12 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
 
 def span(run: Change) -> float:
-    """Return the makespan, infinite where tasks would wait forever for slots."""
+    """Return the makespan, infinite where it deadlocks, or dies too often."""
     try:
-        return makespan(run.problem, run.realization, run.policy)
-    except SchedulingError:
+        if run.with_deaths is not None:
+            return run.with_deaths(run.problem, run.realization, run.policy)
+        return run.added + makespan(run.problem, run.realization, run.policy)
+    except (NodeLost, SchedulingError):
         return np.inf
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,6 +48,7 @@ from emu.placement.place import PLACEMENT_POLICIES
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
+    failures_line,
     job_line,
     job_table,
     model_rows,
@@ -57,6 +59,7 @@ from emu.report.explanation_tables import (
 )
 from emu.runs.result import flow_rows, port_rows, result_of
 from emu.scenario import load, prepare
+from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import known_policies
 from emu.scenario.realize import measured_models
@@ -173,6 +176,7 @@ def simulate(
         return
     if train:
         raise typer.BadParameter("training goes with --network fluid alone")
+    refuse_deaths(experiment, "packets")
     by = sharing or Shares.FAIR, congestion_control or Control.CUBIC
     simulate_over_packets(experiment, *by, json_target, console)
 
@@ -182,9 +186,11 @@ def simulate_by_rates(
 ) -> None:
     """Print the schedule under the scenario's rate policy, and judge it."""
     schedule, problem = experiment.simulate(), experiment.problem
+    recovery = experiment.attempts(schedule)
+    schedule = replace(schedule, outages=recovery.outages(schedule.length))
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
     _print_tables(schedule, jobs, console)
-    recovery = _print_makespan(experiment, schedule, console)
+    _print_makespan(experiment, schedule, recovery, console)
     speed = pace(schedule).to_json()
     console.print(pace_line(speed))
     models = measured_models(experiment.scenario)
@@ -197,6 +203,8 @@ def simulate_by_rates(
         console.print(line)
     more: dict[str, Any] = {"pace": speed, "models": models}
     more |= recovery.to_json()
+    if drawn := count_failures(experiment, recovery.makespan):
+        more["failures"] = drawn
     if problem.cluster.tuners:
         more["sensitivity"] = _tuned(experiment, schedule, console)
     more |= figures_on(schedule)
@@ -210,15 +218,14 @@ def simulate_by_rates(
     emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
     figures = simulated_figures(schedule, experiment.realization)
-    figures["makespan"] = recovery.makespan
     judge_simulated(unchecked(expect), missed(expect, figures))
 
 
 def _print_makespan(
-    experiment: Experiment, schedule: Schedule, console: Console
-) -> Attempts:
+    experiment: Experiment, schedule: Schedule, recovery: Attempts, console: Console
+) -> None:
     """Print how long the job takes, deaths included, and where it stands."""
-    recovery, job = experiment.attempts(schedule), experiment.problem.job
+    job = experiment.problem.job
     window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
     console.print(
         f"{experiment.scenario.name}: makespan "
@@ -226,12 +233,13 @@ def _print_makespan(
         f"{job_line(job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
-    for line in recovery_lines(recovery, schedule.makespan):
+    for line in recovery_lines(recovery, schedule.length):
         console.print(line)
+    if drawn := count_failures(experiment, recovery.makespan):
+        console.print(failures_line(drawn))
     print_placing(experiment.placing, console)
     for said in experiment.remarks(schedule):
         terminal(sys.stderr).print(f"warning: {said}")
-    return recovery
 
 
 def simulate_over_packets(
@@ -357,7 +365,7 @@ def place(
     with _search_bar(terminal(sys.stderr)) as tell:
         experiment = emu.place(scenario, progress=tell)
     problem = experiment.problem
-    makespan = experiment.simulate().makespan
+    makespan = with_deaths(experiment, experiment.simulate()).makespan
     window = experiment.scenario.job.credit_window
     console = terminal(quiet=json_target == "-")
     console.print(placement_table(problem))

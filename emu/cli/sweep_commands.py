@@ -36,6 +36,7 @@ from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
+from emu.scenario.deaths import with_deaths
 from emu.scenario.experiment import Point, cost_of, variations
 
 if TYPE_CHECKING:
@@ -163,9 +164,8 @@ def _name(point: Point) -> str:
 
 def _simulated(point: Point) -> Figures:
     experiment = prepare(point.scenario)
-    schedule = experiment.simulate()
+    schedule = with_deaths(experiment, experiment.simulate())
     figures = simulated_figures(schedule, experiment.realization)
-    figures["makespan"] = experiment.attempts(schedule).makespan
     speed = pace(schedule).samples_per_second
     figures |= _samples(schedule.problem.job, speed)
     if cost := cost_of(experiment.scenario, schedule):

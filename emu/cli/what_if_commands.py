@@ -23,7 +23,7 @@ from emu.cli.options import (
     seconds,
 )
 from emu.cli.report_commands import say_missing
-from emu.errors import NodeLost, ScenarioError
+from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
@@ -86,7 +86,7 @@ def explain(
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
         made = explanation.schedule
-        lines, more = _without_deaths(placed, made, helpful=helpful)
+        lines, more = _deaths(placed, made, helpful=helpful)
     else:
         lines, more = [], {}
         window, pins = known.result.get("credit_window"), {}
@@ -147,16 +147,12 @@ def crossover(
         terminal().print(crossover_table(found))
 
 
-def _without_deaths(
+def _deaths(
     placed: Experiment, schedule: Schedule, *, helpful: bool
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return lines on what an explanation leaves out, and their content for --json."""
-    try:
-        deaths = [*recovery_lines(placed.attempts(schedule), schedule.makespan)][:1]
-    except NodeLost as error:
-        deaths = [str(error)]
-    lines = [f"explained without deaths: {line}" for line in deaths]
-    lines += copies_line(placed, schedule.makespan)
+    """Return lines on deaths and checkpoints, and their content for --json."""
+    lines = [*recovery_lines(placed.attempts(schedule), schedule.length)][:1]
+    lines += copies_line(placed, schedule.length)
     best = intervals(placed) if helpful else None
     if best is None:
         return lines + not_sought(placed.scenario), {}

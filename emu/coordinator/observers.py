@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from emu.problem import Kill, Schedule
+    from emu.problem import Due, Schedule
     from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
@@ -33,8 +33,8 @@ class Observer:
     def notified(self, line: str) -> None:
         """Take a sentence for who watches."""
 
-    def killing(self, kills: Sequence[Kill]) -> None:
-        """Note what the scenario kills now."""
+    def killing(self, due: Due) -> None:
+        """Note what the scenario kills now, and what it has killed in vain."""
 
     def restarting(self, error: str, first: int) -> None:
         """Note that an attempt has ended with an error, and where the next begins."""

@@ -27,7 +27,7 @@ from emu.errors import NodeMisbehaved, RunError
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.names import printable
 from emu.network import AwakeClock, RunClock
-from emu.problem import Kill, Profile, next_kills
+from emu.problem import Due, Profile, next_kills
 from emu.scheduling import Scheduler
 from emu.shaping import RISE
 from emu.this_host import this_host, version_of_emu
@@ -49,6 +49,7 @@ from emu.wire.messages import (
     TaskEnded,
     WakeSender,
 )
+from emu.workloads import copies_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,27 +101,51 @@ class SenderWakeups:
 class NextKills:
     """Kills of the scenario that come next in an attempt, by ends that are known."""
 
-    def __init__(self, settings: RunSettings) -> None:
-        self._settings = settings
+    def __init__(self, problem: Problem, settings: RunSettings) -> None:
+        job, self._settings = problem.job, settings
         self._awaited = {kill.ended for kill in settings.kills}
         self._ends: dict[tuple[int, int], float] = {}
-        self.due, self.now = math.inf, tuple[Kill, ...]()
-        """Run time, and what is killed then."""
+        self._process = {t: p for p, own in job.processes.items() for t in own}
+        self._source = {
+            e: self._process[edge.source]
+            for e, edge in enumerate(job.edges)
+            if problem.hops[e] and not job.control[e]
+        }
+        #: Ends to come of every process, of its flows once their bytes are known, and
+        #: the last one; copies are never over.
+        self._left = {
+            p: sum(job.rounds[t] for t in own) for p, own in job.processes.items()
+        }
+        for copy in copies_of(job).values():
+            self._left[self._process[copy]] += 1
+        self._over = dict.fromkeys(self._left, 0.0)
+        self.due = Due()
         self._find()
 
-    def note(self, ends: Sequence[TaskEnded | FlowEnded]) -> None:
-        """Take in ends, past or to come."""
-        for end in ends:
-            if isinstance(end, TaskEnded):
-                count = end.iteration + self._settings.first + 1
-                if (end.task, count) in self._awaited:
-                    self._ends[end.task, end.iteration] = end.end
-                    self._find()
+    def note(self, end: TaskEnded | FlowEnded) -> None:
+        """Take in an end of a task, past or to come, or of a flow."""
+        if isinstance(end, TaskEnded):
+            process, at = self._process[end.task], end.end
+            sent = zip(end.edges, end.volumes, strict=True)
+            self._left[process] += sum(e in self._source and v > 0 for e, v in sent)
+            count = end.iteration + self._settings.first + 1
+            if awaited := (end.task, count) in self._awaited:
+                self._ends[end.task, end.iteration] = end.end
+        else:
+            process, at, awaited = self._source[end.edge], end.time, False
+        self._left[process] -= 1
+        self._over[process] = max(self._over[process], at)
+        if awaited or not self._left[process]:
+            self._find()
 
     def _find(self) -> None:
         own, known = self._settings, self._ends
-        self.due, self.now = next_kills(
-            own.kills, own.first, own.began, lambda *end: known.get(end, math.inf)
+        self.due = next_kills(
+            own.kills,
+            own.first,
+            own.began,
+            lambda *end: known.get(end, math.inf),
+            lambda process: math.inf if self._left[process] else self._over[process],
         )
 
 
@@ -208,6 +233,7 @@ class Coordinator:
         at = [of[problem.job.tasks[edge.source].name] for edge in problem.job.edges]
         self._sender_machine = np.array(at, dtype=np.str_)
         self._cuts = CutKeeper(problem.job, settings.cuts)
+        self._kills = NextKills(problem, settings)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -376,13 +402,15 @@ class Coordinator:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, looked = self._driver, this_host.monotonic()
         awake = AwakeClock(2 * _LOOK, looked)
-        kills = NextKills(self._settings)
+        kills = self._kills
         driver.begin()
         while not driver.finished:
             left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
-            wait = min(wait, clock.to_wall(kills.due) - this_host.monotonic(), _LOOK)
+            wait = min(
+                wait, clock.to_wall(kills.due.time) - this_host.monotonic(), _LOOK
+            )
             said = await self._membership.events(max(wait, 0.0))
             now = this_host.monotonic()
             ends = [
@@ -391,12 +419,14 @@ class Coordinator:
                 if not isinstance(message, StatePart)
             ]
             driver.report(ends, clock.to_emulated(now))
-            kills.note(ends)
-            if now >= clock.to_wall(kills.due):
-                await self._killed(kills.now, clock, awake)
+            for end in ends:
+                if isinstance(end, TaskEnded):
+                    kills.note(end)
+            if now >= clock.to_wall(kills.due.time):
+                await self._killed(kills.due, clock, awake)
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
-            ahead = min(clock.to_emulated(now + _AHEAD), kills.due)
+            ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
             driver.settle(clock.to_emulated(now - _REPORTED), ahead)
             self._take_states(said)
             if now - looked > _LOOK:
@@ -408,15 +438,13 @@ class Coordinator:
         self._cuts.check()
         self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
 
-    async def _killed(
-        self, kills: Sequence[Kill], clock: RunClock, awake: AwakeClock
-    ) -> NoReturn:
+    async def _killed(self, due: Due, clock: RunClock, awake: AwakeClock) -> NoReturn:
         """Have what the scenario kills killed, and wait until it is noticed.
 
         Nothing begins any more: what would at the very instant may be a cut.
         """
-        self._observer.killing(kills)
-        names = dict.fromkeys(name for kill in kills for name in kill.processes)
+        self._observer.killing(due)
+        names = dict.fromkeys(name for kill in due.now for name in kill.processes)
         self._membership.kill([*names])
         while True:
             self._take_states(await self._membership.events(_LOOK))
@@ -451,7 +479,8 @@ class Coordinator:
         self._observer.task_ended(message)
 
     def flow_ended(self, message: FlowEnded) -> None:
-        """Notify the observer."""
+        """Note it for the kills to come, and notify the observer."""
+        self._kills.note(message)
         self._observer.flow_ended(message)
 
     def run_task(self, message: RunTask) -> None:

@@ -12,19 +12,21 @@ from typing_extensions import override
 
 from emu.coordinator import Observer, Observers
 from emu.coordinator.cuts import CutPlan
-from emu.errors import DeadlineExceeded, NodeLost
-from emu.runs.run_directory import Cut, digest_of, newest_cut, write_cut
+from emu.errors import DeadlineExceeded, NodeLost, ScenarioError
+from emu.problem import Due, Kill, Outages
+from emu.runs.run_directory import Cut, digest_of, drop_cuts, newest_cut, write_cut
 from emu.scenario.realize import noted
-from emu.simulation.attempts import recovery_after, without
-from emu.systems.system import held_by
+from emu.simulation.attempts import Holders, kills_after, time_down
+from emu.systems.system import held_by, updates_missed
+from emu.workloads import copies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from emu.coordinator import EmulatedRun
     from emu.errors import RunError
-    from emu.problem import Kill
+    from emu.problem import Schedule
     from emu.scenario import Experiment
     from emu.simulation.attempts import Attempts
     from emu.wire.messages import RunTask
@@ -84,55 +86,89 @@ def recovery_of(
     Parameters
     ----------
     makespan, predicted
-        Of the last attempt, emulated and simulated beforehand.
+        Of all attempts, emulated and simulated.
     foreseen
-        All attempts, simulated, where the scenario kills and nothing else did.
+        All attempts, simulated; None where they cannot be.
     """
     if not ended:
         return {}
-    before = math.fsum(one.ran + one.recovery for one in ended)
-    content = {
-        "makespan": before + makespan,
-        "predicted_makespan": before + predicted,
+    content: dict[str, Any] = {
+        "makespan": makespan,
+        "predicted_makespan": predicted,
         "lost": lost_seconds(ended),
         "attempts": [asdict(one) for one in ended],
     }
     if foreseen is not None:
-        content["predicted_makespan"] = foreseen.makespan
         content["predicted_lost"] = foreseen.lost
         content["predicted_attempts"] = [asdict(one) for one in foreseen.killed]
     return {"recovery": content}
 
 
 def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
-    """Return the simulated attempts at what a run was of; None for deaths by others.
+    """Return the simulated attempts at what a run was of, or None.
+
+    What died by itself dies there at the same time, and goes on from the cut that the
+    simulation has by then. None where nothing dies in either, or it dies too often.
 
     Parameters
     ----------
     experiment
         Of the whole job.
     """
-    if not ended or not all(one.killed for one in ended):
+    if not ended and not experiment.kills:
         return None
-    first = ended[0]
+    others = [
+        Kill(one.began + one.ran, one.error, ()) for one in ended if not one.killed
+    ]
+    whole = replace(experiment, kills=(*experiment.kills, *others))
+    if ended:
+        whole = whole.beginning_at(ended[0].first_iteration, ended[0].began)
     try:
-        return experiment.beginning_at(first.first_iteration, first.began).attempts()
-    except NodeLost:  # of a kill so near to the end that the run had ended by then
+        return whole.attempts()
+    except (NodeLost, ScenarioError):
+        # Of a kill so near to the end that the run had ended; or one of several jobs.
         return None
+
+
+def outages_of(ended: Sequence[Ended]) -> Outages:
+    """Return what deaths have added to a run."""
+    recovery = lost_seconds(ended)["recovery"]
+    return Outages(math.fsum(one.ran for one in ended) + recovery, recovery)
+
+
+def with_deaths(
+    run: EmulatedRun,
+    simulated: tuple[Schedule, Schedule],
+    ended: Sequence[Ended],
+    foreseen: Attempts | None,
+) -> tuple[EmulatedRun, tuple[Schedule, Schedule]]:
+    """Return the last attempt and its simulations as parts of the whole job.
+
+    Parameters
+    ----------
+    simulated
+        With what was expected, and with the run's own times and volumes.
+    """
+    mine = outages_of(ended)
+    theirs = mine if foreseen is None else foreseen.outages(simulated[0].length)
+    predicted, replayed = (replace(one, outages=theirs) for one in simulated)
+    whole = replace(run, schedule=replace(run.schedule, outages=mine))
+    return whole, (predicted, replayed)
 
 
 class Progress(Observer):
     """Progress of an attempt, for what its end has lost."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._first, self._began = experiment.first, experiment.began
-        self.killed: tuple[Kill, ...] = ()
+        self._experiment = experiment
+        self.due = Due()
         """Kills of the scenario that have come in it."""
         job = experiment.problem.job
-        names = [task.name for task in job.tasks]
-        self._of_cuts = {names.index(name) for name in held_by(job)}
+        self._of_cuts = {job.index(name) for name in held_by(job)}
+        self._copies = {*copies_of(job).values()}
+        #: Copies to which the state has come that the attempt began with.
+        self._came: set[int] = set()
         self._scale = experiment.scenario.emulation.stated_time_scale
-        self._recovery = experiment.scenario.recovery_time
         self._started: dict[int, float] = {}
         self.zero = math.nan
         """Run time 0 on this host's clock; NaN before."""
@@ -142,14 +178,36 @@ class Progress(Observer):
         self.zero = start
 
     @override
-    def killing(self, kills: Sequence[Kill]) -> None:
-        self.killed = tuple(kills)
+    def killing(self, due: Due) -> None:
+        self.due = due
 
     @override
     def task_started(self, message: RunTask) -> None:
         if message.task in self._of_cuts:
             before = self._started.get(message.iteration, 0.0)
             self._started[message.iteration] = max(before, message.start)
+        missed = updates_missed(self._experiment.problem.job)
+        if message.task in self._copies and message.iteration == missed:
+            self._came.add(message.task)
+
+    def ran(self, error: RunError) -> float:
+        """Return the run seconds until the first sign of the death."""
+        if math.isnan(self.zero):
+            return 0.0
+        return max(error.seen - self.zero, 0.0) / self._scale
+
+    def fallen(self, error: RunError) -> tuple[float, tuple[Kill, ...]]:
+        """Return how long the job is down, and all kills of the scenario until then."""
+        mine = self._experiment
+        coming = [kill for kill in mine.kills if kill not in self.due.idle]
+        died, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
+        return time_down(coming, self.due.now, died, otherwise)
+
+    def cut_left(self, newest: Cut, holders: Holders, error: RunError) -> Cut:
+        """Return the newest cut, or the beginning where none holds a state of it."""
+        first, fallen = self._experiment.first, self.fallen(error)[1]
+        left = holders.left_of(newest.iteration, first, fallen, self._came)
+        return newest if left == newest.iteration else Cut(left, {})
 
     def ended(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended; `Ended.took` is not known yet.
@@ -159,31 +217,28 @@ class Progress(Observer):
         cut
             With which the next attempt begins.
         """
-        ran = 0.0
-        if not math.isnan(self.zero):
-            ran = max(error.seen - self.zero, 0.0) / self._scale
-        kept = self._started.get(cut.iteration - self._first, 0.0)
-        if cut.iteration <= self._first:
+        mine, ran = self._experiment, self.ran(error)
+        kept = self._started.get(cut.iteration - mine.first, 0.0)
+        if cut.iteration <= mine.first:
             kept = 0.0
         return Ended(
-            self._first,
+            mine.first,
             cut.iteration,
             ran,
             max(ran - kept, 0.0),
             error.noticed - error.seen,
-            recovery_after(self.killed, self._recovery),
+            self.fallen(error)[0],
             str(error),
-            self._began,
-            bool(self.killed),
+            mine.began,
+            bool(self.due.now),
         )
 
-
-def after(experiment: Experiment, ended: Ended, killed: Collection[Kill]) -> Experiment:
-    """Return what is left to do after an attempt, in which some were killed."""
-    left = experiment.beginning_at(
-        ended.next_iteration, ended.began + ended.ran + ended.recovery
-    )
-    return replace(left, kills=without(left.kills, killed))
+    def after(self, ended: Ended, error: RunError) -> Experiment:
+        """Return what is left to do after the attempt."""
+        up = ended.began + ended.ran + ended.recovery
+        left = self._experiment.beginning_at(ended.next_iteration, up)
+        done = {*self.fallen(error)[1], *self.due.idle}
+        return replace(left, kills=kills_after(left.kills, done, up))
 
 
 def attempted(
@@ -208,7 +263,7 @@ def attempted(
         When the scenario restarts nothing, or as often as it allows.
     """
     ended: list[Ended] = []
-    limit = experiment.scenario.restarts
+    limit, holders = experiment.scenario.restarts, Holders(experiment.problem.job)
     died = math.nan  # when the attempt before did, on this host's clock
     while True:
         if ended:
@@ -226,10 +281,14 @@ def attempted(
                 ended[-1] = replace(ended[-1], took=begun - died)
             if len(ended) == limit:
                 raise _exhausted(error, limit) from error
-            start = kept_cut(experiment, run, observer.notified)
+            newest = kept_cut(experiment, run, observer.notified)
+            start = progress.cut_left(newest, holders, error)
+            if start.iteration < newest.iteration:
+                drop_cuts(run)
+                ended = [replace(one, again=one.ran) for one in ended]
             ended.append(progress.ended(error, start))
             died = error.seen
-            experiment = after(experiment, ended[-1], progress.killed)
+            experiment = progress.after(ended[-1], error)
             observer.restarting(str(error), start.iteration)
         else:
             if ended:

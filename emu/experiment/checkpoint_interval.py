@@ -182,11 +182,13 @@ def _mean(experiment: Experiment, every: int, gaps: NDArray[np.float64]) -> floa
     """Return the mean makespan over draws of the seconds from death to death."""
     other = _every(experiment, every)
     rules = replace(other.rules, restarts=_RESTARTS)
-    process = next(iter(other.problem.job.processes))
 
     @cache
     def part(first: int) -> Schedule:
         return other.beginning_at(first).simulate()
+
+    last = int(np.nan_to_num(part(0).task_end).max(axis=1).argmax())
+    process = other.problem.job.tasks[last].process_name  # what has ended cannot die
 
     try:
         lengths = [

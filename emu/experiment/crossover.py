@@ -24,6 +24,7 @@ from emu.placement.moves import difference, moved
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import load, prepare
+from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
@@ -179,15 +180,14 @@ def _candidate(
     What ``base`` expects as single values holds for itself alone, and where ``exact``.
     """
     problem, realization = ready.problem, ready.realization
-    schedule = ready.simulate()
+    schedule = with_deaths(ready, ready.simulate())
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
-    figures["makespan"] = length = ready.attempts(schedule).makespan
     cost = cost_of(ready.scenario, schedule)
     places = base.problem.placement, problem.placement
     return Candidate(
         placement,
         policy,
-        {base.scenario.seed: length},
+        {base.scenario.seed: schedule.makespan},
         _crossing(problem, realization),
         moves or difference(problem.job, problem.cluster, *places),
         None if moves else (kept or ready).placing,
@@ -265,12 +265,12 @@ def measure(
         changes = {**(overrides or {}), "seed": seed}
         translated[seed] = as_system(scenario, system, changes)
         ready = prepare(translated[seed])
-        found[seed] = ready, ready.simulate()
+        found[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = found[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
     return SystemResult(
         system,
-        {seed: one.attempts(made).makespan for seed, (one, made) in found.items()},
+        {seed: made.makespan for seed, (_, made) in found.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
         seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
@@ -296,10 +296,10 @@ def limit_of(schedule: Schedule) -> str:
             machine = problem.cluster.machines[problem.placement.machine_of[task]]
             name = f"computing on {machine.name}"
         seconds[name] += link.end - link.start
-    if not schedule.makespan:
+    if not schedule.length:
         return "nothing"
     most = max(seconds, key=seconds.__getitem__)
-    return f"{most}, {seconds[most] / schedule.makespan:.0%}"
+    return f"{most}, {seconds[most] / schedule.length:.0%}"
 
 
 def compare_systems(

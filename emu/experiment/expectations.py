@@ -56,9 +56,10 @@ def simulated_figures(
 ) -> dict[str, float | None]:
     """Return a simulation's figures for expectations, under these times and volumes."""
     least = bounds(schedule.problem, realization).combined
+    died = bool(schedule.outages.seconds)  # the bound is of a job that does not
     return {
         "makespan": schedule.makespan,
-        "gap": schedule.makespan / least - 1 if least else None,
+        "gap": schedule.length / least - 1 if least and not died else None,
         "bytes": float(np.nansum(schedule.flow_bytes)),
     }
 
@@ -69,9 +70,10 @@ def punctual(result: dict[str, Any]) -> dict[str, Any]:
     What is missed even so, the host is not to blame for.
     """
     makespan = result["verdict"]["on_time_makespan"]
+    down = result.get("outages", {}).get("recovery", 0.0)
 
     def beyond(least: float | None) -> float | None:
-        return makespan / least - 1 if least else None
+        return (makespan - down) / (least - down) - 1 if least else None
 
     figures = {"makespan": makespan, "replay_error": 0.0, "makespan_error": 0.0}
     if error := beyond(result["predicted_makespan"]):

@@ -144,13 +144,13 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         return Recomputed(checks, tuple(silent))
     with one_error(run.path / "manifest.json"):
         ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
-        before = foreseen(experiment, ended)
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
         experiment = experiment.beginning_at(first, began)
         if stated_until := run.manifest.get("until"):
             until = UntilSection.model_validate(stated_until)
             reached = run.manifest.get("reached")
             experiment = replace(experiment, until=until, reached=reached)
+        before = foreseen(experiment, ended)
     by = "the scenario"
     wanted = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")
@@ -218,16 +218,14 @@ def _results(
     choice = run.manifest.get("auto_scale")
     kept = None if choice is None else ScaleChoice.from_json(choice)
     simulated = predicted, replayed
-    made = replace(
-        result_of(experiment, settings, emulated, simulated, training, kept, ended),
-        foreseen=before,
-    )
+    about = settings, emulated, simulated, training, kept, ended, before
+    made = result_of(experiment, *about)
     if asked := run.manifest.get("witness"):
         seen, unseen = recalled(made, asked, run.result.get("witness"))
         made = replace(made, witness=seen)
         silent += [unseen] if unseen else []
     records = "its records"
-    again, content = _plain(replayed.to_json()), _plain(made.content)
+    again, content = _plain(made.replayed.to_json()), _plain(made.content)
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
     if trained and model_programs(experiment.scenario) and not code_runs():
@@ -238,7 +236,11 @@ def _results(
         "result": agreement("result", result, content, records),
         "simulated": agreement("simulated", there, again, records),
         "headline": headline_faults(
-            run.result, emulated.schedule, predicted, replayed, emulated.realization
+            run.result,
+            made.run.schedule,
+            made.predicted,
+            made.replayed,
+            emulated.realization,
         ),
         "times": _times(emulated),
         "counts": _counts(emulated),

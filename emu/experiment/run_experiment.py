@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import math
@@ -20,7 +21,8 @@ from emu.analysis.critical_path import (
 )
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
-from emu.experiment.attempts import attempted, cut_plan, foreseen
+from emu.errors import NodeLost
+from emu.experiment.attempts import attempted, cut_plan, foreseen, with_deaths
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -64,7 +66,9 @@ if TYPE_CHECKING:
     from emu.problem import Schedule
     from emu.runs.run_directory import Cut, RunDirectory
     from emu.scenario import Experiment, Scenario
+    from emu.simulation.attempts import Attempts
     from emu.trust.guards import Evidence
+    from emu.trust.lateness import HostEffect
     from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 
@@ -78,45 +82,62 @@ def judgement(
     replayed: Schedule,
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    emulated, problem = run.schedule, experiment.problem
-    chain, policy = critical_path(emulated), experiment.chosen_policy()
-    figures = host_figures(run.statistics)
-    held, judged = emulated.makespan, emulated
+    emulated, policy = run.schedule, experiment.chosen_policy()
+    chain, figures = critical_path(emulated), host_figures(run.statistics)
+    judged = emulated
     by_kernel = experiment.scenario.emulation.network == "kernel"
     first = first_bytes(run) if by_kernel else {}
-    if by_kernel:
-        # What kernel NICs made of the makespan is the finding there, no fault of
-        # this computer; no sender was to keep to rates.
-        held = replayed.makespan
+    if by_kernel:  # no sender was to keep to rates
         judged = dataclasses.replace(emulated, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
     budget = error_budget(judged, replayed, _sends(run), chain, first)
-    effect = host_effect(
-        problem.following(run.schedule),
-        policy,
-        experiment.expected,
-        emulated=held,
-        simulated=replayed.makespan,
-        measured=run.realization,
-        perturbed=run.perturbed,
-        late=run.late_work,
-        clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
-    )
+    if ended := emulated.outages.seconds - replayed.outages.seconds:
+        budget["attempts that ended"] = ended
     verdict = decide(
-        effect,
+        _effect_of(experiment, settings, run, replayed, chain),
         chain_lateness(judged, run.late, chain),
         figures,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
-        processes=len(problem.job.processes),
+        processes=len(experiment.problem.job.processes),
         compute=settings.compute,
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
-        own_delay=before_first_bytes(budget, replayed.makespan),
+        own_delay=before_first_bytes(budget, replayed.length),
         held_up=_held_up(run, replayed, settings, chain) if by_kernel else 0.0,
     )
     return verdict, budget
+
+
+def _effect_of(
+    experiment: Experiment,
+    settings: RunSettings,
+    run: EmulatedRun,
+    replayed: Schedule,
+    chain: CriticalPath,
+) -> HostEffect:
+    """Return by how much the host has moved the end of the whole job.
+
+    What kernel NICs made of the makespan is the finding there, no fault of this
+    computer. Of attempts that ended no record is left: what they moved is of the host,
+    unless kernel NICs or measured work may have done it.
+    """
+    by_kernel = experiment.scenario.emulation.network == "kernel"
+    blamed = replayed if by_kernel or settings.compute == "real" else run.schedule
+    effect = host_effect(
+        experiment.problem.following(run.schedule),
+        experiment.chosen_policy(),
+        experiment.expected,
+        emulated=(replayed if by_kernel else run.schedule).length,
+        simulated=replayed.length,
+        measured=run.realization,
+        perturbed=run.perturbed,
+        late=run.late_work,
+        clocks=clock_uncertainty(chain, experiment.problem, run.hosts)
+        / settings.time_scale,
+    )
+    return effect.after(blamed.outages, replayed.outages)
 
 
 def _held_up(
@@ -130,8 +151,8 @@ def _held_up(
     waited = {process: each["host_metrics"]["waited"] for process, each in figures}
     emulated, works = run.schedule, settings.compute != "timed"
     seconds = held_up(emulated, waited, settings.time_scale, chain, works=works)
-    most = abs(emulated.makespan - replayed.makespan)
-    return min(seconds, most) / max(replayed.makespan, 1e-12)
+    most = abs(emulated.length - replayed.length)
+    return min(seconds, most) / max(replayed.length, 1e-12)
 
 
 def prediction_of(
@@ -247,6 +268,9 @@ def carry_out(
     """
     check_network(experiment.scenario)
     _check_killed_hosts(experiment.scenario)
+    if len(experiment.problem.job.job_names) > 1:
+        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
+            experiment.attempts()
     observer, resumed = observer or Observer(), start is not None
 
     def once(
@@ -266,9 +290,9 @@ def carry_out(
         policy, predicted = left.chosen_policy(), left.simulate()
         replayed = replay(left, run, policy)
         training, weights = learnt(left, run, policy)
-        simulated = predicted, replayed
-        result = result_of(left, settings, run, simulated, training, choice, ended)
-        result = replace(result, foreseen=foreseen(experiment, ended))
+        simulated, before = (predicted, replayed), foreseen(experiment, ended)
+        made = settings, run, simulated, training, choice, ended, before
+        result = result_of(left, *made)
         write_down(directory, result, weights)
     return result
 
@@ -361,6 +385,7 @@ def result_of(
     training: dict[str, Any],
     choice: ScaleChoice | None,
     ended: Sequence[Ended] = (),
+    before: Attempts | None = None,
 ) -> RunResult:
     """Return a run with its verdicts, beside the simulations before and after it.
 
@@ -370,9 +395,10 @@ def result_of(
         With what was expected, and with the run's own times and volumes.
     training
         First result of `emu.experiment.training_results.learnt`.
-    ended
-        Attempts before the run.
+    ended, before
+        Attempts before the run, and all of them simulated.
     """
+    run, simulated = with_deaths(run, simulated, ended, before)
     predicted, replayed = simulated
     verdict, budget = judgement(experiment, settings, run, replayed)
     return RunResult(
@@ -388,6 +414,7 @@ def result_of(
         training=training,
         choice=choice,
         ended=tuple(ended),
+        foreseen=before,
     )
 
 

@@ -19,7 +19,6 @@ from emu.runs.result import (
     flow_error,
     flow_rows,
     port_rows,
-    relative_error,
     task_rows,
 )
 from emu.scenario.experiment import cost_of
@@ -141,13 +140,12 @@ class RunResult:
         return {"reads_apart": apart}
 
     def _makespans(self) -> dict[str, float]:
-        emulated = self.run.schedule.makespan
-        replayed, predicted = self.replayed.makespan, self.predicted.makespan
+        emulated = self.run.schedule
         return {
-            "replayed_makespan": replayed,
-            "replay_error": relative_error(emulated, replayed),
-            "predicted_makespan": predicted,
-            "makespan_error": relative_error(emulated, predicted),
+            "replayed_makespan": self.replayed.makespan,
+            "replay_error": emulated.error_over(self.replayed),
+            "predicted_makespan": self.predicted.makespan,
+            "makespan_error": emulated.error_over(self.predicted),
             "wall_seconds": self.run.wall,
         }
 
@@ -175,7 +173,7 @@ class RunResult:
     def _scales(self) -> dict[str, Any]:
         if self.choice is None:
             return {}
-        expected = self.predicted.makespan * self.settings.time_scale
+        expected = self.predicted.length * self.settings.time_scale
         actual = {
             "wall_seconds": self.run.wall,
             "cpu_busy": self.verdict.figures.cpu_busy,
@@ -185,7 +183,7 @@ class RunResult:
             late = transport["late_flows"] / max(transport["flows"], 1)
             actual |= {"late_flows": late, "error": self.verdict.error}
         else:
-            length = self.replayed.makespan
+            length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
         beside = self.choice.beside(expected, actual)
         return {"auto_scale": self.choice.to_json() | beside}

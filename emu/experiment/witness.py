@@ -9,6 +9,7 @@ from emu.errors import DataError
 from emu.lab.kernel_network import burst_of
 from emu.machines import Sharing
 from emu.packets import Control, Shares, check_packets, simulate_packets
+from emu.problem import Outages
 from emu.runs.recorded_run import read_manifest
 from emu.simulation import simulate
 from emu.trust.prediction import Witnesses
@@ -89,6 +90,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     experiment, scenario = outcome.experiment, outcome.experiment.scenario
     emulation, problem = scenario.emulation, experiment.problem
     fluid, realization = outcome.predicted, experiment.realization
+    measured = dataclasses.replace(outcome.run.schedule, outages=Outages())
     if emulation.compute == "real":
         fluid, realization = outcome.replayed, outcome.run.realization
     kernel = emulation.network == "kernel"
@@ -101,11 +103,11 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     )
     seconds, nbytes = burst_of(scenario)
     seen = Witnesses(
-        fluid,
+        dataclasses.replace(fluid, outages=Outages()),  # packets know no deaths
         simulate(problem, realization, "maxmin"),
         run.schedule,
         run.dropped,
-        outcome.run.schedule,
+        measured,
         outcome.policy,
         (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )

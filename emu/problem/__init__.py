@@ -7,15 +7,16 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 
 from emu.problem.changes import CapacityChange, SpeedChange, end_of_work
 from emu.problem.cluster import Cluster, Link, Links, Machine, Route, Tuner
-from emu.problem.faults import Fault, Kill, disturbances, next_kills, with_faults
+from emu.problem.faults import Due, Fault, Kill, disturbances, next_kills, with_faults
 from emu.problem.job import Edge, Job, Profile, Realization, Task
 from emu.problem.placement import Placement, Pool, Problem
-from emu.problem.schedule import ActiveFlow, RateHistory, Schedule
+from emu.problem.schedule import ActiveFlow, Outages, RateHistory, Schedule
 
 __all__ = [
     "ActiveFlow",
     "CapacityChange",
     "Cluster",
+    "Due",
     "Edge",
     "Fault",
     "Job",
@@ -23,6 +24,7 @@ __all__ = [
     "Link",
     "Links",
     "Machine",
+    "Outages",
     "Placement",
     "Pool",
     "Problem",

@@ -57,10 +57,23 @@ class Kill:
     name: str
     """The task or machine that was named."""
     processes: tuple[str, ...]
+    """Those that die; none where it is not known which."""
     recovery: float | None = None
     """Seconds from then to the restart; None for those of any death."""
     ended: tuple[int, int] | None = None
     """A task, and how many iterations of the whole job it has ended by then."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """Kills that come next in an attempt at a job, and those that came to nothing."""
+
+    time: float = math.inf
+    """Seconds since the attempt began; infinite for none, below 0 for before it."""
+    now: tuple[Kill, ...] = ()
+    """All of then that some process dies of."""
+    idle: tuple[Kill, ...] = ()
+    """Those by then whose processes had all ended: what has ended cannot die."""
 
 
 def next_kills(
@@ -68,11 +81,9 @@ def next_kills(
     first: int,
     began: float,
     end_of: Callable[[int, int], float],
-) -> tuple[float, tuple[Kill, ...]]:
-    """Return when something is killed next in an attempt at a job, and all of then.
-
-    The time is in seconds since the attempt began: infinite for none, below 0 where it
-    was before.
+    over: Callable[[str], float] = lambda _: math.inf,
+) -> Due:
+    """Return what is killed next in an attempt at a job.
 
     Parameters
     ----------
@@ -82,6 +93,9 @@ def next_kills(
     end_of
         Returns when in the attempt a task ends an iteration of it, counted from 0;
         infinite where that is not known yet.
+    over
+        Returns when in the attempt a process has nothing left to do or to send,
+        likewise.
     """
     due: dict[float, list[Kill]] = {}
     for kill in kills:
@@ -90,8 +104,18 @@ def next_kills(
             task, count = kill.ended
             time = end_of(task, count - first - 1) if count > first else 0.0
         due.setdefault(time, []).append(kill)
-    time = min(due, default=math.inf)
-    return time, tuple(due[time]) if time < math.inf else ()
+    due.pop(math.inf, None)
+    idle: list[Kill] = []
+    for time in sorted(due):
+        now = [
+            kill
+            for kill in due[time]
+            if not kill.processes or any(time < over(p) for p in kill.processes)
+        ]
+        idle += [kill for kill in due[time] if kill not in now]
+        if now:
+            return Due(time, tuple(now), tuple(idle))
+    return Due(idle=tuple(idle))
 
 
 def factors_over(

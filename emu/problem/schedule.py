@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,6 +73,16 @@ class RateHistory:
         return RateHistory(self.time[chosen], edge, iteration, self.rate[chosen])
 
 
+@dataclass(frozen=True)
+class Outages:
+    """Seconds that deaths add to a job: part of its makespan, of no schedule."""
+
+    seconds: float = 0.0
+    """Length of the whole job less the end of the last task in its schedule."""
+    recovery: float = 0.0
+    """Seconds of them in which nothing runs: as stated, so no prediction at all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """One finished run of a problem, simulated or emulated.
@@ -103,6 +113,9 @@ class Schedule:
         Seconds at which the scheduler of an emulated run took each end in: it is
         reported, so later than the end itself, and what was decided in between did not
         know of it. Shapes as above; None where decisions know every end at once.
+    outages
+        Seconds that deaths add. The schedule is that of the attempt that lasted, or of
+        the job without deaths.
     """
 
     problem: Problem
@@ -117,6 +130,7 @@ class Schedule:
     quotas: NDArray[np.int64] | None = None
     task_settled: NDArray[np.float64] | None = None
     flow_settled: NDArray[np.float64] | None = None
+    outages: Outages = Outages()
 
     @override
     def __repr__(self) -> str:
@@ -128,8 +142,22 @@ class Schedule:
 
     @property
     def makespan(self) -> float:
-        """End of the last task, seconds (objective (15))."""
+        """Seconds of the whole job (objective (15)), with those that deaths add."""
+        return self.length + self.outages.seconds
+
+    @property
+    def length(self) -> float:
+        """End of the last task, seconds."""
         return float(np.nanmax(self.task_end))
+
+    def error_over(self, expected: Schedule) -> float:
+        """Return how far the makespan is off another one, as a share of that.
+
+        Recovery is left out of what it is a share of: it would dilute any error.
+        """
+        apart = self.makespan - expected.makespan
+        up = expected.makespan - expected.outages.recovery
+        return apart / up if up else float(apart > 0)
 
     @property
     def tasks(self) -> pd.DataFrame:
@@ -241,7 +269,8 @@ class Schedule:
         reads = {} if self.reads is None else {"reads": self._reads()}
         quotas = {} if self.quotas is None else {"quotas": self._quotas()}
         rows = {"tasks": tasks, "flows": flows, **reads, **quotas}
-        return {"makespan": self.makespan, **rows}
+        deaths = {} if self.outages == Outages() else {"outages": asdict(self.outages)}
+        return {"makespan": self.makespan, **deaths, **rows}
 
     def slots_of(self, pool: Pool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the times, the first of them 0, from which each quota holds."""

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from emu.analysis.explanation import NO_MOVES, apart_rows, cause_rows, pasted, port_rows
+from emu.analysis.explanation import (
+    NO_MOVES,
+    apart_rows,
+    cause_rows,
+    death_rows,
+    pasted,
+    port_rows,
+)
 from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import WIDTH, plain_table, terminal
@@ -173,6 +180,14 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         yield f"killed {times if count > 1 else 'once'}, lost {said}; {length} without"
     for one in recovery.killed:
         yield f"{one.error}: goes on at iteration {one.next_iteration}"
+
+
+def failures_line(drawn: Mapping[str, int]) -> str:
+    """Return how many failures were drawn, and of what most."""
+    most = sorted(drawn, key=lambda name: -drawn[name])
+    named = [f"{name} {drawn[name]}" for name in most[:4]]
+    others = f", {len(most) - 4} others" if most[4:] else ""
+    return f"failures drawn: {sum(drawn.values())} ({', '.join(named)}{others})"
 
 
 def lost_line(lost: Mapping[str, float]) -> str:
@@ -462,8 +477,10 @@ def causes(explanation: Explanation) -> Table:
     table = plain_table(
         "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
     )
-    total = chain.seconds or 1.0
-    for row in cause_rows(problem, chain):
+    schedule = explanation.schedule
+    seconds = chain.seconds + schedule.outages.seconds
+    total = seconds or 1.0
+    for row in [*cause_rows(problem, chain), *death_rows(schedule)]:
         table.add_row(
             row["cause"],
             row["what"],
@@ -472,7 +489,7 @@ def causes(explanation: Explanation) -> Table:
             f"{100 * row['seconds'] / total:.1f} %",
             str(row["links"]),
         )
-    total_time = format_duration(chain.seconds, 6)
+    total_time = format_duration(seconds, 6)
     links = str(len(chain.links))
     table.add_row("sum", "", "", total_time, "100.0 %", links, style="bold")
     return table
@@ -498,11 +515,11 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     table = plain_table(
         "Emulated minus simulated, along the chain", "cause", "of", ">apart", ">share"
     )
-    base = simulated.makespan or 1.0
+    base = simulated.length or 1.0
     for row in apart_rows(emulated.problem, parts):
         if abs(row["seconds"]) >= _NOTHING * base:
             table.add_row(row["cause"], row["what"], *difference(row["seconds"], base))
-    whole = difference(emulated.makespan - simulated.makespan, base)
+    whole = difference(emulated.length - simulated.length, base)
     table.add_row("sum", "", *whole, style="bold")
     return table
 

@@ -173,7 +173,7 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
             ended = "a flow ends when its last byte is in the receiver's memory"
         if attempts := (result.get("recovery") or {}).get("attempts"):
             began = attempts[-1]["next_iteration"]
-            ended = f"of the last attempt, from iteration {began} on; {ended}"
+            ended = f"of all attempts, the last from iteration {began} on; {ended}"
         length = format_duration(result["makespan"], digits)
         yield Fact("emulated makespan", length, ended, "makespan")
     for key, beside, note in (
@@ -203,17 +203,16 @@ def _times(stated: str) -> str:
 
 
 def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
-    """Yield the length of all attempts, and what their ends have lost."""
+    """Yield what the ends of attempts have lost."""
     if recovery is None:
         return
-    lost, predicted = lost_line(recovery["lost"]), recovery.get("predicted_lost")
-    simulated = format_duration(recovery["predicted_makespan"], digits)
-    how = f"with {lost_line(predicted)}" if predicted else "of the last attempt alone"
+    lost, predicted = recovery["lost"], recovery.get("predicted_lost")
+    how = f"; simulated {lost_line(predicted)}" if predicted else ""
     yield Fact(
-        "with restarts",
-        format_duration(recovery["makespan"], digits),
-        f"lost in {len(recovery['attempts'])}: {lost}; simulated {simulated} {how}; "
-        "recovery is as stated",
+        "lost to deaths",
+        format_duration(sum(lost.values()), digits),
+        f"in {len(recovery['attempts'])}: {lost_line(lost)}{how}; recovery is as "
+        "stated, and no part of the errors",
     )
     took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
     yield Fact("", "", f"this computer took {took} of wall time to go on, not counted")

@@ -85,12 +85,12 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        _limit(axes, np.append(since, schedule.makespan), capacity / factor)
+        _limit(axes, np.append(since, schedule.length), capacity / factor)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
         axes.set_ylabel(unit)
-        window.time_axis(axes, schedule.makespan)
+        window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
     for axes in panels.flat[len(shown) :]:
@@ -393,7 +393,7 @@ def compared(
     panels = 3 if progress else 1
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
     axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
-    shades, end = palette(len(runs)), max(run.best.makespan for run in runs)
+    shades, end = palette(len(runs)), max(run.best.length for run in runs)
     for run, made, colour in zip(runs, progress, shades, strict=False):
         at = step_ends(run)
         seen = ~np.isnan(made.accuracy)
@@ -434,7 +434,7 @@ def carried(schedule: Schedule, times: Floats) -> Floats:
     at = tuple(schedule.flows().T)
     start, sent = schedule.flow_start[at], schedule.flow_bytes[at]
     # What took no time to a billionth of the run is a step.
-    length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.makespan)
+    length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.length)
     total = np.zeros(len(times))
     for one, long, volume in zip(start, length, sent, strict=True):
         total += volume * np.clip((times - one) / long, 0.0, 1.0)

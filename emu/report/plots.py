@@ -62,7 +62,7 @@ def gantt(
     figure = new_figure(height, window.width)
     panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
     colour = colours([task.kind for task in problem.job.tasks])
-    end = max(schedule.makespan for schedule in schedules.values())
+    end = max(schedule.length for schedule in schedules.values())
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
         _panel(axes, schedule, rows, colour, name)
         for band in deaths:
@@ -156,7 +156,7 @@ def _bands(
     """Shade when links are cut or slow, and the tasks of machines paused or slow."""
     placed = schedule.problem.placement.machine_of
     found: dict[str, list[NDArray[np.float64]]] = {"cut": [], "pause": [], "slow": []}
-    for band in disturbances(schedule.problem.cluster, schedule.makespan):
+    for band in disturbances(schedule.problem.cluster, schedule.length):
         subjects = [("port", band.port)]
         if band.machine >= 0:
             subjects = [("task", j) for j, m in enumerate(placed) if m == band.machine]

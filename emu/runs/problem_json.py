@@ -21,6 +21,7 @@ from emu.problem import (
     Job,
     Link,
     Machine,
+    Outages,
     Placement,
     Problem,
     Route,
@@ -262,6 +263,7 @@ class ResultShape(TypedDict):
 
 
 VERSION = 1
+_OUTAGES = ("seconds", "recovery")
 #: Iterations of a job that may lack rows: which, is named.
 _MANY = 1000
 
@@ -403,7 +405,9 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         for times in (ready, began, over):  # handed over at once
             times[e, sent] = end[edge.source, sent]
         size[e, sent] = 0.0
-    return Schedule(problem, start, end, ready, began, over, size)
+    added = {key: float(data["outages"][key]) for key in _OUTAGES if "outages" in data}
+    outages = Outages(**added)
+    return Schedule(problem, start, end, ready, began, over, size, outages=outages)
 
 
 def _hold_all(name: str, ends: NDArray[np.float64]) -> None:

@@ -194,6 +194,7 @@ class RecordedRun:
                 "bytes of handoffs within a machine are not known: those of like flows",
             )
         scenario = self.scenario if helpful else None
+        expected = self.best if self.simulated is None else self.simulated
         return explain(
             self.best,
             self.realization,
@@ -203,6 +204,7 @@ class RecordedRun:
             notes=notes,
             stated=ScenarioEdits(scenario, measured=True) if scenario else None,
             replayed=replayed,
+            outages=expected.outages,
         )
 
     @property
@@ -312,7 +314,7 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
         again = simulate(problem, realization_of(made), run.policy, record_rates=True)
     except CodeWithheld:
         return made
-    alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
+    alike = np.isclose(again.makespan, made.length, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
         return made
     return with_rates(made, again.rates)

@@ -115,7 +115,7 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     for e, n in schedule.flows():
         for port in problem.hops[e]:
             carried[port] += schedule.flow_bytes[e, n]
-    steps, makespan = problem.links.steps, schedule.makespan
+    steps, makespan = problem.links.steps, schedule.length
     until = np.array([makespan])
     return [
         {

@@ -403,6 +403,22 @@ def _committed(run: Path) -> list[Path]:
     return sorted(record.parent for record in (run / FOLDER).glob(f"*/{RECORD}"))
 
 
+def drop_cuts(run: Path) -> None:
+    """Remove all cuts of a run: what emulated machines held of them is lost.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    try:
+        for folder in _committed(run):
+            _remove(folder)
+    except OSError as error:
+        problem = f"cannot be removed: {error.strerror or error}"
+        raise DataError(problem, path=str(run / FOLDER)) from error
+
+
 def newest_cut(
     run: Path, job: str, owners: Collection[str], notify: Callable[[str], object]
 ) -> Cut:

@@ -223,9 +223,8 @@ class ScenarioEdits:
                 reference = base.problem.reference(base.realization)
                 realization = problem.taken(reference)
             what = f"one more machine like {name}, placed by best"
-            yield type(base)(
-                "machine", what, problem, realization, base.policy, edit=edit
-            )
+            more = replace(base, problem=problem, realization=realization, edit=edit)
+            yield replace(more, kind="machine", what=what)
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""

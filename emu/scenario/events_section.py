@@ -72,7 +72,7 @@ class ProgressSection(Section):
     task: Name
     """Task, not its process."""
     iteration: Count
-    """Which, from 1; not its last."""
+    """Number that it has ended by then: 1, or more, but not all."""
 
 
 def _kind_of_moment(found: Any) -> str:
@@ -107,7 +107,8 @@ class EventSection(Section):
     """A NIC or a link that gets another capacity, or a fault."""
 
     at: Moment
-    """Since the job or lab began; for ``kill`` also ``{task: w3, iteration: 12}``."""
+    """Since the job or lab began; for ``kill`` also ``{task: w3, iteration: 12}``: as
+    w3 has ended twelve."""
     machine: Name | None = None
     """Whose NIC changes."""
     nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
@@ -463,7 +464,8 @@ class CheckpointSection(Section):
     takes: Duration | None = None
     """Time for which tasks with state stand still."""
     to: Literal["disk", "peer"] = "disk"
-    """``disk``: kept in the run directory; ``peer``: sent to the next machine."""
+    """``disk``: kept in the run directory; ``peer``: sent to the next machine, lost
+    where both die."""
 
 
 def _listed(names: list[str]) -> str:

@@ -416,7 +416,7 @@ class Experiment:
         return self.policy
 
     def simulate(self) -> Schedule:
-        """Return the schedule under the scenario's rate policy."""
+        """Return the schedule under the scenario's rate policy, without deaths."""
         return simulate(
             self.problem, self.realization, self.policy, profile=self.expected
         )

@@ -91,7 +91,8 @@ class Scenario(Section):
     max_restarts: Count | None = None
     """Restarts; default is 3."""
     recovery: Duration | None = None
-    """Time from a death to the restart; default is 2 s."""
+    """Time from a death to the restart, anew with each death meanwhile; default is
+    2 s."""
     until: UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts,
     within the length of the job. That of asynchronous runs is another:

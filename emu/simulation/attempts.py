@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import NodeLost
-from emu.problem import Kill, next_kills
+import numpy as np
+
+from emu.errors import NodeLost, ScenarioError
+from emu.problem import Kill, Outages, next_kills
+from emu.workloads import CHECKPOINT, copies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from emu.problem import Schedule
+    from emu.problem import Job, Schedule
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,12 @@ class Attempts:
         kinds = ("recovery", "again")
         return {k: math.fsum(getattr(one, k) for one in self.killed) for k in kinds}
 
+    def outages(self, length: float) -> Outages:
+        """Return what deaths add to a schedule of so many seconds."""
+        if not self.killed:
+            return Outages()
+        return Outages(self.makespan - length, self.lost["recovery"])
+
     def to_json(self) -> dict[str, Any]:
         """Return ``recovery`` of a simulation's result, where something was killed."""
         if not self.killed:
@@ -88,7 +98,7 @@ def attempts(
 ) -> Attempts:
     """Return the attempts at a job.
 
-    What is to be killed while it is down is killed as it comes back.
+    What is to be killed while it is down is down already: recovery begins anew.
 
     Parameters
     ----------
@@ -104,35 +114,136 @@ def attempts(
     ------
     NodeLost
         When one dies and none may begin again.
+    ScenarioError
+        When one of several jobs dies, and may begin again.
     """
     killed: list[Killed] = []
-    start = began
+    start, holders = began, None
     while True:
         schedule = part(first, began)
-        due, now = next_kills(kills, first, began, schedule.task_end.item)
-        ran = max(due, 0.0)
-        if not ran < schedule.makespan:
-            length = began + schedule.makespan - start
+        job, ends = schedule.problem.job, schedule.task_end.item
+        due = next_kills(kills, first, began, ends, cache(partial(end_of, schedule)))
+        ran = max(due.time, 0.0)
+        if not ran < schedule.length:
+            length = began + schedule.length - start
             return Attempts(tuple(killed), length, schedule)
-        error = _story(replace(now[0], time=began + due), schedule, ran, first)
+        error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
         if len(killed) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
-        cut, kept = _last_cut(schedule, rules, first, ran)
-        lost, pause = ran - kept, recovery_after(now, rules.recovery)
-        killed.append(Killed(first, cut, began, ran, lost, pause, error))
+        if len(job.job_names) > 1:
+            raise ScenarioError(f"{error}: {_SEVERAL}")
+        holders = holders or Holders(job)
+        newest, kept = _last_cut(schedule, rules, first, ran)
+        coming = [kill for kill in kills if kill not in due.idle]
+        pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
+        begun = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
+        came = {*np.flatnonzero(begun < ran).tolist()}
+        cut = holders.left_of(newest, first, fallen, came)
+        if cut < newest:  # and what earlier attempts had kept, too
+            kept, killed = 0.0, [replace(one, again=one.ran) for one in killed]
+        killed.append(Killed(first, cut, began, ran, ran - kept, pause, error))
         first, began = cut, began + ran + pause
-        kills = without(kills, now)
+        kills = kills_after(coming, fallen, began)
 
 
-def recovery_after(kills: Sequence[Kill], otherwise: float) -> float:
-    """Return the seconds from kills of one instant, the longest, to the restart."""
-    own = [otherwise if kill.recovery is None else kill.recovery for kill in kills]
-    return max(own, default=otherwise)
+_SEVERAL = (
+    "with several jobs only its own would begin again, which is not simulated: remove "
+    "the kill, or on_failure: restart"
+)
 
 
-def without(kills: Sequence[Kill], done: Collection[Kill]) -> tuple[Kill, ...]:
-    """Return the kills that are left when some were carried out."""
-    return tuple(kill for kill in kills if kill not in done)
+def end_of(schedule: Schedule, process: str) -> float:
+    """Return when a process has nothing left to do or to send, seconds.
+
+    Never, where it keeps a copy of state: that is lost with it.
+    """
+    problem, job = schedule.problem, schedule.problem.job
+    own = {*job.processes[process]}
+    if any(job.tasks[task].kind == CHECKPOINT for task in own):
+        return math.inf
+    ends = [schedule.task_end[[*own]]]
+    ends += [
+        schedule.flow_end[e]
+        for e, edge in enumerate(job.edges)
+        if edge.source in own and problem.hops[e]
+    ]
+    return max(float(np.nan_to_num(one).max()) for one in ends)
+
+
+class Holders:
+    """Tasks that hold the state of the cut that a job goes on from.
+
+    Its owner does, from memory, and its copy on another machine. A job whose copies no
+    peer has keeps its cuts on disk.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._process = [task.process_name for task in job.tasks]
+        self._pairs = [(job.index(name), c) for name, c in copies_of(job).items()]
+        self._missing: set[int] = set()
+        """Copies that died, until the state of the cut comes to them anew."""
+
+    def left_of(
+        self,
+        newest: int,
+        first: int,
+        fallen: Iterable[Kill],
+        came: Collection[int],
+    ) -> int:
+        """Return the cut that is left of the newest one after deaths; 0 for none.
+
+        Parameters
+        ----------
+        first
+            Cut with which the attempt began that has ended.
+        came
+            Copies to which that has come anew in the attempt.
+        """
+        dead = {process for kill in fallen for process in kill.processes}
+        if newest > first:  # it counts when all have it
+            self._missing.clear()
+        self._missing -= {*came}
+        self._missing |= {c for _, c in self._pairs if self._process[c] in dead}
+        if any(self._process[o] in dead and c in self._missing for o, c in self._pairs):
+            self._missing.clear()
+            return 0
+        return newest
+
+
+def time_down(
+    kills: Iterable[Kill], now: Sequence[Kill], died: float, otherwise: float
+) -> tuple[float, tuple[Kill, ...]]:
+    """Return the seconds for which deaths have a job down, and all kills until then.
+
+    Parameters
+    ----------
+    now, died
+        Kills that it died of, and when, in seconds since the whole job began.
+    otherwise
+        Seconds of recovery after a death that no kill states them for.
+    """
+
+    def lasts(kill: Kill) -> float:
+        return otherwise if kill.recovery is None else kill.recovery
+
+    fallen, down = [*now], max(map(lasts, now), default=otherwise)
+    for kill in sorted(kills, key=lambda kill: kill.time):
+        if died < kill.time < died + down and kill not in now:
+            fallen.append(kill)
+            down = max(down, kill.time - died + lasts(kill))
+    return down, tuple(fallen)
+
+
+def kills_after(
+    kills: Iterable[Kill], fallen: Collection[Kill], began: float
+) -> tuple[Kill, ...]:
+    """Return the kills that are left when a job goes on at a time, ``began``."""
+    # To compare each with all that have come took half of a draw of 1000 kills.
+    return tuple(
+        kill
+        for kill in kills
+        if began < kill.time < math.inf or (kill.time >= began and kill not in fallen)
+    )
 
 
 def later(kills: Sequence[Kill], first: int, began: float) -> tuple[Kill, ...]:
@@ -164,6 +275,8 @@ def _last_cut(
 def _story(kill: Kill, schedule: Schedule, ran: float, first: int) -> str:
     """Return a text on what is killed, when, and in which iteration."""
     job = schedule.problem.job
+    if not kill.processes:
+        return kill.name
     task = job.processes[kill.processes[0]][0]
     at = first + int((schedule.task_end[task] <= ran).sum())
     where = f"task {job.tasks[task].name}, iteration {at}"

@@ -216,10 +216,10 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
 def makespan_of(
     schedule: Schedule, stated: float | None, tolerance: float
 ) -> Iterator[Findings]:
-    """(15): the makespan is the end of the last task."""
+    """(15): the makespan is the end of the last task, and what deaths add."""
     if stated is None:
         return
-    last = float(np.nanmax(schedule.task_end))
+    last = float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
     off = abs(stated - last)
     broken = not off <= tolerance + _ROUNDING * abs(last)  # NaN is broken too
     sentence = (
@@ -363,7 +363,7 @@ def _mistuned(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     for tuner, path, name in zip(
         cluster.tuners, paths, cluster.tuned_names, strict=True
     ):
-        due = int((schedule.makespan * (1 - 1e-12) - tolerance) / tuner.period)
+        due = int((schedule.length * (1 - 1e-12) - tolerance) / tuner.period)
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
             off = float(due - len(path))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.analysis.critical_path import CriticalPath
-    from emu.problem import Problem, Profile, Schedule
+    from emu.problem import Outages, Problem, Profile, Schedule
 
 
 @dataclass(frozen=True)
@@ -265,6 +265,8 @@ class HostEffect:
     tasks among them: the run is compared with it."""
     clocks: float = 0.0
     """Seconds by which the end may be off, as hosts' clocks are known so far only."""
+    recovery: float = 0.0
+    """Seconds of each in which the job is down, as stated: no share is of them."""
 
     @property
     def explained(self) -> float:
@@ -299,7 +301,29 @@ class HostEffect:
         return self._share(self.clocks)
 
     def _share(self, seconds: float) -> float:
-        return abs(seconds) / self.punctual if self.punctual > 0 else 0.0
+        return abs(seconds) / self.up if self.up > 0 else 0.0
+
+    @property
+    def up(self) -> float:
+        """Seconds of the punctual makespan in which the job is not down."""
+        return self.punctual - self.recovery
+
+    def after(self, ended: Outages, expected: Outages) -> HostEffect:
+        """Return the effect on the whole job.
+
+        Parameters
+        ----------
+        ended, expected
+            Seconds of the attempts that deaths ended, in the run and simulated.
+        """
+        return replace(
+            self,
+            emulated=self.emulated + ended.seconds,
+            repeated=self.repeated + ended.seconds,
+            punctual=self.punctual + expected.seconds,
+            simulated=self.simulated + expected.seconds,
+            recovery=expected.recovery,
+        )
 
 
 def host_effect(
@@ -425,10 +449,10 @@ def sensitivity(
     schedule
         What that returned.
     """
-    if schedule.makespan <= 0:
+    if schedule.length <= 0:
         return 0.0
     rng = np.random.default_rng(0)
-    slight = _SLIGHT * schedule.makespan / schedule.problem.job.iterations
+    slight = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
     sent = schedule.flow_bytes[edge, iteration] > 0
     at = edge[sent], iteration[sent]
@@ -439,5 +463,5 @@ def sensitivity(
         tasks = rng.exponential(slight, schedule.task_end.shape)
         late = delayed(realization, schedule, tasks=tasks, flows=flows)
         moved = makespan(schedule.problem, late, policy, profile=profile)
-        worst = max(worst, abs(moved / schedule.makespan - 1))
+        worst = max(worst, abs(moved / schedule.length - 1))
     return worst

@@ -112,15 +112,15 @@ def judge_prediction(
         Critical path of ``emulated``, where it is known already.
     """
     beside = [replayed, *([predicted] if timed else [])]
-    errors = [_error(emulated.makespan, other.makespan) for other in beside]
+    errors = [emulated.error_over(other) for other in beside]
     worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
     # What was said before the run is the headline, unless it hides a difference.
     place = len(errors) - 1 if abs(errors[-1]) > threshold else worst
     error, other = errors[place], beside[place]
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, errors[-1], threshold)
-    apart = emulated.makespan - replayed.makespan
-    by_network = abs(apart) > SHARE * abs(emulated.makespan - other.makespan)
+    apart, off = emulated.length - replayed.length, emulated.makespan - other.makespan
+    by_network = abs(apart) > SHARE * abs(off)
     late = [
         drift
         for drift in divergences(emulated, replayed, chain)
@@ -133,7 +133,8 @@ def judge_prediction(
         late.sort(key=lambda drift: -abs(drift.seconds))
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
         reasons += of_network(emulated, links, flows, time_scale)
-        reasons += _of_causes(budget, emulated.makespan - other.makespan)
+    if by_network or emulated.outages != replayed.outages:
+        reasons += _of_causes(budget, off)
     return Prediction(
         Outcome.DIFFERS,
         error,
@@ -176,15 +177,15 @@ def _error(found: float, expected: float) -> float:
 def _since(emulated: Schedule, other: Schedule, threshold: float) -> float:
     """Return the end of the first task that is off by the threshold of the makespan."""
     off = np.abs(emulated.task_end - other.task_end)
-    wrong = off > threshold * other.makespan
-    return float(np.min(emulated.task_end, initial=emulated.makespan, where=wrong))
+    wrong = off > threshold * other.length
+    return float(np.min(emulated.task_end, initial=emulated.length, where=wrong))
 
 
 def _of_tasks(
     replayed: Schedule, predicted: Schedule, threshold: float, *, timed: bool
 ) -> Iterator[str]:
     """Yield a reason where times and volumes were others than was predicted."""
-    moved = _error(replayed.makespan, predicted.makespan)
+    moved = replayed.error_over(predicted)
     if timed and abs(moved) > SHARE * threshold:
         yield (
             f"tasks took other times than predicted, or flows other volumes: they "

@@ -319,9 +319,9 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
         (lateness.gaps, "parts began after what they had waited for"),
     ]
     return [
-        text.format(100 * seconds / effect.punctual)
+        text.format(100 * seconds / effect.up)
         for seconds, text in moved
-        if abs(seconds) > 0.1 * (effect.error + effect.uncertainty) * effect.punctual
+        if abs(seconds) > 0.1 * (effect.error + effect.uncertainty) * effect.up
     ] + [
         f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
         for seconds, what in sorted(parts, reverse=True)

@@ -5,8 +5,9 @@ A task with state sends it to its copy, a task that takes no time on the next ma
 for a copy but the one after it: a task begins the iteration that sends the next only
 when the last has arrived (CheckFreq, FAST 2021, has one checkpoint under way at most).
 
-A run keeps what has come in its directory. So a restart brings back what died together
-with its copy, too; and to fetch a copy is part of ``recovery``, no flow.
+A copy dies with its machine. Where a task and its copy both die, a restart begins at
+iteration 0; to fetch a copy is part of ``recovery``, no flow. What a job goes on from
+is sent to copies anew: until it has come, those that died lack it.
 """
 
 from __future__ import annotations

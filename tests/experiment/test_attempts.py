@@ -16,7 +16,8 @@ from typing_extensions import override
 
 from emu.coordinator import Observer
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
-from emu.experiment.attempts import Ended, attempted, cut_plan, recovery_of
+from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
+from emu.problem import Outages
 from emu.runs.run_directory import Cut
 from emu.scenario import Experiment
 from emu.wire.messages import RunTask
@@ -138,10 +139,10 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
         Ended(2, 2, 0.0, 0.0, 0.5, 2.0, said[1], 8.0, False, 110.0 - 105.0),
         Ended(2, 2, 2.0, 2.0, 0.0, 2.0, said[2], 10.0, False, 114.0 - 111.0),
     ]
-    recovery = recovery_of(ended, 10.0, 9.0)["recovery"]
+    assert outages_of(ended) == Outages(8.0 + 3 * 2.0, 6.0)
+    recovery = recovery_of(ended, 24.0, 23.0)["recovery"]
     assert recovery["lost"] == {"recovery": 6.0, "again": 6.0}
-    assert recovery["makespan"] == 10.0 + 8.0 + 3 * 2.0
-    assert recovery["predicted_makespan"] == recovery["makespan"] - 1.0
+    assert (recovery["makespan"], recovery["predicted_makespan"]) == (24.0, 23.0)
     assert recovery_of([], 10.0, 9.0) == {}
 
 

@@ -31,6 +31,10 @@ from tests.testing.trial_cases import CASES
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 ITERATIONS, EVERY = 12, 4
+RESTARTS = {
+    "checkpoint": {"every": f"{EVERY} iterations"},
+    "on_failure": "restart",
+}
 
 
 class Kills(Observer):
@@ -69,8 +73,7 @@ class Kills(Observer):
 def carried(folder: Path, observer: Observer | None = None, **changes: Any) -> Any:
     document = tiny_training(ITERATIONS) | {
         "emulation": {"compute": "padded"},
-        "checkpoint": {"every": f"{EVERY} iterations"},
-        "on_failure": "restart",
+        **RESTARTS,
         **changes,
     }
     experiment = prepare(Scenario.model_validate(document))
@@ -113,7 +116,15 @@ def test_two_deaths_cost_time_and_no_weights(
         assert 0 <= attempt["detection"] < 5
         assert attempt["recovery"] == 2.0
     parts = [a[key] for a in (one, other) for key in ("ran", "recovery")]
-    assert recovery["makespan"] == pytest.approx(sum(parts) + content["makespan"])
+    last = max(row["end"] for row in content["tasks"])
+    assert content["makespan"] == pytest.approx(sum(parts) + last)
+    assert recovery["makespan"] == content["makespan"]
+    assert content["predicted_makespan"] == recovery["predicted_makespan"]
+    off = content["makespan"] - content["predicted_makespan"]
+    up = content["predicted_makespan"] - 2 * 2.0
+    assert content["makespan_error"] == pytest.approx(off / up)
+    assert content["prediction"]["error"] is not None
+    assert "bound" not in content
 
     subject = read_to_audit(tmp_path / "run")
     report, silent = audit_whole(subject, subject.tolerance, 1e-6, training=True)
@@ -193,5 +204,27 @@ def test_a_scenario_kills_a_machine_and_a_task(
     assert recovery["predicted_lost"]["recovery"] == 30.0
     assert recovery["lost"]["recovery"] == 30.0
     assert 0 < recovery["attempts"][0]["took"] < 30
+    subject = read_to_audit(tmp_path / "run")
+    assert audit_whole(subject, subject.tolerance, 1e-6)[0].passed
+
+
+def test_killed_just_after_a_cut_it_is_judged_as_a_whole(tmp_path: Path) -> None:
+    """By sockets it may go on from the cut before: no such run is sound and agrees."""
+    calm = prepare(Scenario.model_validate(tiny_training(ITERATIONS) | RESTARTS))
+    at = calm.time_of_cut(2 * EVERY) + 8e-4
+    events = [{"at": f"{1e3 * at:.4f} ms", "kill": "w0"}]
+    emulation = {"compute": "padded", "max_difference": "3 %"}
+    content = carried(tmp_path, events=events, emulation=emulation).content
+    recovery, error = content["recovery"], content["makespan_error"]
+    (mine,), (theirs,) = recovery["attempts"], recovery["predicted_attempts"]
+    assert theirs["next_iteration"] == 2 * EVERY
+    apart = recovery["makespan"] - recovery["predicted_makespan"]
+    up = recovery["predicted_makespan"] - recovery["predicted_lost"]["recovery"]
+    assert error == pytest.approx(apart / up)
+    if mine["next_iteration"] != theirs["next_iteration"]:
+        assert error > 0.03
+    if abs(error) > 0.03:
+        agrees = content["prediction"]["outcome"] == "agrees"
+        assert not (agrees and content["verdict"]["trust"] == "trusted")
     subject = read_to_audit(tmp_path / "run")
     assert audit_whole(subject, subject.tolerance, 1e-6)[0].passed

@@ -262,10 +262,10 @@ def test_tasks_and_machines_are_killed() -> None:
         (0.5, "a", ("a",)),
         (2.0, "bare", ("b",)),
     ]
-    # The second comes while it is down: b is killed as it comes back, at 3.5 s.
+    # The second comes while it is down: recovery begins anew, at 2 s.
     found = experiment.attempts()
-    assert found.makespan == pytest.approx(3.5 + 3 + 6)
-    assert [one.ran for one in found.killed] == [0.5, 0.0]
+    assert found.makespan == pytest.approx(2 + 3 + 6)
+    assert [(one.ran, one.recovery) for one in found.killed] == [(0.5, 4.5)]
     assert experiment.remarks() == []
     again = load(experiment.scenario)
     assert again.events == experiment.scenario.events

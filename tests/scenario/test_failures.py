@@ -141,3 +141,29 @@ def test_machines_die_at_their_rate() -> None:
     paused = pauses.speed_steps.of(0)[0][1::2]  # the same draws
     found = [kill.time for kill in kills if kill.name == "m0"]
     assert found == pytest.approx(paused, abs=0.2)
+
+
+@pytest.mark.parametrize("what", ["kill", "pause"])
+def test_every_machine_has_draws_of_its_own_by_the_seed_of_its_section(
+    what: str,
+) -> None:
+    lasts = "" if what == "kill" else ", for: 2 s"
+    rate = f"{TEXT}  machine: {{every: 8 s, what: {what}{lasts}}}\n"
+
+    def times(more: str, seed: int = 0) -> dict[str, list[float]]:
+        scenario = loads(f"{rate}{more}")
+        assert scenario.failures is not None
+        cluster, found = scenario.to_cluster(), dict[str, list[float]]()
+        for since, name in scenario.failures.deaths(cluster, seed):
+            found.setdefault(name, []).append(since)
+        for fault in scenario.failures.faults(cluster, seed):
+            found.setdefault(fault.subject, []).append(fault.since)
+        return found
+
+    one, other = times("  seed: 5\n", 7), times("", 7)
+    assert one == times("  seed: 5\n", 8) == times("", 5)
+    assert one.keys() == other.keys() == {"m0", "m1", "bare"}
+    every = [*one.values(), *other.values()]
+    for number, first in enumerate(every):
+        for second in every[:number]:
+            assert not {*first} & {*second}

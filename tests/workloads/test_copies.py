@@ -101,3 +101,23 @@ def test_a_copy_stands_on_the_next_machine_round() -> None:
     assert beside.machine_of == (0, 1)
     with pytest.raises(ValueError, match="a stands on m0, and no machine is next to"):
         with_peers(JOB, CLUSTER, Placement((0,)), {}, 1)
+
+
+def test_a_copy_can_die_as_long_as_the_job_lasts() -> None:
+    """Its last cut comes at 12 s; the state that it keeps dies with it later, too."""
+    problem, run = made(1.0)
+    slow = Realization(run.times * 2, run.volumes)
+
+    def part(first: int, began: float) -> Schedule:
+        left = problem.beginning_at(first, began)
+        return simulate(left, slow.beginning_at(first, problem.job))
+
+    def goes_on(*victims: str) -> int:
+        kills = [Kill(19.0, "m", victims)]
+        rules = Rules(1, 0.5, 4, (0,), copies=(1,))
+        (killed,) = attempts(part, kills, rules).killed
+        return killed.next_iteration
+
+    assert part(0, 0.0).task_end[1, 8] < 19.0
+    assert goes_on("a") == goes_on("a.copy") == 8
+    assert goes_on("a", "a.copy") == 0

@@ -263,13 +263,13 @@ FAULTS: dict[str, RunFault] = {
         "against numbers worked out by hand",
     ),
     "an error of 0 whatever happens": RunFault(
-        "emu/runs/result.py",
-        "return found / expected - 1 if",
+        "emu/problem/schedule.py",
+        "return apart / up if",
         "return 0.0 if",
     ),
     "a prediction that is the makespan of the run": RunFault(
         "emu/experiment/run_result.py",
-        "self.replayed.makespan, self.predicted.makespan",
-        "self.replayed.makespan, emulated",
+        '"predicted_makespan": self.predicted.makespan,',
+        '"predicted_makespan": emulated.makespan,',
     ),
 }

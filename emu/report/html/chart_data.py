@@ -80,7 +80,7 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
     task, iteration = np.nonzero(schedule.bars())
     return {
         "name": name,
-        "makespan": schedule.makespan,
+        "makespan": schedule.length,
         "tasks": {
             "row": packed(task, "u4"),
             "iteration": packed(iteration, "u4"),
@@ -127,7 +127,7 @@ def _curves(schedule: Schedule) -> dict[str, list[dict[str, str]]]:
     return {
         name: [
             {"time": packed(time, "f4"), "rate": packed(rate, "f4")}
-            for time, rate in (thinned(*steps, schedule.makespan) for steps in ports)
+            for time, rate in (thinned(*steps, schedule.length) for steps in ports)
         ]
         for name, ports in curves.items()
     }

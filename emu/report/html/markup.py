@@ -195,7 +195,7 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     ]
     for port in by_use:  # the busiest on top
         tail, head = (at[node] for node in ends[port])
-        shown.append(_link(tail, head, rows[port], most, schedule.makespan))
+        shown.append(_link(tail, head, rows[port], most, schedule.length))
     for port in by_use:
         if port in named and rows[port]["bytes"]:
             tail, head = (at[node] for node in ends[port])

@@ -94,6 +94,7 @@ def chain_table(run: RecordedRun) -> str:
     schedules = schedules_of(run)
     sums = [
         critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
+        | ({"deaths": down} if (down := schedule.outages.seconds) else {})
         for schedule in schedules.values()
     ]
     causes = dict.fromkeys(cause for one in sums for cause in one)
@@ -120,12 +121,12 @@ def story(schedule: Schedule) -> str:
     """Return one sentence: what most of the makespan was spent on."""
     chain = critical_path(schedule)
     shares = chain.sums(_cause)
-    if not shares or not schedule.makespan:
+    if not shares or not schedule.length:
         return ""
     cause = next(iter(shares))
     parts = chain.sums(lambda link: (_cause(link), _where(schedule.problem, link)))
     where = next(name for kind, name in parts if kind is cause)
-    text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
+    text = f"{shares[cause] / schedule.length:.0%} of the time {_TOLD[cause]}"
     if where:
         text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {where}"
     return f"<p class=story>{escape(text)}.</p>"

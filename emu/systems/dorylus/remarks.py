@@ -67,7 +67,7 @@ def relaunch_line(found: Mapping[str, Any]) -> str:
 
 def quota_lines(schedule: Schedule) -> Iterator[str]:
     """Yield where each tuner went, its quotas weighed by the time that they held."""
-    cluster, end = schedule.problem.cluster, schedule.makespan
+    cluster, end = schedule.problem.cluster, schedule.length
     names = dict(zip(cluster.tuners, cluster.tuned_names, strict=True))
     for tuner, name in names.items():
         pool = next(

@@ -166,7 +166,7 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
             if came > fits:
                 yield Finding(
                     BURSTS,
-                    evidence.schedule.makespan,
+                    evidence.schedule.length,
                     f"{came:.4g} bytes more than {rate:g} B/s carries came at once of "
                     f"{names[edge]}, {fits:.4g} may",
                 )

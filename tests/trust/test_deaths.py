@@ -1,0 +1,142 @@
+"""After a restart verdicts are on the whole job, and recovery is no share of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.experiment.attempts import Ended, foreseen, outages_of, with_deaths
+from emu.problem import Outages, Schedule
+from emu.scenario import Experiment, prepare
+from emu.scenario.scenario_file import loads
+from emu.testing.trials import Case, Trial, run_trial
+from emu.trust.guards.schedule import headline_faults
+from emu.trust.lateness import HostEffect, Lateness
+from emu.trust.prediction import Outcome, judge_prediction
+from emu.trust.verdict import HostFigures, Trust, decide
+from tests.testing.trial_cases import DGTP
+
+RESTARTS = """
+checkpoint: {every: 2 iterations}
+on_failure: restart
+recovery: 2 s
+"""
+
+
+def dying(at: str = "1 s", kill: str = "w0") -> Experiment:
+    event = f"events: [{{at: {at}, kill: {kill}}}]\n"
+    text = DGTP.replace("iterations: 3", "iterations: 12")
+    return prepare(loads(f"name: dying\n{text}{RESTARTS}{event}"))
+
+
+def just_after_a_cut(cut: int = 6) -> Experiment:
+    taken = dying().time_of_cut(cut)
+    return dying(f"{1e3 * taken + 0.8:.4f} ms")
+
+
+def ended_at(whole: Experiment, cut: int) -> tuple[Trial, Experiment, list[Ended]]:
+    """Return the rest of a run, in virtual time, that went on from another cut."""
+    (killed,) = whole.attempts().killed
+    ended = Ended(0, cut, killed.ran, 0.1, 0.1, 2.0, "", killed=True)
+    left = whole.beginning_at(cut, killed.ran + 2.0)
+    return run_trial(Case.of(replace(left, kills=()))), left, [ended]
+
+
+def judged(cut: int) -> tuple[float, Schedule, Schedule, Outcome, tuple[str, ...]]:
+    whole = just_after_a_cut()
+    trial, left, ended = ended_at(whole, cut)
+    assert trial.run is not None
+    alone = left.simulate()
+    before = foreseen(whole, ended)
+    run, (predicted, replayed) = with_deaths(trial.run, (alone, alone), ended, before)
+    gone = run.schedule.outages.seconds - replayed.outages.seconds
+    prediction = judge_prediction(
+        run.schedule,
+        predicted,
+        replayed,
+        threshold=0.03,
+        time_scale=1.0,
+        budget={"attempts that ended": gone},
+    )
+    assert prediction.error is not None
+    words = prediction.reasons
+    return prediction.error, run.schedule, predicted, prediction.outcome, words
+
+
+def test_a_cut_that_the_simulation_had_and_the_run_had_not_is_a_difference() -> None:
+    error, run, predicted, outcome, _ = judged(6)
+    assert outcome is Outcome.AGREES
+    assert abs(error) < 0.005
+
+    error, run, predicted, outcome, reasons = judged(4)
+    assert outcome is Outcome.DIFFERS
+    up = predicted.makespan - 2.0  # 2 s of recovery would make half of it of any error
+    assert error == pytest.approx((run.makespan - predicted.makespan) / up)
+    assert error > 0.05
+    assert any("attempts that ended" in words for words in reasons)
+    whole = just_after_a_cut()
+    assert predicted.makespan == whole.attempts().makespan
+
+
+def test_what_died_by_itself_dies_in_the_simulation_as_well() -> None:
+    """Late until then, so that an earlier cut was its last: +9 % in all."""
+    calm = replace(just_after_a_cut(), kills=())
+    ran = dying().time_of_cut(6) + 1e-3
+    ended = [Ended(0, 4, ran, 0.1, 0.1, 2.0, "w0 died")]
+    before = foreseen(calm, ended)
+    assert before is not None
+    (killed,) = before.killed
+    assert killed.next_iteration == 6
+    assert killed.ran == pytest.approx(ran)
+    assert killed.error == "w0 died"
+    assert foreseen(calm, []) is None
+    assert outages_of(ended) == Outages(ran + 2.0, 2.0)
+
+
+EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("late", "trust"), [(0.05, "trusted"), (-0.2, "degraded"), (1.0, "untrusted")]
+)
+def test_attempts_that_ended_late_are_in_the_verdict(late: float, trust: str) -> None:
+    """Of 15 s of which 5 are recovery, 1 % is 0.1 s."""
+    effect = EFFECT.after(Outages(5.0 + late, 5.0), Outages(5.0, 5.0))
+    assert effect.error == pytest.approx(abs(late) / 10.0)
+    assert effect.punctual == 15.0
+    verdict = decide(
+        effect,
+        Lateness(0.0, 0.0, 0.0),
+        HostFigures(),
+        time_scale=1.0,
+        max_error=0.01,
+        processes=3,
+    )
+    assert verdict.trust == Trust(trust)
+
+
+def test_a_headline_without_its_deaths_is_wrong() -> None:
+    whole = dying("0.4 s")
+    made = whole.simulate()
+    died = replace(made, outages=Outages(3.0, 2.0))
+    late = replace(made, outages=Outages(3.1, 2.0))
+    error = 0.1 / (made.makespan + 1.0)
+    right = {
+        "makespan": late.makespan,
+        "predicted_makespan": died.makespan,
+        "makespan_error": error,
+        "replayed_makespan": died.makespan,
+        "replay_error": error,
+    }
+
+    def wrong(result: dict[str, float]) -> set[str]:
+        found = headline_faults(result, late, died, died, whole.realization)[1]
+        return {violation.subject for violation in found}
+
+    assert wrong(right) == set()
+    assert wrong(right | {"bound": 0.1}) == {"gap", "bound"}
+    for key, number in right.items():
+        assert wrong(right | {key: number * (1 + 1e-6)}) == {key}
+    assert np.isclose(late.error_over(died), error)
