@@ -28,11 +28,12 @@ from emu.placement.packing import unclaimed
 from emu.placement.place import SEARCHES
 from emu.problem import Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
+from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import collected_seldom, load
 from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
-from emu.simulation import best_policy, simulate
+from emu.simulation import best_policy, makespan, simulate
 from emu.simulation.attempts import Attempts, Rules, attempts, later
 from emu.systems.system import held_by, system_of, updates_missed
 from emu.workloads import (
@@ -137,7 +138,8 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    stated, count = scenario.placement.tasks, len([*scenario.stated_cluster.named()])
+    stated, own = scenario.placement.tasks, dict(scenario.stated_cluster.named())
+    count = sum(machine.name in own for machine in cluster.machines)
     try:
         return with_peers(job, cluster, placement, stated, count)
     except ValueError as error:
@@ -181,8 +183,11 @@ def place_one_by_one(
     candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        result = place(alone, part, free, progress=progress)
-        found = result.placement
+        names, stated = [machine.name for machine in free.machines], item.job.movable_on
+        there = free.only(stated or names)
+        result = place(alone, part, there, progress=progress)
+        here = [there.machines[m].name for m in result.placement.machine_of]
+        found = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
         free = _left(free, part, found)
@@ -427,6 +432,10 @@ def prepare(
 ) -> Experiment:
     """Build, realize and place the job of a scenario.
 
+    Where the file leaves open which machines take part, ``best`` chooses them: the
+    scenario of the result states them, where they are not all, and its preparation
+    makes the same again.
+
     Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
     in one process; what counts then is as long as that took.
 
@@ -446,10 +455,33 @@ def prepare(
     check_rule(scenario)
     if scenario.until is not None:
         return _prepare_until(scenario, progress)
+    built = _build(scenario)
+    every, *fewer = promising(scenario, *built)
+    best = _place_built(every, built if every is scenario else _build(every), progress)
+    for one in fewer:
+        other = _place_built(one, _build(one), progress)
+        if _length(other) < _length(best) * (1 - WORTHWHILE):
+            best = other
+    return best
+
+
+#: Share of the makespan by which fewer machines have to be faster: searches differ by
+#: less between two seeds.
+WORTHWHILE = 1e-3
+
+
+def _length(experiment: Experiment) -> float:
+    """Return the makespan, without deaths."""
+    policy = experiment.chosen_policy()
+    return makespan(experiment.problem, experiment.realization, policy)
+
+
+def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
+    """Return job, machines, and reference times and volumes; raises as `prepare`."""
     cluster = scenario.to_cluster()
     try:
         job = build_job(scenario)
-        realization = realize(scenario, job)
+        return job, cluster, realize(scenario, job)
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
@@ -458,6 +490,15 @@ def prepare(
             key = _key_of_data(scenario)
             error.args = (scenario.origin.located(key, error.problem),)
         raise
+
+
+def _place_built(
+    scenario: Scenario,
+    built: tuple[Job, Cluster, Realization],
+    progress: Callable[[int, int, float], None] | None,
+) -> Experiment:
+    """Return the experiment of a scenario that is built, placed by its policy."""
+    job, cluster, realization = built
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)
@@ -503,6 +544,7 @@ def _prepare_until(
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
+    scenario = scenario.model_copy(update={"job": whole.scenario.job})
     job = scenario.job.of_steps(steps)
     short = scenario.model_copy(update={"job": job, "until": None})
     found = prepare(short, progress=progress)

@@ -20,7 +20,6 @@ from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
     by_name,
-    rank_problems,
 )
 from emu.units import DURATION
 
