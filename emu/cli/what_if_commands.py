@@ -163,12 +163,15 @@ def _compare_as_systems(
     seeds: int,
     json_target: str | None,
     folder: Path | None,
+    *,
+    same_machines: bool,
 ) -> None:
     """Print what a scenario is simulated to take as each of several systems."""
-    results = compare_systems(scenario, systems, seeds)
+    results = compare_systems(scenario, systems, seeds, same_machines=same_machines)
     if folder is not None:
-        for system in systems:
-            write_system(scenario, system, folder / f"{scenario.name}-{system}.yaml")
+        for one in results:
+            file = folder / f"{scenario.name}-{one.system}.yaml"
+            write_system(scenario, one.system, file, one.placing["machines"])
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
@@ -233,6 +236,11 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
     ] = None,
+    *,
+    same_machines: Annotated[
+        bool,
+        typer.Option("--same-machines", help="With --systems: on those of the first."),
+    ] = False,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
@@ -240,7 +248,8 @@ def compare(
     scenario as it is. Differences are taken seed by seed against the first row; one
     within its own 95 % interval is a tie. Runs that differ by their seed only make one
     row. With systems it is shown as each of them, with as many seeds per iteration and
-    what is added to the file or dropped from it; nothing else is varied.
+    what is added to the file or dropped from it; nothing else is varied. Where the file
+    states no machines (job.machines), each system is on those on which it is fastest.
 
     Raises
     ------
@@ -256,7 +265,9 @@ def compare(
         )
     elif systems:
         scenario = emu.load(what[0], overrides or [])
-        _compare_as_systems(scenario, listed(systems), seeds, json_target, write)
+        names = listed(systems)
+        how = {"same_machines": same_machines}
+        _compare_as_systems(scenario, names, seeds, json_target, write, **how)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(

@@ -18,7 +18,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.errors import PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
-from emu.experiment.systems import as_system, edits
+from emu.experiment.systems import chosen_system, edits
 from emu.fields.suggestion import nearest
 from emu.placement.moves import difference, moved
 from emu.problem import Problem, Profile
@@ -245,8 +245,14 @@ def measure(
     system: str,
     overrides: Mapping[str, object] | None = None,
     seeds: int = 1,
+    machines: Sequence[str] | None = None,
 ) -> SystemResult:
     """Simulate a scenario as one of the systems, with its seed and those that follow.
+
+    Parameters
+    ----------
+    machines
+        Those that take part; by default chosen with the first seed (`chosen_system`).
 
     Raises
     ------
@@ -255,8 +261,9 @@ def measure(
     """
     found = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
-        translated = as_system(scenario, system, {**(overrides or {}), "seed": seed})
-        ready = prepare(translated)
+        changes = {**(overrides or {}), "seed": seed}
+        ready = prepare(chosen_system(scenario, system, changes, machines))
+        machines = machines or ready.placing["machines"]
         found[seed] = ready, ready.simulate()
     ready, schedule = found[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
@@ -294,16 +301,27 @@ def limit_of(schedule: Schedule) -> str:
 
 
 def compare_systems(
-    scenario: Scenario, systems: Sequence[str], seeds: int = 1
+    scenario: Scenario,
+    systems: Sequence[str],
+    seeds: int = 1,
+    *,
+    same_machines: bool = False,
 ) -> list[SystemResult]:
     """Return the simulated times of every system, in the order given.
+
+    Each on machines of its choice; with ``same_machines`` on those of the first.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
         As `measure`.
     """
-    return [measure(scenario, system, seeds=seeds) for system in systems]
+    results, machines = list[SystemResult](), None
+    for system in systems:
+        results.append(measure(scenario, system, seeds=seeds, machines=machines))
+        if same_machines:
+            machines = results[0].placing["machines"]
+    return results
 
 
 #: Of numbers that are not whole: the values on both sides differ by less.

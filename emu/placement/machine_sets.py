@@ -94,5 +94,5 @@ def _prefixes(
     zone = cluster.links.zone
     racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
     for ranked in (order, sorted(order, key=lambda m: takes[m]), *racks):
-        yield from accumulate(([m] for m in ranked))
+        yield from accumulate([m] for m in ranked)
     yield from accumulate(racks)

@@ -123,8 +123,30 @@ def job_line(
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 
+#: Machines that a line names at most.
+_NAMES = 8
+
+
+def machines_words(placing: Mapping[str, Any]) -> str:
+    """Return on which machines tasks stand: ``on gpu alone``; empty in older results.
+
+    Parameters
+    ----------
+    placing
+        As in result.json.
+    """
+    names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
+    if len(names) == 1:
+        return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
+    if len(names) == count:
+        return f"on all {count} machines" if count else ""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    listed = ", ".join(names[:_NAMES])
+    return f"on {len(names)} of {count} machines: {listed}{more}"
+
+
 def placing_line(placing: Mapping[str, Any]) -> str:
-    """Return the method of the placement of tasks.
+    """Return the method of the placement of tasks, and on which machines they stand.
 
     Parameters
     ----------
@@ -135,10 +157,13 @@ def placing_line(placing: Mapping[str, Any]) -> str:
     said = f"placed by {policy}"
     if policy == "explicit":
         said = "placed as the scenario states"
+    where = machines_words(placing)
+    said += f" {where}" if where else ""
     if placing["candidates"]:
         most = f"at most {placing['budget']:,} candidates"
         said += f" ({most}, seed {placing['seed']})"
-    return said + (", no placement is better" if placing["optimal"] else "")
+    best = "no placement there is better" if where else "no placement is better"
+    return said + (f", {best}" if placing["optimal"] else "")
 
 
 def unclaimed_line(placing: Mapping[str, Any]) -> str:

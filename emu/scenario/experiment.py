@@ -260,6 +260,8 @@ class Experiment:
     """Times and volumes stated, drawn from the profile, or counted in the graph."""
     placed: PlacementResult | None = None
     """Result of the search for a placement, where there was one."""
+    unchosen: Scenario | None = None
+    """The scenario that leaves its machines open; None where they are no choice."""
     until: UntilSection | None = None
     """Accuracy that has decided the length of the job."""
     first: int = 0
@@ -387,6 +389,8 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, found, policy = self.problem, self.placed, self.scenario.placed_by
+        own = [name for name, _ in self.scenario.stated_cluster.named()]
+        there = {*self.tasks.values()}
         made = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
@@ -398,6 +402,8 @@ class Experiment:
             "candidates": found.candidates if found and not fixed else 0,
             "budget": found.budget if found and not fixed else 0,
             "optimal": bool(fixed or (found and found.optimal)),
+            "machines": [name for name in own if name in there],
+            "machines_in_all": len(own),
             "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - made),
         }
 
@@ -462,7 +468,7 @@ def prepare(
         other = _place_built(one, _build(one), progress)
         if _length(other) < _length(best) * (1 - WORTHWHILE):
             best = other
-    return best
+    return best if best.scenario is scenario else replace(best, unchosen=scenario)
 
 
 #: Share of the makespan by which fewer machines have to be faster: searches differ by

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from emu.fields.cluster_section import ClusterSection
+    from emu.systems.dgtp.section import DgtpJobSection
     from emu.systems.training_section import ReplicaSection, TrainingSection
 
     Time = float | dict[str, float]
@@ -47,6 +48,8 @@ class CommonJob:
     """Machines that hold features."""
     everywhere: tuple[str, ...]
     """All machines of the cluster."""
+    stated: tuple[str, ...] | None
+    """Machines that the file states, the only ones that take part in any system."""
     partitioner: str
     """Partitioner of the features, where the system has a choice."""
     by_hops: bool
@@ -154,7 +157,7 @@ def read_replicas(
 
 
 def roomy_machines(
-    job: TrainingSection,
+    job: DgtpJobSection,
     cluster: ClusterSection,
     needed: dict[str, float],
     workers: int,
@@ -164,6 +167,7 @@ def roomy_machines(
     Where there are more, those on which a worker takes the least time, then those with
     the fastest NIC. One that states no gpu has none where others do.
     """
+    stated = job.ranks([name for name, _ in cluster.named()])
     gpus = any(machine.gpu for machine in cluster.machines)
     needed = {"gpu": 1.0, **needed} if gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
@@ -171,7 +175,8 @@ def roomy_machines(
     for number, (name, position) in enumerate(cluster.named()):
         machine = cluster.machines[position]
         rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
-        if all(rooms.get(r, inf) >= amount for r, amount in needed.items()):
+        roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
+        if roomy and name in stated:
             seconds = time_on(time, machine.device or DEFAULT_DEVICE)
             found.append((seconds, -built[number].bandwidth_in, number, name))
     if not found:

@@ -350,7 +350,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     return {
         "workers": job.workers,
         "machines": roomy_machines(job, cluster, replica, job.workers),
-        "stores": len(cluster.named()),
+        "stores": len(job.ranks([name for name, _ in cluster.named()])),
         "by_hops": job.sampling == "multiround",
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
@@ -361,13 +361,15 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
 
 
 def _write(common: CommonJob) -> dict[str, Any]:
-    common = common.spread(common.workers, len(common.everywhere))
+    stores = common.stated or common.everywhere
+    common = common.spread(common.workers, len(stores))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
     times = {"graph_store": 0.0, "parameter_server": 0.0, **common.taken(*kinds)}
     if common.by_hops:
         times |= {"sampler_fetch": 0.0, **common.taken(*HOPS, "sampler_fetch")}
     return {
         "workers": common.workers,
+        **({"machines": [*common.stated]} if common.stated else {}),
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
         **written(common, times, "worker", "graph_store"),
