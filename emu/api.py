@@ -282,7 +282,9 @@ def explain(
             experiment.policy,
             emulated=False,
             helpful=helpful,
-            stated=ScenarioEdits(experiment.scenario),
+            stated=ScenarioEdits(
+                experiment.scenario, chosen=experiment.unchosen is not None
+            ),
         )
     return what.explain(helpful=helpful)
 

@@ -15,7 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.analysis.critical_path import ELSEWHERE, Cause, critical_path, divergences
-from emu.analysis.what_if import Change, changes_of, edge_kind, rank, span
+from emu.analysis.what_if import Change, changes_of, edge_kind, rank, rank_pairs, span
 from emu.errors import PlacementError
 from emu.placement import affordable, best_placement
 from emu.placement.moves import (
@@ -441,7 +441,8 @@ def explain(
     if helpful:
         base = Change("", "as it is", schedule.problem, realization, policy)
         moves = task_moves(base, stated)
-        more = [] if stated is None else [*stated.more_machines(base)]
+        more = [] if stated is None else [*stated.fewer_machines(base)]
+        more += [] if stated is None else stated.more_machines(base)
         improvements = _ranked(base, chain, more, stated)
         if moves.steps:
             moved = moves.steps[-1].run
@@ -467,7 +468,10 @@ def _ranked(
     changes = [*changes_of(base, chain)]
     if stated is not None:
         changes = [stated.edited(one) for one in changes]
-    return tuple(rank(base, [*changes, *more]))
+    found = rank(base, [*changes, *more])
+    edited = stated.edited if stated is not None else lambda change: change
+    found += rank_pairs(base, found, edited)
+    return tuple(sorted(found, key=lambda one: -one.gain))
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:

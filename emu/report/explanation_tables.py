@@ -18,6 +18,7 @@ from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.scenario.error_messages import written
+from emu.scenario.machine_choice import machines_words
 from emu.units import (
     format_duration,
     format_money,
@@ -121,28 +122,6 @@ def job_line(
     if fixed:
         parts.append(f"{fixed} of {len(job.tasks)} tasks pinned")
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
-
-
-#: Machines that a line names at most.
-_NAMES = 8
-
-
-def machines_words(placing: Mapping[str, Any]) -> str:
-    """Return on which machines tasks stand: ``on gpu alone``; empty in older results.
-
-    Parameters
-    ----------
-    placing
-        As in result.json.
-    """
-    names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
-    if len(names) == 1:
-        return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
-    if len(names) == count:
-        return f"on all {count} machines" if count else ""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    listed = ", ".join(names[:_NAMES])
-    return f"on {len(names)} of {count} machines: {listed}{more}"
 
 
 def placing_line(placing: Mapping[str, Any]) -> str:
@@ -587,6 +566,7 @@ _STANDING = (
     "joint_cost",
     "placement.policy",
     "placement.tasks",
+    "job.demands.graph_store.memory",
 )
 
 

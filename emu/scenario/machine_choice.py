@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from emu.problem import Realization
 from emu.workloads import without_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from emu.problem import Cluster, Job, Task
     from emu.scenario.scenario import Scenario
@@ -37,6 +37,8 @@ _SHARE = 2
 _FINALISTS, _MARGIN = 2, 1.05
 #: The same for all machines, than which no choice may be worse.
 _MARGIN_OF_ALL = 1.25
+#: Machines that a line names at most.
+_NAMES = 8
 
 
 def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
@@ -143,3 +145,21 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
         np.array([times[end(task)] for task in fewer.tasks]),
         np.array([sums[key] / counts[key] for key in keys]),
     )
+
+
+def machines_words(placing: Mapping[str, Any]) -> str:
+    """Return on which machines tasks stand: ``on gpu alone``; empty in older results.
+
+    Parameters
+    ----------
+    placing
+        As in result.json.
+    """
+    names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
+    if len(names) == 1:
+        return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
+    if len(names) == count:
+        return f"on all {count} machines" if count else ""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    listed = ", ".join(names[:_NAMES])
+    return f"on {len(names)} of {count} machines: {listed}{more}"
