@@ -146,6 +146,7 @@ def rank_pairs(
         one
         for one in alone
         if _PAIRS.get(one.change.kind) == one.change.factor
+        and one.change.problem.job is base.problem.job  # no other plan
         and abs(one.gain) < _MORE * before
     ]
     busy = sorted(little, key=lambda one: -_seconds(base, one.change))[:_PAIRED]

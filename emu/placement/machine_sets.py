@@ -16,6 +16,8 @@ from emu.problem.placement import slowness
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from emu.problem import Cluster, Job
 
     Names = tuple[str, ...]
@@ -42,14 +44,14 @@ def machine_sets(
     held
         Machines that are in each set.
     """
-    order, kind_of = _order(job, cluster)
+    order, slow, kind_of = _order(job, cluster)
     kinds = list(dict.fromkeys(kind_of[m] for m in order))
     members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
     names = [machine.name for machine in cluster.machines]
     if prod(len(group) + 1 for group in members) - 1 <= MOST_SETS:
         found: Iterator[Sequence[int]] = _mixtures(members)
     else:
-        found = _prefixes(order, cluster, kind_of)
+        found = _prefixes(order, slow, cluster)
     must = {names.index(name) for name in held}
     unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in found if one)
     everything = (*range(len(names)),)
@@ -60,8 +62,13 @@ def machine_sets(
     return [tuple(names[m] for m in one) for one in (everything, *rest)]
 
 
-def _order(job: Job, cluster: Cluster) -> tuple[list[int], list[object]]:
-    """Return machines by NIC, then device, the fastest first; and the kind of each."""
+def _order(
+    job: Job, cluster: Cluster
+) -> tuple[list[int], NDArray[np.float64], list[object]]:
+    """Return machines by NIC, then device, the fastest first; and two facts of each.
+
+    In the cluster's order: how slow its device is, and what tells its kind from others.
+    """
     factors = slowness(job, cluster)
     slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
     changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
@@ -76,7 +83,7 @@ def _order(job: Job, cluster: Cluster) -> tuple[list[int], list[object]]:
         takes = tuple(factors[:, m]) if len(factors) else ()
         kinds.append((alone, str(rooms), nic, machine.speed, int(zone[m]), takes))
         speed.append((-min(nic), float(slow[m]), m))
-    return sorted(range(len(speed)), key=speed.__getitem__), kinds
+    return sorted(range(len(speed)), key=speed.__getitem__), slow, kinds
 
 
 def _mixtures(members: Sequence[Sequence[int]]) -> Iterator[list[int]]:
@@ -87,12 +94,11 @@ def _mixtures(members: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _prefixes(
-    order: Sequence[int], cluster: Cluster, kind_of: Sequence[object]
+    order: Sequence[int], slow: NDArray[np.float64], cluster: Cluster
 ) -> Iterator[Sequence[int]]:
     """Yield the prefixes of both orders, racks, and prefixes within each."""
-    takes = {m: np.mean(kind_of[m][-1]) if kind_of[m][-1] else 1.0 for m in order}
     zone = cluster.links.zone
     racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
-    for ranked in (order, sorted(order, key=lambda m: takes[m]), *racks):
+    for ranked in (order, sorted(order, key=slow.__getitem__), *racks):
         yield from accumulate([m] for m in ranked)
     yield from accumulate(racks)

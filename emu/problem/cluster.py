@@ -449,10 +449,10 @@ class Cluster:
         machines = tuple(self.machines[m] for m in kept)
         routes = []
         for route in self.routes:
-            ends = route.sources, route.destinations
-            here = [tuple(place[m] for m in end if m in place) for end in ends]
-            if all(here):
-                routes.append(Route(*here, route.through))
+            sources = tuple(place[m] for m in route.sources if m in place)
+            ends = tuple(place[m] for m in route.destinations if m in place)
+            if sources and ends:
+                routes.append(Route(sources, ends, route.through))
         nics = {f"{machine.name} {way}" for machine in machines for way in _ENDS}
         links = nics | {link.name for link in self.shared_links}
         return replace(

@@ -548,6 +548,8 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
     One that is too long for it is shown by its first key.
     """
     shown = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if len(shown) > 1:  # another change, on the machines as they are chosen
+        shown.pop("job.machines", None)
     if not shown:
         return ""
     (key, value), *others = shown.items()

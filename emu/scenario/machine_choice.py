@@ -8,7 +8,6 @@ graph.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from emu.workloads import without_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from emu.problem import Cluster, Job, Task
     from emu.scenario.scenario import Scenario
@@ -71,6 +72,18 @@ def promising(
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:
         return [scenario]
+    chosen = _finalists(
+        _short_searches(scenario, job, cluster, realization), everything
+    )
+    stated = (on_machines(scenario, one) for one in chosen if one != everything)
+    found = [one for one in stated if one is not None]
+    return [*([scenario] if everything in chosen or not found else []), *found]
+
+
+def _short_searches(
+    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+) -> dict[Names, float]:
+    """Return the makespan that a short search finds on every set of machines to try."""
     whole = without_copies(job)
     short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
@@ -81,26 +94,24 @@ def promising(
     run = Realization(run.times[:, columns], run.volumes[:, columns])
     times: dict[Names, float] = {}
     for names in sets if len(sets) > 1 else ():
-        fewer = on_machines(scenario, names)
-        if fewer is None:
+        if (fewer := on_machines(scenario, names)) is None:
             continue
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            times[names] = _quick(
+            shared = shared_evenly(short, run, part)
+            found = best_placement(
                 part,
                 cluster.only(names),
-                shared_evenly(short, run, part),
+                shared,
                 rates,
-                scenario.seed,
-                len(sets),
+                seed=scenario.seed,
+                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
             )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
-    chosen = _finalists(times, everything)
-    fewer = [on_machines(scenario, names) for names in chosen if names != everything]
-    found = [one for one in fewer if one is not None]
-    return [*([scenario] if everything in chosen or not found else []), *found]
+        times[names] = found.makespan or 0.0
+    return times
 
 
 def _finalists(times: dict[Names, float], everything: Names) -> list[Names]:
@@ -110,15 +121,6 @@ def _finalists(times: dict[Names, float], everything: Names) -> list[Names]:
     if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
         near.append(everything)
     return near
-
-
-def _quick(
-    job: Job, cluster: Cluster, run: Realization, rates: str, seed: int, sets: int
-) -> float:
-    """Return the makespan that a short search finds, one of so many."""
-    transfers = affordable(job, rates, FLOWS // _SHARE // sets)
-    found = best_placement(job, cluster, run, rates, seed=seed, transfers=transfers)
-    return found.makespan or 0.0
 
 
 def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
@@ -135,9 +137,10 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
         ends = [end(task) for task in of.tasks]
         return [(ends[e.source], ends[e.destination], e.lag) for e in of.edges]
 
-    sums: dict[object, object] = defaultdict(float)
+    none = np.zeros(job.iterations)
+    sums: dict[object, NDArray[np.float64]] = {}
     for key, row in zip(between(job), run.volumes, strict=True):
-        sums[key] = sums[key] + row
+        sums[key] = sums.get(key, none) + row
     keys = between(fewer)
     counts = {key: keys.count(key) for key in {*keys}}
     times = {end(task): row for task, row in zip(job.tasks, run.times, strict=True)}

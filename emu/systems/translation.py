@@ -17,10 +17,9 @@ from emu.systems.training_section import PHASES
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from emu.fields.cluster_section import ClusterSection
-    from emu.systems.dgtp.section import DgtpJobSection
     from emu.systems.training_section import ReplicaSection, TrainingSection
 
     Time = float | dict[str, float]
@@ -157,17 +156,17 @@ def read_replicas(
 
 
 def roomy_machines(
-    job: DgtpJobSection,
+    job: TrainingSection,
     cluster: ClusterSection,
     needed: dict[str, float],
     workers: int,
+    among: Collection[str],
 ) -> tuple[str, ...]:
     """Return machines with room for a replica, at most ``workers``, in their order.
 
     Where there are more, those on which a worker takes the least time, then those with
     the fastest NIC. One that states no gpu has none where others do.
     """
-    stated = job.ranks([name for name, _ in cluster.named()])
     gpus = any(machine.gpu for machine in cluster.machines)
     needed = {"gpu": 1.0, **needed} if gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
@@ -176,7 +175,7 @@ def roomy_machines(
         machine = cluster.machines[position]
         rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
         roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
-        if roomy and name in stated:
+        if roomy and name in among:
             seconds = time_on(time, machine.device or DEFAULT_DEVICE)
             found.append((seconds, -built[number].bandwidth_in, number, name))
     if not found:

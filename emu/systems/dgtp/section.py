@@ -341,6 +341,7 @@ class DgtpJobSection(TrainingSection):
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = stated_demands(job), job.times.by_kind()
+    ranks = job.ranks([name for name, _ in cluster.named()])
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -349,8 +350,8 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     served = job.sync == "parameter_server" and "parameter_server" in times
     return {
         "workers": job.workers,
-        "machines": roomy_machines(job, cluster, replica, job.workers),
-        "stores": len(job.ranks([name for name, _ in cluster.named()])),
+        "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
+        "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
