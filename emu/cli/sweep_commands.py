@@ -35,7 +35,7 @@ from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
-from emu.scenario.experiment import Point, variations
+from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,7 +14,6 @@ from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.placement.machine_sets import machine_sets
 from emu.scenario import build_job, load, prepare, read_profile, write_scenario
 from emu.scenario.experiment import WORTHWHILE
-from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.system import systems
 from emu.systems.training_section import PHASES, ReplicaSection
 from emu.systems.translation import SAME_KEYS, CommonJob
@@ -144,7 +143,7 @@ def _seconds_per_seed(scenario: Scenario) -> float:
 def _roomy(scenario: Scenario) -> tuple[str, ...]:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
-    if isinstance(job, DgtpJobSection):
+    if "workers" in type(job).model_fields:  # as many as there are machines
         job = job.model_copy(update={"workers": len(scenario.cluster.named())})
     read = _translation(job.system).read
     names: tuple[str, ...] = read(job, scenario.cluster)["machines"]
