@@ -304,7 +304,9 @@ def explain(
             experiment.policy,
             emulated=False,
             helpful=helpful,
-            stated=ScenarioEdits(experiment.scenario),
+            stated=ScenarioEdits(
+                experiment.scenario, chosen=experiment.unchosen is not None
+            ),
             with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
         )
     return what.explain(helpful=helpful, run_code=run_code)

@@ -302,8 +302,8 @@ def placement_gap(
     -------
     dict
         ``placement_bound`` in seconds: no schedule of any feasible placement is
-        shorter; ``placement_gap`` the share of the makespan that is left to gain at
-        most.
+        shorter on the problem's machines, with its stores; ``placement_gap`` the share
+        of the makespan that is left to gain there at most.
 
     Raises
     ------
@@ -327,10 +327,10 @@ def placement_line(gap: dict[str, float]) -> str:
     """Return the keys of `placement_gap` in words."""
     left = 100 * gap["placement_gap"]
     if left < 1e-3:
-        return "no placement is better, by a lower bound over all of them"
+        return "no placement on these machines is better, by a lower bound over all"
     return (
-        f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand: "
-        f"at most {left:.3g} % is left to gain"
+        f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
+        f"on these machines: at most {left:.3g} % is left to gain"
     )
 
 
@@ -347,7 +347,8 @@ def optimality_line(result: dict[str, Any]) -> str:
     place = str(result["bound_by"])
     percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
     line = (
-        f"at least {format_duration(result['bound'])} whatever the schedule ({place}): "
+        f"at least {format_duration(result['bound'])} as placed, whatever the schedule "
+        f"({place}): "
         f"within {percent:.{0 if percent >= 10 else 1}f} %"
     )
     theorem = result.get("theorem1", {})

@@ -15,7 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.analysis.critical_path import ELSEWHERE, Cause, critical_path, divergences
-from emu.analysis.what_if import Change, changes_of, edge_kind, rank, span
+from emu.analysis.what_if import Change, changes_of, edge_kind, rank, rank_pairs, span
 from emu.errors import PlacementError
 from emu.placement import affordable, best_placement
 from emu.placement.moves import (
@@ -456,7 +456,8 @@ def explain(
         base = Change("", "as it is", schedule.problem, realization, policy)
         base = replace(base, with_deaths=with_deaths, added=added.seconds)
         moves = task_moves(base, stated)
-        more = [] if stated is None else [*stated.more_machines(base)]
+        more = [] if stated is None else [*stated.fewer_machines(base)]
+        more += [] if stated is None else stated.more_machines(base)
         improvements = _ranked(base, chain, more, stated, searched=True)
         if moves.steps:
             moved = moves.steps[-1].run
@@ -490,7 +491,10 @@ def _ranked(
         rules = [one for one in changes if searched and one.kind == "policy"]
         others = [stated.edited(one) for one in changes if one not in rules]
         changes = [*others, *stated.placed_anew(rules)]
-    return tuple(rank(base, [*changes, *more]))
+    found = rank(base, [*changes, *more])
+    edited = stated.edited if stated is not None else lambda change: change
+    found += rank_pairs(base, found, edited)
+    return tuple(sorted(found, key=lambda one: -one.gain))
 
 
 def death_rows(schedule: Schedule) -> list[dict[str, Any]]:

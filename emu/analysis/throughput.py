@@ -287,7 +287,7 @@ def schedule_cost(
     Parameters
     ----------
     hourly
-        Machine -> dollars per hour.
+        Machine -> dollars per hour; paid are those on which tasks stand.
     functions, lost
         Seconds that every function ran: that answered, and that did not.
     parameter_kinds
@@ -304,8 +304,9 @@ def schedule_cost(
             kinds.setdefault(name, set()).add(task.kind)
     parameters = {name for name, found in kinds.items() if found <= {*parameter_kinds}}
     hours = {True: 0.0, False: 0.0}
+    used = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
     for name, price in hourly.items():
-        hours[name in parameters] += price
+        hours[name in parameters] += price if name in used else 0.0
     in_vain = prices.functions(lost)
     span = schedule.makespan
     return Cost(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -43,7 +44,7 @@ class Change:
 
     kind: str
     """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``slots``,
-    ``events`` or ``machine``."""
+    ``events``, ``machine``, or ``pair`` of the first two."""
     what: str
     """The change in words."""
     problem: Problem
@@ -109,6 +110,9 @@ class Stated(Protocol):
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield one more machine of every kind, placed anew."""
 
+    def fewer_machines(self, base: Change) -> Iterator[Change]:
+        """Yield the machines that ``best`` chooses, placed anew."""
+
     def content_of(self, kinds: tuple[str, str]) -> str:
         """Return the content of flows between two kinds of task, a plural."""
 
@@ -124,6 +128,79 @@ def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
         after = span(change)
         found.append(Improvement(change, after, before - after))
     return sorted(found, key=lambda improvement: -improvement.gain)
+
+
+#: Kinds of change that are tried two at once -> the factor of those that are.
+_PAIRS = {"network": 2.0, "compute": 0.5}
+#: Changes of which all pairs are tried, and the share of the makespan that one alone
+#: brings at most, and that both bring more than the two alone.
+_PAIRED, _MORE = 6, 0.01
+
+
+def rank_pairs(
+    base: Change, alone: Iterable[Improvement], edited: Callable[[Change], Change]
+) -> list[Improvement]:
+    """Return two changes at once that bring more than both, each of which does little.
+
+    Links and tasks twice as fast: of two NICs one may take what the other saves. Paired
+    are those whose link or task is busy for longest.
+
+    Parameters
+    ----------
+    edited
+        Returns a change with its keys and values.
+    """
+    before = span(base)
+    little = [
+        one
+        for one in alone
+        if _PAIRS.get(one.change.kind) == one.change.factor
+        and one.change.problem.job is base.problem.job  # no other plan
+        and abs(one.gain) < _MORE * before
+    ]
+    busy = sorted(little, key=lambda one: -_seconds(base, one.change))[:_PAIRED]
+    found = []
+    for one, other in combinations(busy, 2):
+        both = _both(base, one.change, other.change)
+        gain = before - span(both)
+        if gain > max(one.gain, 0) + max(other.gain, 0) + _MORE * before:
+            both = both if both.kind == "pair" else edited(both)
+            found.append(Improvement(both, before - gain, gain))
+    return found
+
+
+def _seconds(base: Change, change: Change) -> float:
+    """Return for how long the busiest link or task of a change is busy."""
+    problem, realization = base.problem, base.realization
+    if change.kind == "compute":
+        return float(realization.times[[*change.rows]].sum(axis=1).max())
+    sent = realization.volumes.sum(axis=1)
+    load = np.zeros(len(problem.capacities))
+    for hops, volume in zip(problem.hops, sent, strict=True):
+        load[[*hops]] += volume
+    return float((load / problem.capacities)[[*change.rows]].max())
+
+
+def _both(base: Change, one: Change, other: Change) -> Change:
+    """Return two changes at once; one of two kinds has the edits of both."""
+    names = [c.what.removesuffix(" twice as fast") for c in (one, other)]
+    what = f"{' and '.join(names)} twice as fast"
+    rows = tuple(sorted({*one.rows, *other.rows}))
+    if one.kind != other.kind:
+        network, compute = (one, other) if one.kind == "network" else (other, one)
+        stated = one.edit is not None and other.edit is not None
+        edit = {**(one.edit or {}), **(other.edit or {})} if stated else None
+        changed = replace(network, kind="pair", what=what, edit=edit)
+        return replace(changed, realization=compute.realization)
+    problem, times = base.problem, np.array(base.realization.times)
+    if one.kind == "network":
+        cluster = problem.cluster.with_capacities(rows, one.factor)
+        problem = replace(problem, cluster=cluster)
+    else:
+        times[[*rows]] *= one.factor
+    realization = Realization(times, base.realization.volumes)
+    changed = replace(one, what=what, rows=rows, edit=None)
+    return replace(changed, problem=problem, realization=realization)
 
 
 def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -165,6 +242,15 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
         (f"{'port' if links[port].direction else 'link'} {links[port].name}", {port})
         for port in sorted({link.port for link in chain.links} - {-1})
     ]
+    alike: dict[tuple[float, float], list[int]] = {}
+    for m, machine in enumerate(problem.cluster.machines):
+        nic = machine.bandwidth_in, machine.bandwidth_out
+        alike.setdefault(nic, []).append(m)
+    for members in alike.values():
+        if 1 < len(members) < len(problem.cluster.machines):
+            names = ", ".join(problem.cluster.machines[m].name for m in members)
+            ports = {port for m in members for port in links.of_machine(m)}
+            choices.append((f"NICs of {names}", ports))
     every = "all NICs and links" if links.shared else "all NICs"
     choices.append((every, set(range(len(links)))))
     for name, ports in choices:

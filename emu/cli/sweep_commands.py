@@ -37,7 +37,8 @@ from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
 from emu.scenario.deaths import with_deaths
-from emu.scenario.experiment import Point, cost_of, variations
+from emu.scenario.experiment import cost_of
+from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

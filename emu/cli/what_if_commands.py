@@ -165,9 +165,11 @@ def _compare_as_systems(
     seeds: int,
     json_target: str | None,
     folder: Path | None,
+    *,
+    same_machines: bool,
 ) -> None:
     """Print what a scenario is simulated to take as each of several systems."""
-    results = compare_systems(scenario, systems, seeds)
+    results = compare_systems(scenario, systems, seeds, same_machines=same_machines)
     first = next(result for result in results if not result.refused)
     if emit(json_target, _to_json(scenario, results, first, folder)):
         terminal().print(systems_table(results))
@@ -256,6 +258,10 @@ def compare(
         bool,
         typer.Option("--keep-placement", help="Place by the scenario's policy alone."),
     ] = False,
+    same_machines: Annotated[
+        bool,
+        typer.Option("--same-machines", help="With --systems: on those of the first."),
+    ] = False,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
@@ -264,7 +270,8 @@ def compare(
     seed against the first row; one within its own 95 % interval is a tie. Runs that
     differ by their seed only make one row. With systems it is shown as each of them,
     with as many seeds per iteration and what is added to the file or dropped from it;
-    nothing else is varied.
+    nothing else is varied. Where the file states no machines (job.machines), each
+    system is on those on which it is fastest.
 
     Raises
     ------
@@ -280,7 +287,9 @@ def compare(
         )
     elif systems:
         scenario = emu.load(what[0], overrides or [])
-        _compare_as_systems(scenario, listed(systems), seeds, json_target, write)
+        names = listed(systems)
+        how = {"same_machines": same_machines}
+        _compare_as_systems(scenario, names, seeds, json_target, write, **how)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(

@@ -18,7 +18,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
-from emu.experiment.systems import as_system, edits, translated_systems
+from emu.experiment.systems import chosen_system, edits, translated_systems
 from emu.fields.suggestion import nearest
 from emu.placement.moves import difference, moved
 from emu.report import Candidate, Crossover, Side, SystemResult
@@ -81,7 +81,9 @@ def compare_variants(
     first, rows = base.scenario.seed, list[Candidate]()
     for seed in range(first, first + seeds):
         if seed > first:
-            base = prepare(load(base.stated or base.scenario, {"seed": seed}))
+            base = prepare(
+                load(base.stated or base.unchosen or base.scenario, {"seed": seed})
+            )
         near = [*_near(base.problem, moves, swaps)]
         own = base.scenario.placed_by, base.policy
         found = [_candidate(base, base, *own, exact=seed == first)]
@@ -111,6 +113,8 @@ def _variants(
     for one in near:
         edit = standing(replace(base.problem, placement=one.placement))
         yield _simulated(base, str(one), own[1], scenario, edit, moves=one.moves)
+    if base.unchosen is not None and not keep:
+        scenario = base.unchosen  # and may choose other machines
     for placement in placements or [own[0]]:
         edit = {} if placement == own[0] else placement_edit(scenario, placement)
         others = {p: r for p, r in rules.items() if (placement, r) != own}
@@ -251,8 +255,14 @@ def measure(
     system: str,
     overrides: Mapping[str, object] | None = None,
     seeds: int = 1,
+    machines: Sequence[str] | None = None,
 ) -> SystemResult:
     """Simulate a scenario as one of the systems, with its seed and those that follow.
+
+    Parameters
+    ----------
+    machines
+        Those that take part; by default chosen with the first seed (`chosen_system`).
 
     Raises
     ------
@@ -263,8 +273,10 @@ def measure(
     translated: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
-        translated[seed] = as_system(scenario, system, changes)
+        changes = {**(overrides or {}), "seed": seed}
+        translated[seed] = chosen_system(scenario, system, changes, machines)
         ready = prepare(translated[seed])
+        machines = machines or ready.placing["machines"]
         found[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = found[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
@@ -303,25 +315,33 @@ def limit_of(schedule: Schedule) -> str:
 
 
 def compare_systems(
-    scenario: Scenario, systems: Sequence[str], seeds: int = 1
+    scenario: Scenario,
+    systems: Sequence[str],
+    seeds: int = 1,
+    *,
+    same_machines: bool = False,
 ) -> list[SystemResult]:
     """Return the simulated times of every system, in the order given.
 
-    One that this scenario cannot be says why in their place.
+    Each on machines of its choice; with ``same_machines`` on those of the first. One
+    that this scenario cannot be says why in their place.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
         As `measure`, where no system can be simulated or one is unknown.
     """
-    results = list[SystemResult]()
+    results, machines = list[SystemResult](), None
     for system in systems:
         try:
-            results.append(measure(scenario, system, seeds=seeds))
+            one = measure(scenario, system, seeds=seeds, machines=machines)
         except EmulatorError as error:
             if system not in translated_systems():
                 raise
-            results.append(SystemResult(system, refused=error))
+            one = SystemResult(system, refused=error)
+        results.append(one)
+        if same_machines and machines is None and not one.refused:
+            machines = one.placing["machines"]
     refused = [result.refused for result in results if result.refused]
     if refused and len(refused) == len(results):
         raise refused[0]

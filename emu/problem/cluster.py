@@ -439,6 +439,35 @@ class Cluster:
             if pool not in slots:
                 raise ValueError(f"pool {pool} of {name} is tuned: it needs slots")
 
+    def only(self, names: Collection[str]) -> Cluster:
+        """Return the cluster of these machines alone, with all shared links.
+
+        Whatever is of other machines goes: their routes, changes and tuners.
+        """
+        kept = [m for m, machine in enumerate(self.machines) if machine.name in names]
+        place = {m: position for position, m in enumerate(kept)}
+        machines = tuple(self.machines[m] for m in kept)
+        routes = []
+        for route in self.routes:
+            sources = tuple(place[m] for m in route.sources if m in place)
+            ends = tuple(place[m] for m in route.destinations if m in place)
+            if sources and ends:
+                routes.append(Route(sources, ends, route.through))
+        nics = {f"{machine.name} {way}" for machine in machines for way in _ENDS}
+        links = nics | {link.name for link in self.shared_links}
+        return replace(
+            self,
+            machines=machines,
+            routes=tuple(routes),
+            changes=tuple(c for c in self.changes if c.link in links),
+            tuners=tuple(
+                replace(tuner, machine=place[tuner.machine])
+                for tuner in self.tuners
+                if tuner.machine in place
+            ),
+            speed_changes=tuple(c for c in self.speed_changes if c.machine in names),
+        )
+
     @property
     def tuned_names(self) -> tuple[str, ...]:
         """Names of the tuned pools: ``lambdas of m0``."""

@@ -25,6 +25,7 @@ from emu.analysis.throughput import pipeline_depth
 from emu.placement import resource_loads
 from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.scenario.error_messages import written
+from emu.scenario.machine_choice import machines_words
 from emu.units import (
     format_duration,
     format_money,
@@ -131,7 +132,7 @@ def job_line(
 
 
 def placing_line(placing: Mapping[str, Any]) -> str:
-    """Return the method of the placement of tasks.
+    """Return the method of the placement of tasks, and on which machines they stand.
 
     Parameters
     ----------
@@ -142,10 +143,13 @@ def placing_line(placing: Mapping[str, Any]) -> str:
     said = f"placed by {policy}"
     if policy == "explicit":
         said = "placed as the scenario states"
+    where = machines_words(placing)
+    said += f" {where}" if where else ""
     if placing["candidates"]:
         most = f"at most {placing['budget']:,} candidates"
         said += f" ({most}, seed {placing['seed']})"
-    return said + (", no placement is better" if placing["optimal"] else "")
+    best = "no placement there is better" if where else "no placement is better"
+    return said + (f", {best}" if placing["optimal"] else "")
 
 
 def unclaimed_line(placing: Mapping[str, Any]) -> str:
@@ -562,6 +566,8 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
     One that is too long for it is shown by its first key.
     """
     shown = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if len(shown) > 1:  # another change, on the machines as they are chosen
+        shown.pop("job.machines", None)
     if not shown:
         return ""
     (key, value), *others = shown.items()
@@ -580,6 +586,7 @@ _STANDING = (
     "joint_cost",
     "placement.policy",
     "placement.tasks",
+    "job.demands.graph_store.memory",
 )
 
 

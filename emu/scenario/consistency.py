@@ -249,6 +249,14 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
     yield from pin_errors(job, machines, scenario.placement.tasks)
+    part = scenario.job.movable_on or machines
+    pins = [(trail, machine) for trail, _, machine in scenario.job.stated_pins()]
+    for name, machine in scenario.placement.tasks.items():
+        pins.append((("placement", "tasks", name), machine))
+    for trail, machine in pins:
+        if machine in machines and machine not in part:
+            problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
+            yield trail, problem
     if not scenario.placement.spelt_out:
         return
     stated = scenario.placement.tasks

@@ -16,6 +16,7 @@ from emu.placement import best_placement
 from emu.placement.place import SEARCHES
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
+from emu.scenario.machine_choice import machines_words, on_machines
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.system import content_of
@@ -70,12 +71,17 @@ class ScenarioEdits:
         What was simulated, or run.
     measured
         Whether times and volumes are those of a run, not those of the scenario.
+    chosen
+        Whether its machines are those that ``best`` has chosen.
     """
 
-    def __init__(self, scenario: Scenario, *, measured: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, *, measured: bool = False, chosen: bool = False
+    ) -> None:
         self._scenario = scenario
         self._cluster = scenario.stated_cluster
         self._measured = measured
+        self._chosen = chosen
         #: What was not tried, and why.
         self.notes: list[str] = []
 
@@ -163,7 +169,42 @@ class ScenarioEdits:
                 if process.startswith(prefix)
             }
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
-        return edit
+        return self._scenario.job.machine_keys() | edit
+
+    def fewer_machines(self, base: Change) -> Iterator[Change]:
+        """Yield ``base`` on the machines that ``best`` chooses, placed anew.
+
+        Nothing where it is on those already, or they are no choice.
+        """
+        job = self._scenario.job
+        searched = self._scenario.placed_by == "best" and job.movable_on is None
+        if searched or self._chosen or self._measured:
+            return
+        edit = placement_edit(self._scenario, "best")
+        if job.movable_on is not None:
+            edit["job.machines"] = None
+        scenario = load(self._scenario, edit | {"expect": None})
+        names = [name for name, _ in self._cluster.named()]
+        if on_machines(scenario, names) is None:
+            return
+        found = prepare(scenario)
+        now, chosen = (
+            {*base.problem.machine_of_task.values()},
+            found.placing["machines"],
+        )
+        without = [name for name in names if name in now and name not in chosen]
+        what = machines_words(found.placing)
+        if {*chosen} < now:
+            what = f"without {', '.join(without)}"
+        if {*chosen} != now:
+            yield type(base)(
+                "machine",
+                f"{what}, placed by best",
+                found.problem,
+                found.realization,
+                base.policy,
+                edit=edit | found.scenario.job.machine_keys(),
+            )
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Yield changes of the rule for rates, each with the placement found under it.
@@ -179,7 +220,7 @@ class ScenarioEdits:
             if self._measured or not (searched and few):
                 yield self.edited(change)
                 continue
-            edit = self._policy(change)
+            edit = self._scenario.job.machine_keys() | self._policy(change)
             found = prepare(load(self._scenario, edit | {"expect": None}))
             yield replace(
                 change,
@@ -265,6 +306,8 @@ class ScenarioEdits:
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
+        if stated := self._scenario.job.movable_on:
+            edit["job.machines"] = [*stated, another]
         lists: list[tuple[str, Sequence[str]]] = [
             (f"racks[{i}].machines", rack.machines)
             for i, rack in enumerate(cluster.racks)

@@ -5,10 +5,7 @@ Its placement is of its job or of each of several.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,12 +25,12 @@ from emu.placement.packing import unclaimed
 from emu.placement.place import SEARCHES
 from emu.problem import Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
-from emu.scenario.document import split_override
+from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.scenario_file import collected_seldom, load
+from emu.scenario.scenario_file import collected_seldom
 from emu.scenario.virtual_training import steps_until
 from emu.scheduling import policy_named
-from emu.simulation import best_policy, simulate
+from emu.simulation import best_policy, makespan, simulate
 from emu.simulation.attempts import Attempts, Rules, attempts, later
 from emu.systems.system import held_by, system_of, updates_missed
 from emu.workloads import (
@@ -45,8 +42,7 @@ from emu.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
     from emu.analysis.throughput import Cost
     from emu.problem import Cluster, Job, Kill, Schedule
@@ -138,7 +134,8 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    stated, count = scenario.placement.tasks, len([*scenario.stated_cluster.named()])
+    stated, own = scenario.placement.tasks, dict(scenario.stated_cluster.named())
+    count = sum(machine.name in own for machine in cluster.machines)
     try:
         return with_peers(job, cluster, placement, stated, count)
     except ValueError as error:
@@ -182,8 +179,11 @@ def place_one_by_one(
     candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        result = place(alone, part, free, progress=progress)
-        found = result.placement
+        names, stated = [machine.name for machine in free.machines], item.job.movable_on
+        there = free.only(stated or names)
+        result = place(alone, part, there, progress=progress)
+        here = [there.machines[m].name for m in result.placement.machine_of]
+        found = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
         free = _left(free, part, found)
@@ -256,6 +256,8 @@ class Experiment:
     """Times and volumes stated, drawn from the profile, or counted in the graph."""
     placed: PlacementResult | None = None
     """Result of the search for a placement, where there was one."""
+    unchosen: Scenario | None = None
+    """The scenario that leaves its machines open; None where they are no choice."""
     until: UntilSection | None = None
     """Accuracy that has decided the length of the job."""
     stated: Scenario | None = None
@@ -385,6 +387,8 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, found, policy = self.problem, self.placed, self.scenario.placed_by
+        own = [name for name, _ in self.scenario.stated_cluster.named()]
+        there = {*self.tasks.values()}
         made = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
@@ -396,6 +400,8 @@ class Experiment:
             "candidates": found.candidates if found and not fixed else 0,
             "budget": found.budget if found and not fixed else 0,
             "optimal": bool(fixed or (found and found.optimal)),
+            "machines": [name for name in own if name in there],
+            "machines_in_all": len(own),
             "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - made),
         }
 
@@ -430,6 +436,10 @@ def prepare(
 ) -> Experiment:
     """Build, realize and place the job of a scenario.
 
+    Where the file leaves open which machines take part, ``best`` chooses them: the
+    scenario of the result states them, where they are not all, and its preparation
+    makes the same again.
+
     Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
     in one process; what counts then is as long as that took.
 
@@ -449,10 +459,33 @@ def prepare(
     check_rule(scenario)
     if scenario.until is not None:
         return _prepare_until(scenario, progress)
+    built = _build(scenario)
+    every, *fewer = promising(scenario, *built)
+    best = _place_built(every, built if every is scenario else _build(every), progress)
+    for one in fewer:
+        other = _place_built(one, _build(one), progress)
+        if _length(other) < _length(best) * (1 - WORTHWHILE):
+            best = other
+    return best if best.scenario is scenario else replace(best, unchosen=scenario)
+
+
+#: Share of the makespan by which fewer machines have to be faster: searches differ by
+#: less between two seeds.
+WORTHWHILE = 1e-3
+
+
+def _length(experiment: Experiment) -> float:
+    """Return the makespan, without deaths."""
+    policy = experiment.chosen_policy()
+    return makespan(experiment.problem, experiment.realization, policy)
+
+
+def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
+    """Return job, machines, and reference times and volumes; raises as `prepare`."""
     cluster = scenario.to_cluster()
     try:
         job = build_job(scenario)
-        realization = realize(scenario, job)
+        return job, cluster, realize(scenario, job)
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
@@ -461,6 +494,15 @@ def prepare(
             key = _key_of_data(scenario)
             error.args = (scenario.origin.located(key, error.problem),)
         raise
+
+
+def _place_built(
+    scenario: Scenario,
+    built: tuple[Job, Cluster, Realization],
+    progress: Callable[[int, int, float], None] | None,
+) -> Experiment:
+    """Return the experiment of a scenario that is built, placed by its policy."""
+    job, cluster, realization = built
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)
@@ -506,6 +548,7 @@ def _prepare_until(
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
+    scenario = scenario.model_copy(update={"job": whole.scenario.job})
     job = scenario.job.of_steps(steps)
     short = scenario.model_copy(update={"job": job, "until": None})
     found = prepare(short, progress=progress)
@@ -520,81 +563,3 @@ def _key_of_data(scenario: Scenario) -> str:
         except DataError:
             return f"jobs.{position}.job.dataset"
     return "job.dataset"
-
-
-@dataclass(frozen=True)
-class Point:
-    """One variation of a scenario."""
-
-    values: Mapping[str, str]
-    """Text per varied key, as written."""
-    seed: int
-    scenario: Scenario
-    """With those values and that seed; it expects nothing."""
-    unchanged: bool = False
-    """True where the scenario is the same without those values and that seed."""
-
-    def key(self, mode: str) -> str:
-        """Return a key that no other point has, whatever its name.
-
-        Equal exactly if the resolved scenario and ``mode`` are: after an edit of the
-        file, only what the edit changed has another key.
-        """
-        content = json.dumps([mode, self.scenario.to_json()], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def variations(
-    file: Path, stated: Sequence[str], vary: Sequence[str], seeds: int
-) -> list[Point]:
-    """Return every combination of the varied values, with ``seeds`` seeds each.
-
-    Parameters
-    ----------
-    stated
-        Overrides of all points, as for `load`.
-    vary
-        ``key.key=value,value,...``; commas within brackets belong to a value.
-    seeds
-        The scenario's own seed and those that follow it.
-
-    Raises
-    ------
-    ScenarioError
-        When a ``vary`` cannot be read, or one of the scenarios is wrong.
-    """
-    keys = [_varied(text) for text in vary]
-    for key, _ in keys:
-        if key.partition(".")[0] == "expect":
-            raise ScenarioError("state it with --set", file=f"--vary {key}")
-    as_stated = load(file, [*stated, "expect=null"])
-    first = as_stated.seed
-    points = []
-    for chosen in product(*(values for _, values in keys)):
-        values = {key: value for (key, _), value in zip(keys, chosen, strict=True)}
-        overrides = [f"{key}={value}" for key, value in values.items()]
-        for seed in range(first, first + seeds):
-            fixed = [*stated, "expect=null", *overrides, f"seed={seed}"]
-            scenario = load(file, fixed)
-            points.append(Point(values, seed, scenario, scenario == as_stated))
-    return points
-
-
-def _varied(text: str) -> tuple[str, list[str]]:
-    key, rest = split_override(text)
-    values = [value.strip() for value in _split(rest)]
-    if not (key and all(values)):
-        raise ScenarioError("write key=value,value", file=f"--vary {text}")
-    return key, list(dict.fromkeys(values))
-
-
-def _split(text: str) -> list[str]:
-    """Return the parts between the commas that stand in no bracket."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts

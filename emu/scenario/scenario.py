@@ -287,7 +287,10 @@ class Scenario(Section):
         return stated | ({} if self.placement.spelt_out else self.placement.tasks)
 
     def to_cluster(self) -> Cluster:
-        """Return the machines, with what events make of their links."""
+        """Return the machines, with what events make of their links.
+
+        Where tasks may stand on some alone (``job.machines``), these alone.
+        """
         changes = tuple(change for event in self.events for change in event.changes())
         cluster = self.cluster.build()
         links = [link.name for link in cluster.shared_links]
@@ -297,7 +300,11 @@ class Scenario(Section):
         sections = [section for _, _, section in self.each_job()]
         tuners = tuple(tuner for job in sections for tuner in job.tuners(cluster))
         cluster = replace(cluster, changes=changes, tuners=tuners)
-        return with_faults(cluster, faults)
+        cluster = with_faults(cluster, faults)
+        names = {machine.name for machine in cluster.machines}
+        stated = None if self.jobs else self.job.movable_on
+        # Unknown names are an error of their own.
+        return cluster if stated is None else cluster.only(names & {*stated} or names)
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""

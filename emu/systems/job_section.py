@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -168,6 +169,24 @@ class JobSection(Section):
 
         return bisect.bisect_left(range(1, found), True, key=lambda n: not fits(n))
 
+    @property
+    def movable_on(self) -> tuple[str, ...] | None:
+        """Machines that tasks which can move may stand on; None for all."""
+        return None
+
+    def on_machines(self, names: Sequence[str], count: int) -> Self | None:
+        """Return the job on these machines alone, in place of all ``count``.
+
+        None where the file states them, or where what is trained, or what the stated
+        times mean, would be another: those of a system with one worker per machine, or
+        one part of the whole graph, are of as many as there are.
+        """
+        return None
+
+    def machine_keys(self) -> Edit:
+        """Return the keys and values that `on_machines` has set, or the file states."""
+        return {}
+
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
         """Return the cluster with the machines that the job brings along."""
         return cluster
@@ -287,6 +306,18 @@ class JobSection(Section):
     def manifest(self) -> dict[str, Any]:
         """Return notes on the system for a run's manifest, beside the scenario."""
         return {}
+
+
+def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
+    """Yield what is wrong with ``job.machines``: unknown, or there twice."""
+    known = [name for name, _ in cluster.named()]
+    counts = Counter(machines or ())
+    for position, name in enumerate(machines or ()):
+        trail: Trail = ("job", "machines", position)
+        if name not in known:
+            yield trail, f"no machine {name!r}, {nearest(name, known)}"
+        elif counts[name] > 1:
+            yield trail, f"{name!r} occurs {counts[name]} times"
 
 
 def device_errors(

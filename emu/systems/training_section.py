@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -28,11 +27,10 @@ from emu.fields.quantities import (
     word_or_list,
 )
 from emu.fields.section import Resources, Section
-from emu.fields.suggestion import nearest
 from emu.foreign_code import class_problem
 from emu.graph_data import ALL_NEIGHBOURS, open_for
 from emu.input_file import read_text
-from emu.systems.job_section import JobSection
+from emu.systems.job_section import JobSection, rank_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -583,15 +581,3 @@ class ReplicaSection(TrainingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         yield from rank_problems(self.machines, cluster)
-
-
-def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
-    """Yield what is wrong with ``job.machines``: unknown, or there twice."""
-    known = [name for name, _ in cluster.named()]
-    counts = Counter(machines or ())
-    for position, name in enumerate(machines or ()):
-        trail: Trail = ("job", "machines", position)
-        if name not in known:
-            yield trail, f"no machine {name!r}, {nearest(name, known)}"
-        elif counts[name] > 1:
-            yield trail, f"{name!r} occurs {counts[name]} times"

@@ -17,7 +17,7 @@ from emu.systems.training_section import PHASES
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from emu.fields.cluster_section import ClusterSection
     from emu.systems.training_section import ReplicaSection, TrainingSection
@@ -47,6 +47,8 @@ class CommonJob:
     """Machines that hold features."""
     everywhere: tuple[str, ...]
     """All machines of the cluster."""
+    stated: tuple[str, ...] | None
+    """Machines that the file states, the only ones that take part in any system."""
     partitioner: str
     """Partitioner of the features, where the system has a choice."""
     by_hops: bool
@@ -158,6 +160,7 @@ def roomy_machines(
     cluster: ClusterSection,
     needed: dict[str, float],
     workers: int,
+    among: Collection[str],
 ) -> tuple[str, ...]:
     """Return machines with room for a replica, at most ``workers``, in their order.
 
@@ -171,7 +174,8 @@ def roomy_machines(
     for number, (name, position) in enumerate(cluster.named()):
         machine = cluster.machines[position]
         rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
-        if all(rooms.get(r, inf) >= amount for r, amount in needed.items()):
+        roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
+        if roomy and name in among:
             seconds = time_on(time, machine.device or DEFAULT_DEVICE)
             found.append((seconds, -built[number].bandwidth_in, number, name))
     if not found:

@@ -15,12 +15,11 @@ from emu.fields.quantities import (
     text_schema,
 )
 from emu.fields.section import Section
-from emu.systems.job_section import JobSection
+from emu.systems.job_section import JobSection, rank_problems
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
     by_name,
-    rank_problems,
 )
 from emu.units import DURATION
 

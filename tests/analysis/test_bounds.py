@@ -187,7 +187,9 @@ def test_the_example_is_as_short_as_can_be() -> None:
     assert found["theorem1"]["delta_seen"] == 3
     assert found["theorem1"]["kept"] is True
     bound, theorem = optimality_line(found | {"gap": 0.123}).splitlines()
-    assert bound == "at least 115 s whatever the schedule (m0 in): within 12 %"
+    assert (
+        bound == "at least 115 s as placed, whatever the schedule (m0 in): within 12 %"
+    )
     assert theorem == (
         "at most 213 s by Theorem 1 (Delta 3), "
         "213 s by the 3 flows that shared a link at a time"

@@ -18,7 +18,7 @@ from emu.errors import ScenarioError
 from emu.report import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario.experiment import Point, variations
+from emu.scenario.variations import Point, variations
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 VARY = ["job.iterations=1,3,10", "schedule.policy=oes,maxmin"]
@@ -148,7 +148,7 @@ from emu.cli.sweep_commands import run_points
 from emu.report import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario.experiment import variations
+from emu.scenario.variations import variations
 
 def carry(point):
     if len(record.rows) == 3:

@@ -241,7 +241,7 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
             assert f"{times}as fast as {row['system']}" in shown
     assert f"By seeds per second {best['system']} is" in shown
     assert "p3: dropped job.samplers_per_worker (was 2)" in shown
-    assert "data_parallel: job.times.worker.quick: 16 ms (was 14 ms)" in shown
+    assert "data_parallel: job.times.worker.quick: " in shown  # by its machines
 
 
 def test_what_cannot_be_compared_is_one_error() -> None:

@@ -283,7 +283,8 @@ def training(seed: int, system: str) -> Drawn:
         job |= {"epochs": 2, **whole_graph_keys(rng, system, names)}
     else:
         job |= {"fanouts": [3, 4], "batch_size": 12, "iterations": 3}
-        job |= {"workers": int(rng.integers(1, 4))} if system == "dgtp" else {}
+        if system == "dgtp":
+            job |= {"workers": int(rng.integers(1, 4)), "machines": names}
     content: Drawn = {"name": "drawn", "cluster": whole, "job": job}
     content["schedule"] = {"policy": str(rng.choice(["oes", "maxmin", "mrtf"]))}
     if rng.random() < 0.3:

@@ -31,7 +31,7 @@ from emu.systems.custom.job import (
     custom_realization,
     with_collectives,
 )
-from emu.systems.job_section import MOST_EDGES, JobSection
+from emu.systems.job_section import MOST_EDGES, JobSection, rank_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -146,6 +146,8 @@ class CustomJobSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
     limit."""
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that take part; default is all of them."""
     times: Literal["stated", "measured"] = "stated"
     """``measured``: machines take them over their ``speed``, as ``emu fit`` has it."""
 
@@ -214,9 +216,15 @@ class CustomJobSection(JobSection):
             for flow in self.flows
         ]
 
+    @property
+    @override
+    def movable_on(self) -> tuple[str, ...] | None:
+        return self.machines
+
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        return _problems(self)
+        yield from rank_problems(self.machines, cluster)
+        yield from _problems(self)
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
-from emu.fields.quantities import Few  # noqa: TC001 - for pydantic
+from emu.fields.quantities import Few, Name  # noqa: TC001 - for pydantic
 from emu.fields.section import Resources, Section
 from emu.graph_data import BatchPlan, sampled_counts
 from emu.problem import Realization
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
+from emu.systems.job_section import rank_problems
 from emu.systems.training_section import TrainingSection, number_bytes
 from emu.systems.translation import (
     HOPS,
@@ -22,6 +25,7 @@ from emu.systems.translation import (
     stated_demands,
     written,
 )
+from emu.units import SIZE
 from emu.workloads import parameter_count, shard_sizes
 from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edge_count, elements_sent
 from emu.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
@@ -34,8 +38,11 @@ if TYPE_CHECKING:
     from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job, Task
-    from emu.systems.job_section import BuildContext, Problems, Times
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
     from emu.workloads import SampleCounts
+
+
+_STORE_MEMORY = "job.demands.graph_store.memory"
 
 
 def _edge_bytes(
@@ -172,6 +179,9 @@ class DgtpJobSection(TrainingSection):
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
     """Sum of gradients, by parameter servers or an all-reduce of the workers
     (``halving_doubling``: 2, 4, 8, ... of them)."""
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that take part: a graph store on each, and all other tasks. By default
+    all, of which ``placement: best`` may leave some out."""
     ring: Literal["rank", "placed"] = "rank"
     """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
     neighbours across a NIC or slow link. Searches judge by number."""
@@ -193,10 +203,44 @@ class DgtpJobSection(TrainingSection):
         """Return those between stores and samplers, and those of gradients."""
         samplers = self.workers * self.samplers_per_worker
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
-        fetched = (len(machines) * rounds + 1) * samplers
+        fetched = (len(self.ranks(machines)) * rounds + 1) * samplers
         if self.sync == "parameter_server":
             return fetched + 2 * self.workers * self.parameter_servers
         return fetched + all_reduce_edge_count(self.workers, self.sync)
+
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that take part, out of those of the cluster."""
+        return tuple(machines) if self.machines is None else self.machines
+
+    @property
+    @override
+    def movable_on(self) -> tuple[str, ...] | None:
+        return self.machines
+
+    @override
+    def on_machines(self, names: Sequence[str], count: int) -> Self | None:
+        """Return the job on these machines alone, which trains the same.
+
+        Workers, samplers, servers and their times are the user's. Ownership of vertices
+        is spread over fewer stores, so each needs more memory than the file states of
+        one of ``count``. An imported ownership has as many parts as it came with.
+        """
+        if self.machines is not None or self.partitioner == "imported":
+            return None
+        store = self.demands.graph_store
+        if store.memory is not None:
+            more = math.ceil(store.memory * count / len(names))
+            store = store.model_copy(update={"memory": more})
+        demands = self.demands.model_copy(update={"graph_store": store})
+        return self.model_copy(update={"machines": (*names,), "demands": demands})
+
+    @override
+    def machine_keys(self) -> Edit:
+        if self.machines is None:
+            return {}
+        memory = self.demands.graph_store.memory
+        stated = {} if memory is None else {_STORE_MEMORY: SIZE.exact(memory)}
+        return {"job.machines": [*self.machines], **stated}
 
     @property
     @override
@@ -229,6 +273,7 @@ class DgtpJobSection(TrainingSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
+        yield from rank_problems(self.machines, cluster)
         if self.batch_size % (samplers := self.samplers_per_worker):
             each = self.batch_size // samplers
             even = [str(n * samplers) for n in (each, each + 1) if n]
@@ -256,7 +301,7 @@ class DgtpJobSection(TrainingSection):
         """Return the shape of the job, with the settings of its node programs."""
         demands = {kind: amounts.amounts() for kind, amounts in self.demands}
         return DgtpConfig(
-            machines=context.machines,
+            machines=self.ranks(context.machines),
             workers=self.workers,
             samplers_per_worker=self.samplers_per_worker,
             parameter_servers=self.parameter_servers,
@@ -274,7 +319,7 @@ class DgtpJobSection(TrainingSection):
             **self.training_settings(context),
             "partitioner": self.partitioner,
             "sampler_batch_size": self.sampler_batch,
-            "parts": len(context.machines),
+            "parts": len(self.ranks(context.machines)),
             "workers": self.workers,
             "samplers_per_worker": self.samplers_per_worker,
             "parameter_servers": self.parameter_servers,
@@ -296,6 +341,7 @@ class DgtpJobSection(TrainingSection):
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = stated_demands(job), job.times.by_kind()
+    ranks = job.ranks([name for name, _ in cluster.named()])
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -304,8 +350,8 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     served = job.sync == "parameter_server" and "parameter_server" in times
     return {
         "workers": job.workers,
-        "machines": roomy_machines(job, cluster, replica, job.workers),
-        "stores": len(cluster.named()),
+        "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
+        "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
@@ -316,13 +362,15 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
 
 
 def _write(common: CommonJob) -> dict[str, Any]:
-    common = common.spread(common.workers, len(common.everywhere))
+    stores = common.stated or common.everywhere
+    common = common.spread(common.workers, len(stores))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
     times = {"graph_store": 0.0, "parameter_server": 0.0, **common.taken(*kinds)}
     if common.by_hops:
         times |= {"sampler_fetch": 0.0, **common.taken(*HOPS, "sampler_fetch")}
     return {
         "workers": common.workers,
+        **({"machines": [*common.stated]} if common.stated else {}),
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
         **written(common, times, "worker", "graph_store"),

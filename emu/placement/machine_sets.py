@@ -1,0 +1,104 @@
+"""Sets of machines that are worth a try for a job, where it may leave some out.
+
+Must not know: scenarios, systems.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.problem.placement import slowness
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job
+
+    Names = tuple[str, ...]
+
+#: Sets up to which all are tried that differ in the kinds of their machines.
+MOST_SETS = 32
+
+
+def machine_sets(
+    job: Job, cluster: Cluster, most: int, held: Collection[str] = ()
+) -> list[Names]:
+    """Return sets of machines to try, by name in the cluster's order, all of it first.
+
+    All sets where there are at most 32 that differ in the kinds of their machines. Else
+    prefixes in order of NIC, then of device, and in order of device, then of NIC; whole
+    racks, and prefixes within them.
+
+    Parameters
+    ----------
+    job
+        Its tasks say how slow every machine is.
+    most
+        How many, at least 1; of more those are left whose sizes are spread evenly.
+    held
+        Machines that are in each set.
+    """
+    order, slow, kind_of = _order(job, cluster)
+    kinds = list(dict.fromkeys(kind_of[m] for m in order))
+    members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
+    names = [machine.name for machine in cluster.machines]
+    if prod(len(group) + 1 for group in members) - 1 <= MOST_SETS:
+        found: Iterator[Sequence[int]] = _mixtures(members)
+    else:
+        found = _prefixes(order, slow, cluster)
+    must = {names.index(name) for name in held}
+    unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in found if one)
+    everything = (*range(len(names)),)
+    rest = sorted(unique.keys() - {everything}, key=lambda one: (len(one), one))
+    if len(rest) > most - 1:
+        places = np.linspace(0, len(rest) - 1, max(most - 1, 0)).round()
+        rest = [rest[int(place)] for place in dict.fromkeys(places.tolist())]
+    return [tuple(names[m] for m in one) for one in (everything, *rest)]
+
+
+def _order(
+    job: Job, cluster: Cluster
+) -> tuple[list[int], NDArray[np.float64], list[object]]:
+    """Return machines by NIC, then device, the fastest first; and two facts of each.
+
+    In the cluster's order: how slow its device is, and what tells its kind from others.
+    """
+    factors = slowness(job, cluster)
+    slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
+    changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
+    changing |= {change.machine for change in cluster.speed_changes}
+    zone = cluster.links.zone
+    kinds: list[object] = []
+    speed = []
+    for m, machine in enumerate(cluster.machines):
+        alone = machine.name if machine.name in changing else ""
+        rooms = sorted(machine.resources.items()), sorted(machine.slots.items())
+        nic = machine.bandwidth_in, machine.bandwidth_out
+        takes = tuple(factors[:, m]) if len(factors) else ()
+        kinds.append((alone, str(rooms), nic, machine.speed, int(zone[m]), takes))
+        speed.append((-min(nic), float(slow[m]), m))
+    return sorted(range(len(speed)), key=speed.__getitem__), slow, kinds
+
+
+def _mixtures(members: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield so many machines of each kind, for all such numbers."""
+    for counts in product(*(range(len(group) + 1) for group in members)):
+        chosen = zip(members, counts, strict=True)
+        yield [m for group, count in chosen for m in group[:count]]
+
+
+def _prefixes(
+    order: Sequence[int], slow: NDArray[np.float64], cluster: Cluster
+) -> Iterator[Sequence[int]]:
+    """Yield the prefixes of both orders, racks, and prefixes within each."""
+    zone = cluster.links.zone
+    racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
+    for ranked in (order, sorted(order, key=slow.__getitem__), *racks):
+        yield from accumulate([m] for m in ranked)
+    yield from accumulate(racks)

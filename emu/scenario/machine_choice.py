@@ -1,0 +1,168 @@
+"""Which machines take part, where the file leaves it open: fewer may be faster.
+
+A graph store on a slow NIC may take longer to ask than its share of the graph is worth.
+What the file states stays: workers, samplers, parameter servers, times. What depends on
+the machines is chosen with them: the number of graph stores, and so of parts of the
+graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import PlacementError
+from emu.placement import affordable, best_placement
+from emu.placement.machine_sets import MOST_SETS, machine_sets
+from emu.placement.place import FLOWS
+from emu.problem import Realization
+from emu.workloads import without_copies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Task
+    from emu.scenario.scenario import Scenario
+
+    Names = tuple[str, ...]
+
+#: Iterations that a short search simulates, and candidates of each.
+_ITERATIONS = 10
+#: Short searches together simulate as many flows as one full search, over this.
+_SHARE = 2
+#: Sets that are searched in full at most, and how wrong a short search may be for that.
+_FINALISTS, _MARGIN = 2, 1.05
+#: The same for all machines, than which no choice may be worse.
+_MARGIN_OF_ALL = 1.25
+#: Machines that a line names at most.
+_NAMES = 8
+
+
+def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
+    """Return the scenario with these machines stated; None where they are no choice.
+
+    They are where ``best`` places one job, no profile of its tasks is stated, and its
+    system lets them be (`JobSection.on_machines`).
+    """
+    if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
+        return None
+    count = len(scenario.cluster.named())
+    job = scenario.job.on_machines(names, count)
+    return None if job is None else scenario.model_copy(update={"job": job})
+
+
+def promising(
+    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+) -> list[Scenario]:
+    """Return the scenario on every set of machines that is worth a full search.
+
+    Short searches rank the sets, on volumes that stores share evenly. As it is, on all
+    machines, it comes first where it may be the best; it is alone where its machines
+    are no choice.
+
+    Parameters
+    ----------
+    job, cluster, realization
+        On all machines, with reference times.
+    """
+    everything = tuple(machine.name for machine in cluster.machines)
+    if on_machines(scenario, everything) is None:
+        return [scenario]
+    chosen = _finalists(
+        _short_searches(scenario, job, cluster, realization), everything
+    )
+    stated = (on_machines(scenario, one) for one in chosen if one != everything)
+    found = [one for one in stated if one is not None]
+    return [*([scenario] if everything in chosen or not found else []), *found]
+
+
+def _short_searches(
+    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+) -> dict[Names, float]:
+    """Return the makespan that a short search finds on every set of machines to try."""
+    whole = without_copies(job)
+    short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
+    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    most = affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS)
+    sets = machine_sets(whole, cluster, most, {*scenario.placement.tasks.values()})
+    columns = np.linspace(0, job.iterations - 1, short.iterations).astype(np.int64)
+    run = realization.of(whole)
+    run = Realization(run.times[:, columns], run.volumes[:, columns])
+    times: dict[Names, float] = {}
+    for names in sets if len(sets) > 1 else ():
+        if (fewer := on_machines(scenario, names)) is None:
+            continue
+        try:
+            part = without_copies(fewer.to_job(train_vertices=1))
+            part = replace(part, iterations=short.iterations)
+            shared = shared_evenly(short, run, part)
+            found = best_placement(
+                part,
+                cluster.only(names),
+                shared,
+                rates,
+                seed=scenario.seed,
+                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
+            )
+        except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
+            continue
+        times[names] = found.makespan or 0.0
+    return times
+
+
+def _finalists(times: dict[Names, float], everything: Names) -> list[Names]:
+    ranked = sorted(times, key=lambda names: (times[names], len(names)))
+    least = min(times.values(), default=0.0)
+    near = [names for names in ranked if times[names] <= least * _MARGIN][:_FINALISTS]
+    if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
+        near.append(everything)
+    return near
+
+
+def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
+    """Return a run of the job with fewer stores, which share what all had.
+
+    Stores are pinned. Their flows with a task carry together what they did; any other
+    task and flow is in both jobs, by its name.
+    """
+
+    def end(task: Task) -> str:
+        return task.kind if task.pinned else task.name
+
+    def between(of: Job) -> list[tuple[str, str, int]]:
+        ends = [end(task) for task in of.tasks]
+        return [(ends[e.source], ends[e.destination], e.lag) for e in of.edges]
+
+    none = np.zeros(job.iterations)
+    sums: dict[object, NDArray[np.float64]] = {}
+    for key, row in zip(between(job), run.volumes, strict=True):
+        sums[key] = sums.get(key, none) + row
+    keys = between(fewer)
+    counts = {key: keys.count(key) for key in {*keys}}
+    times = {end(task): row for task, row in zip(job.tasks, run.times, strict=True)}
+    return Realization(
+        np.array([times[end(task)] for task in fewer.tasks]),
+        np.array([sums[key] / counts[key] for key in keys]),
+    )
+
+
+def machines_words(placing: Mapping[str, Any]) -> str:
+    """Return on which machines tasks stand: ``on gpu alone``; empty in older results.
+
+    Parameters
+    ----------
+    placing
+        As in result.json.
+    """
+    names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
+    if len(names) == 1:
+        return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
+    if len(names) == count:
+        return f"on all {count} machines" if count else ""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    listed = ", ".join(names[:_NAMES])
+    return f"on {len(names)} of {count} machines: {listed}{more}"

@@ -1,0 +1,97 @@
+"""Variations of a scenario: every combination of some values, with several seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from emu.errors import ScenarioError
+from emu.scenario.document import split_override
+from emu.scenario.scenario_file import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from emu.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Point:
+    """One variation of a scenario."""
+
+    values: Mapping[str, str]
+    """Text per varied key, as written."""
+    seed: int
+    scenario: Scenario
+    """With those values and that seed; it expects nothing."""
+    unchanged: bool = False
+    """True where the scenario is the same without those values and that seed."""
+
+    def key(self, mode: str) -> str:
+        """Return a key that no other point has, whatever its name.
+
+        Equal exactly if the resolved scenario and ``mode`` are: after an edit of the
+        file, only what the edit changed has another key.
+        """
+        content = json.dumps([mode, self.scenario.to_json()], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def variations(
+    file: Path, stated: Sequence[str], vary: Sequence[str], seeds: int
+) -> list[Point]:
+    """Return every combination of the varied values, with ``seeds`` seeds each.
+
+    Parameters
+    ----------
+    stated
+        Overrides of all points, as for `load`.
+    vary
+        ``key.key=value,value,...``; commas within brackets belong to a value.
+    seeds
+        The scenario's own seed and those that follow it.
+
+    Raises
+    ------
+    ScenarioError
+        When a ``vary`` cannot be read, or one of the scenarios is wrong.
+    """
+    keys = [_varied(text) for text in vary]
+    for key, _ in keys:
+        if key.partition(".")[0] == "expect":
+            raise ScenarioError("state it with --set", file=f"--vary {key}")
+    as_stated = load(file, [*stated, "expect=null"])
+    first = as_stated.seed
+    points = []
+    for chosen in product(*(values for _, values in keys)):
+        values = {key: value for (key, _), value in zip(keys, chosen, strict=True)}
+        overrides = [f"{key}={value}" for key, value in values.items()]
+        for seed in range(first, first + seeds):
+            fixed = [*stated, "expect=null", *overrides, f"seed={seed}"]
+            scenario = load(file, fixed)
+            points.append(Point(values, seed, scenario, scenario == as_stated))
+    return points
+
+
+def _varied(text: str) -> tuple[str, list[str]]:
+    key, rest = split_override(text)
+    values = [value.strip() for value in _split(rest)]
+    if not (key and all(values)):
+        raise ScenarioError("write key=value,value", file=f"--vary {text}")
+    return key, list(dict.fromkeys(values))
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between the commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
