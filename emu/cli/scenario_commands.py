@@ -6,12 +6,15 @@ import json
 import shutil
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.markdown import Markdown
+from rich.progress import Progress, TaskID
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
@@ -163,6 +166,21 @@ LabelFile = Annotated[
 ]
 
 
+class SplitArrays(StrEnum):
+    """What arrays of splits hold."""
+
+    MASKS = "masks"
+    IDS = "ids"
+
+
+def _relation(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if text and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {text}")
+    return names if text else ()
+
+
 @app.command("import")
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Graph to bring in.")],
@@ -179,12 +197,32 @@ def import_command(
         int | None,
         typer.Option(metavar="N", min=1, help="Make up labels of so many classes."),
     ] = None,
+    graph: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
+    ] = None,
+    relation: Annotated[
+        str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
+    ] = "",
+    split_number: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
+    ] = None,
+    split_arrays: Annotated[
+        SplitArrays | None,
+        typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
+    ] = None,
+    *,
+    flatten: Annotated[
+        bool, typer.Option("--flatten", help="Make one graph of several types.")
+    ] = False,
 ) -> None:
     """Bring a graph of your own in, for job.dataset: NAME.
 
-    FILE is an edge list (csv, tsv, txt, also gz), npz, a Data of PyTorch Geometric
-    (pt), a graph of dgl (bin), or a folder of OGB or of DistDGL's partitions. Nothing
-    that a file holds is executed. Every edge counts in both directions.
+    FILE is an edge list (csv, tsv, txt, also gz), npz, npy, a Data or HeteroData of
+    PyTorch Geometric (pt), graphs of dgl (bin), or a folder of OGB or of DistDGL's
+    partitions. Nothing that a file holds is executed. Every edge counts in both
+    directions.
 
     Raises
     ------
@@ -192,6 +230,7 @@ def import_command(
         When the file cannot be read, or its parts do not fit together.
     """
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
+    from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
@@ -206,6 +245,9 @@ def import_command(
         feature_length=feature_length,
         labels=labels,
         classes=classes,
+        choices=Choices(
+            graph, flatten, _relation(relation), split_number, split_arrays or ""
+        ),
     ).facts
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(
@@ -227,24 +269,27 @@ class Action(StrEnum):
     """Action on the data."""
 
     LIST = "list"
+    FETCH = "fetch"
     CLEAR = "clear"
 
 
 @app.command("data")
 def data_command(
     action: Annotated[
-        Action, typer.Argument(metavar="[list|clear]", help="list is the default.")
+        Action,
+        typer.Argument(metavar="[list|fetch|clear]", help="list is the default."),
     ] = Action.LIST,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Imported graphs to remove."),
+        typer.Argument(metavar="[NAME...]", help="Graphs to fetch or remove."),
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
-    """List graphs, or clear what was imported and prepared.
+    """List graphs, fetch public ones, or clear what was prepared.
 
-    emu data clear removes prepared forms, which are made again when they are needed;
-    emu data clear NAME an imported graph with its forms. Files in EMU_DATA stay.
+    emu data fetch cora fetches a public graph, for job.dataset: cora. emu data clear
+    removes prepared forms, which are made again when they are needed; emu data clear
+    NAME an imported or fetched graph with its forms. Files in EMU_DATA stay.
 
     Raises
     ------
@@ -256,6 +301,9 @@ def data_command(
         kept_data,
     )
 
+    if action is Action.FETCH:
+        _fetch(names or [])
+        return
     if action is Action.CLEAR:
         freed = clear_data(names or [])
         if emit(json_target, {"freed": freed}):
@@ -264,6 +312,26 @@ def data_command(
     rows = kept_data()
     if emit(json_target, [asdict(row) for row in rows]):
         _print(rows)
+
+
+def _advance(bar: Progress, task: TaskID, done: int) -> None:
+    bar.update(task, completed=done)
+
+
+def _fetch(names: list[str]) -> None:
+    from emu.graph_data.fetch import PUBLIC_GRAPHS, fetch_graph  # noqa: PLC0415 - numpy
+
+    if not names:
+        known = ", ".join(PUBLIC_GRAPHS)
+        raise DataError(f"name one or more of {known}", path="emu data fetch")
+    for name in names:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            size = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
+            task = bar.add_task(f"fetching {name}", total=size)
+            path = fetch_graph(name, partial(_advance, bar, task))
+        typer.echo(
+            f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
+        )
 
 
 def _print(rows: list[KeptData]) -> None:

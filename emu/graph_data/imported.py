@@ -21,10 +21,20 @@ from emu.graph_data.prepared import (
     write_header,
 )
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
-from emu.graph_data.readers.array_files import read_npz, read_torch
+from emu.graph_data.readers.array_files import (
+    read_npy,
+    read_npz,
+    read_torch,
+    refuse_pickle,
+)
 from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
-from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
-from emu.graph_data.readers.ogb_folder import ogb_notes, ogb_source
+from emu.graph_data.readers.found_graph import (
+    FeatureRows,
+    FoundGraph,
+    check_size,
+)
+from emu.graph_data.readers.ogb_folder import read_ogb
+from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
 from emu.graph_data.sampling import Structure
 from emu.input_file import map_array, one_error
@@ -35,7 +45,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_READERS: dict[str, Callable[[Path], FoundGraph]] = {
+_READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
+    ".npy": read_npy,
     ".npz": read_npz,
     ".pt": read_torch,
     ".pth": read_torch,
@@ -58,6 +69,7 @@ def import_graph(
     feature_length: int | None = None,
     labels: Path | None = None,
     classes: int | None = None,
+    choices: Choices = NO_CHOICES,
 ) -> PreparedArrays:
     """Bring a graph into the cache under a name, for ``job.dataset``.
 
@@ -72,6 +84,8 @@ def import_graph(
     feature_length, classes
         To make up features or labels, seeded, where there are none: volumes and times
         are those of real ones, but nothing can be learnt from them.
+    choices
+        Which graph, types, relation and split are taken where a file holds several.
 
     Raises
     ------
@@ -84,7 +98,7 @@ def import_graph(
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
     with one_error(path):
-        graph, notes = _read(path, features, feature_length, labels, classes)
+        graph, notes = _read(path, features, feature_length, labels, classes, choices)
         return prepare_arrays(
             folder, lambda partial: _write(partial, graph, path, notes)
         )
@@ -126,25 +140,22 @@ def _read(
     feature_length: int | None,
     labels: Path | None,
     classes: int | None,
+    choices: Choices,
 ) -> tuple[RawGraph, list[str]]:
-    description = path if path.suffix == ".json" else partition_json(path)
-    if path.is_dir() and description is None:
-        if not (path / "raw").is_dir():
-            problem = (
-                "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
-            )
-            raise DataError(problem, path=str(path))
-        if features or feature_length or labels or classes:
-            problem = "holds features and labels: leave options for others out"
-            raise DataError(problem, path=str(path))
-        return ogb_source(path).load(), ogb_notes(path)
     rows = _feature_rows(features) if features else None
     words = _rows(labels, read_words) if labels else None
+    description = path if path.suffix == ".json" else partition_json(path)
     if description is not None:
-        found = read_partitions(description)
+        found = read_partitions(description, choices)
+    elif path.is_dir():
+        found = read_ogb(path, choices)
     elif path.suffix in _READERS:
-        found = _READERS[path.suffix](path)
+        found = _READERS[path.suffix](path, choices)
     else:
+        refuse_pickle(path)
+        if choices != NO_CHOICES:
+            problem = "is text: options on graphs, types and splits are for other files"
+            raise DataError(problem, path=str(path))
         stated = [len(words)] if words is not None else []
         stated += [rows.vertices] if rows else []
         found = _edge_list(path, min(stated, default=None))
@@ -178,6 +189,14 @@ def _made_up(
     counts += [found.features.vertices] if found.features else []
     counts += [found.vertices] if found.vertices else []
     vertices = max(counts, default=0) or _highest(found) + 1
+    if feature_length or classes:
+        check_size(vertices, feature_length or 1, found.origin)
+    for option, value, own in (
+        ("--feature-length", feature_length, found.features),
+        ("--classes", classes, found.labels),
+    ):
+        if value is not None and own is not None:
+            notes.append(f"{option} was not needed: the file's own are taken")
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 

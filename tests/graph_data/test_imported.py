@@ -20,6 +20,7 @@ from emu.errors import DataError
 from emu.graph_data import open_dataset
 from emu.graph_data.dataset import open_columns
 from emu.graph_data.imported import import_graph, imports_home
+from emu.graph_data.readers.split_arrays import Choices
 from emu.graph_data.readers.text_table import read_edges
 from emu.graph_data.sources import kept_data
 from tests.graph_data.imports import imported, neighbours
@@ -166,9 +167,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     },
 }
 MASKS = {
-    "train_mask": [1, 1, 0, 0],
-    "val_mask": [0, 0, 1, 0],
-    "test_mask": [0, 0, 0, 1],
+    "train_mask": [True, True, False, False],
+    "val_mask": [False, False, True, False],
+    "test_mask": [False, False, False, True],
 }
 
 
@@ -177,13 +178,17 @@ MASKS = {
 def test_npz_files_of_the_common_layouts_are_read(
     layout: str, *, plural: bool, tmp_path: Path
 ) -> None:
-    """The plural is that of several splits in one file: the first is taken."""
+    """The plural is that of several splits in one file, of which one is chosen."""
     masks = {
         f"{name}s" if plural else name: [mask, mask[::-1]] if plural else mask
         for name, mask in MASKS.items()
     }
     np.savez(tmp_path / "g.npz", allow_pickle=False, **LAYOUTS[layout], **masks)
-    dataset = imported(tmp_path / "g.npz")
+    if plural:
+        with pytest.raises(DataError, match=r"holds 2 splits: --split-number 0 to"):
+            imported(tmp_path / "g.npz")
+    choices = Choices(split_number=0 if plural else None)
+    dataset = imported(tmp_path / "g.npz", choices=choices)
 
     assert neighbours(dataset) == PATH
     assert dataset.labels.tolist() == Y.tolist()
@@ -198,11 +203,13 @@ def test_npz_files_of_the_common_layouts_are_read(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"train_mask": [1, 1, 0]}, "the train mask is .* of shape .3,.*each of 4"),
-        ({"train_mask": [0, 0, 0, 0]}, "the train mask is empty"),
+        ({"train_mask": [True] * 3}, "the train mask has 3 entries for 4 vertices"),
+        ({"train_mask": [False] * 4}, "train split is empty"),
+        ({"train_mask": [1, 1, 0, 0]}, r"index array or mask\? --split-arrays ids or"),
+        ({"train_idx": [0]}, "states the train split twice: train_idx"),
         ({"x": X[:3]}, "has 4 labels and features of 3 vertices"),
         ({"x": X.astype(str)}, "a number per vertex and feature"),
-        ({"y": np.eye(4)}, "labels have shape .4, 4., one class per vertex"),
+        ({"y": np.ones((4, 9))}, r"shape .4, 9. .several classes per vertex.*--labels"),
         ({"y": [0, 1, 1, 9999]}, "vertex 3 has label 9999"),
         ({"edge_index": [[0.5], [1]]}, "edges are float64, whole numbers"),
         ({"edge_index": [0, 1, 2]}, "it needs two ends per edge"),
