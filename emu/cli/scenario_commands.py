@@ -324,8 +324,10 @@ def _fetch(names: list[str]) -> None:
     if not names:
         known = ", ".join(PUBLIC_GRAPHS)
         raise DataError(f"name one or more of {known}", path="emu data fetch")
+    console = Console(stderr=True)
     for name in names:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        quiet = not console.is_terminal
+        with Progress(console=console, transient=True, disable=quiet) as bar:
             size = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
             task = bar.add_task(f"fetching {name}", total=size)
             path = fetch_graph(name, partial(_advance, bar, task))
