@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import RawGraph, build_structure
+from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -77,8 +77,15 @@ class FoundGraph:
     """``train``, ``valid``, ``test`` -> true or false per vertex."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
+    ids: NDArray[Any] | None = None
+    """Ids in the file by vertex, numbers or words; None where they are the vertices."""
+    types: NDArray[np.int32] | None = None
+    """Type of every vertex, below the number of ``type_names``."""
+    type_names: tuple[str, ...] = ()
+    split_origin: str = ""
+    """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
-    """Sentences on what of the file was left out."""
+    """Sentences: what was taken for what, and what of the file was left out."""
 
     def checked(self) -> RawGraph:
         """Return the graph; without masks its split is empty, to be drawn.
@@ -103,7 +110,7 @@ class FoundGraph:
         self._fits("labels", len(self.labels), vertices)
         if not 0 < self.features.length <= WIDEST:
             raise self._wrong(f"has features of length {self.features.length}")
-        labels, classes = self._classes(self.labels)
+        labels, classes, names = self._classes(self.labels)
         return RawGraph(
             build_structure(
                 self._ids(self.sources),
@@ -118,6 +125,9 @@ class FoundGraph:
             rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,
+            edges_given=len(self.sources),
+            self_loops=count_loops(self.sources, self.destinations),
+            class_names=names,
         )
 
     def _wrong(self, problem: str) -> DataError:
@@ -132,7 +142,9 @@ class FoundGraph:
             raise self._wrong(f"edges are {ids.dtype}, whole numbers are needed")
         return ids
 
-    def _classes(self, stated: NDArray[Any]) -> tuple[NDArray[np.int32], int]:
+    def _classes(
+        self, stated: NDArray[Any]
+    ) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
         labels = stated.reshape(-1)
         if len(labels) != len(stated):
             raise self._wrong(
@@ -142,7 +154,8 @@ class FoundGraph:
             names = np.unique(labels[labels != labels.dtype.type()])
             found = np.searchsorted(names, labels)
             known = labels != labels.dtype.type()
-            return np.where(known, found, -1).astype(np.int32), len(names)
+            numbers = np.where(known, found, -1).astype(np.int32)
+            return numbers, len(names), (*names.tolist(),)
         if labels.dtype.kind not in "iufb":
             raise self._wrong(f"labels are {labels.dtype}, numbers or texts are needed")
         if labels.dtype.kind == "f":
@@ -161,7 +174,7 @@ class FoundGraph:
         classes = int(labels.max()) + 1 if len(labels) else 0
         if not classes:
             raise self._wrong("no vertex has a label")
-        return labels.astype(np.int32), classes
+        return labels.astype(np.int32), classes, ()
 
     def _split(self, vertices: int) -> dict[str, NDArray[np.int64]]:
         parts = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import RawGraph, Source, build_structure
+from emu.graph_data.raw_graph import RawGraph, Source, build_structure, count_loops
 from emu.graph_data.readers.found_graph import left_out
 from emu.input_file import map_member, one_error, open_gzip, open_input, read_arrays
 
@@ -75,6 +75,8 @@ def _load(folder: Path) -> RawGraph:
         feature_length=features.shape[1],
         rows=lambda start, stop: np.asarray(features[start:stop], np.float32),
         origin=origin,
+        edges_given=len(edges[0]),
+        self_loops=count_loops(edges[0], edges[1]),
     )
 
 
