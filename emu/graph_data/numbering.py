@@ -36,8 +36,15 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     if graph.ids is None and graph.vertices is None:
         rows = graph.features.vertices if graph.features else None
         graph = replace(graph, vertices=rows)
+    for table in by_order[1:]:
+        if len(table.values) != len(by_order[0].values):
+            one, other = (
+                f"{len(part.values)} {part.kind} in {part.path.name}"
+                for part in (by_order[0], table)
+            )
+            raise DataError(f"{other} and {one}", path=graph.origin)
     if by_order and graph.vertices is None:
-        graph = _take_rows(graph, min(by_order, key=lambda table: len(table.values)))
+        graph = _take_rows(graph, by_order[0])
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
     named = [table.ids for table in tables if table.ids is not None]
     if graph.vertices is None:

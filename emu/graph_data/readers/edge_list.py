@@ -17,6 +17,7 @@ from emu.graph_data.readers.text_table import (
     TableOptions,
     first_lines,
     is_number,
+    is_whole,
     open_table,
     read_keys,
 )
@@ -80,6 +81,8 @@ def read_edge_list(
         names_columns=lambda names: _named_ends(names) is not None,
     )
     ends, bipartite, how = _ends(table, options)
+    if not konect and not table.names and options.columns is None and "by" not in how:
+        _check_index(table)
     if konect and options.bipartite is None:
         bipartite = konect[1].lower() == "bip"
         how += f", {konect[0][1:].strip()} by the first line"
@@ -96,13 +99,14 @@ def read_edge_list(
             )
         if konect:
             sides = [_fill(side, n) for side, n in zip(sides, counts, strict=True)]
-        names = tuple(
-            table.names[c] if table.names else f"column {c + 1}" for c in ends
-        )
+        names = ("left", "right")
+        if table.names:
+            names = (table.names[ends[0]], table.names[ends[1]])
         return join_sides(sides[0], sides[1], names, str(path), notes)
     keys = read_keys(table, ends, words=options.words)
-    _check_first(table, keys, options)
-    if konect and len({*counts}) == 1:
+    if not konect:
+        _check_first(table, keys, options)
+    elif counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
     return FoundGraph(
         keys.codes[0],
@@ -186,12 +190,12 @@ def _ends(
         said = " and ".join(names[column] for column in named)
         return named, two, f"columns {numbers} by their names, {said}"
     if table.names:
+        names = [name or "(index)" for name in table.names]
         raise table.error(
-            f"has columns {', '.join(name or '(index)' for name in table.names)}, and "
-            f"which are the ends? --columns {','.join(table.names[-2:])}, or --no-header "
-            "if the first line is an edge"
+            f"has columns {', '.join(names)}: which are the ends? --columns "
+            f"{','.join(names[-2:])}, with --bipartite or --no-bipartite; if this is an "
+            "edge, --no-header"
         )
-    _check_index(table)
     return (0, 1), options.bipartite or False, "columns 1, 2"
 
 
@@ -207,7 +211,8 @@ def _check_index(table: TextTable) -> None:
         return
     start = int(table.first_row[0])
     for row, (_, fields) in enumerate(table.rows()):
-        if fields[0] != str(start + row):
+        numbers = len(fields) == table.width and all(map(is_whole, fields[1:3]))
+        if not numbers or fields[0] != str(start + row):
             return
     if row:
         raise table.error(

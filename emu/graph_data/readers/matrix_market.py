@@ -50,16 +50,17 @@ def read_matrix(
     rows, columns, entries = map(int, sizes)
     if not entries:
         raise table.error("holds no entry")
-    need = (
-        f"row and column from 1 to {rows} and {columns}, "
-        f"{2 + _VALUES[kind[2]]} columns for {kind[2]}"
-    )
+    width = 2 + _VALUES[kind[2]]
+    if table.width != width:
+        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
+        raise table.error(problem)
+    need = f"row and column from 1 to {rows} and {columns}"
     limits = np.array([[rows], [columns]])
     try:
         ends = table.read((0, 1), np.int64)
     except (ValueError, OverflowError, UserWarning):
         ends = np.zeros((2, 1), np.int64)
-    if table.width != 2 + _VALUES[kind[2]] or ((ends < 1) | (ends > limits)).any():
+    if ((ends < 1) | (ends > limits)).any():
 
         def fits(fields: list[str]) -> bool:
             numbers = [int(text) if text.isdecimal() else 0 for text in fields]

@@ -136,6 +136,11 @@ def is_number(text: str) -> bool:
     return True
 
 
+def is_whole(text: str) -> bool:
+    """Return True where a field is a whole number from 0, 1.0 among them."""
+    return _WHOLE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class TextTable:
     """A table in a text file, as its first lines show it."""

@@ -148,7 +148,8 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     how = f"{table.name(column)}, {_by(table, place)}{_skipped(table, skipped)}"
     values, numbered = _classes(words)
     known = values[values != ("" if values.dtype.kind == "U" else -1)]
-    if len(known) > 2 and len(np.unique(known)) == len(known):
+    many = len(known) > 2 and len(np.unique(known)) == len(known)
+    if many and (known.dtype.kind == "U" or ((known >= 0) & (known % 1 == 0)).all()):
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
