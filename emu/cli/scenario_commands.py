@@ -17,7 +17,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import DataError, ScenarioError
 from emu.fields.suggestion import nearest
 from emu.files import write_atomic
@@ -164,6 +164,32 @@ LabelFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A class per vertex, number or word."),
 ]
+SplitFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="train, valid or test per vertex; or a folder of lists."
+    ),
+]
+EdgeColumns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Columns with the ends of edges: names, numbers."),
+]
+Bipartite = Annotated[
+    bool | None,
+    typer.Option(
+        "--bipartite/--no-bipartite", help="Both ends are of two kinds, or of one."
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="The first line is no edge, or one."),
+]
+HasIds = Annotated[
+    bool | None,
+    typer.Option(
+        "--ids/--no-ids", help="Tables beside name vertices, or are in their order."
+    ),
+]
 
 
 class SplitArrays(StrEnum):
@@ -212,25 +238,42 @@ def import_command(
         SplitArrays | None,
         typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
     ] = None,
+    splits: SplitFile = None,
+    columns: EdgeColumns = None,
+    bipartite: Bipartite = None,
+    header: Header = None,
+    ids: HasIds = None,
     *,
+    words: Annotated[
+        bool, typer.Option("--words", help="Ids are words, even if some are numbers.")
+    ] = False,
     flatten: Annotated[
         bool, typer.Option("--flatten", help="Make one graph of several types.")
     ] = False,
+    label_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column of classes in the file of --labels."),
+    ] = None,
+    json_target: JsonTarget = None,
 ) -> None:
     """Bring a graph of your own in, for job.dataset: NAME.
 
-    FILE is an edge list (csv, tsv, txt, also gz), npz, npy, a Data or HeteroData of
-    PyTorch Geometric (pt), graphs of dgl (bin), or a folder of OGB or of DistDGL's
-    partitions. Nothing that a file holds is executed. Every edge counts in both
-    directions.
+    FILE is an edge list (csv, tsv, txt, also gz), a graph of METIS, MatrixMarket or
+    KONECT, npz, npy, a Data or HeteroData of PyTorch Geometric (pt), graphs of dgl
+    (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a file holds is
+    executed. Every edge counts in both directions.
 
     Raises
     ------
     DataError
         When the file cannot be read, or its parts do not fit together.
     """
+    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
+    from emu.graph_data.readers.text_table import (  # noqa: PLC0415 - numpy
+        TableOptions,
+    )
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
@@ -248,17 +291,27 @@ def import_command(
         choices=Choices(
             graph, flatten, _relation(relation), split_number, split_arrays or ""
         ),
+        splits=splits,
+        table=TableOptions(
+            columns=None if columns is None else (*listed(columns),),
+            bipartite=bipartite,
+            header=header,
+            words=words,
+            ids=ids,
+            label_column=label_column,
+        ),
+        tell=lambda line: typer.echo(line, err=True),
     ).facts
+    if not emit(json_target, facts):
+        return
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(
         f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
         f"directions), features of length {facts['feature_length']}, "
         f"{facts['classes']} classes, {split}"
     )
-    for note in facts["notes"]:
-        typer.echo(f"  {note}")
-    if facts["parts"]:
-        typer.echo(f"  {facts['parts']} parts of its own: job.partitioner: imported")
+    for line in summary_lines(facts):
+        typer.echo(f"  {line}")
     typer.echo(
         f"next: job.dataset: {name} in a scenario of system: dgtp; "
         "emu init demo copies one to edit"

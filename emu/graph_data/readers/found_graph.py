@@ -18,7 +18,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.files import cache_home
-from emu.graph_data.raw_graph import RawGraph, build_structure
+from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers.split_arrays import (
     NESTED,
     NO_CHOICES,
@@ -70,17 +70,6 @@ class FeatureRows:
             lambda start, stop: np.asarray(array[start:stop], np.float32),
         )
 
-    def beside_types(self, types: NDArray[np.int32] | None, count: int) -> FeatureRows:
-        """Return these features with ``count`` columns more, a one-hot of the type."""
-        if types is None:
-            return self
-
-        def rows(start: int, stop: int) -> NDArray[np.float32]:
-            one_hot = np.eye(count, dtype=np.float32)[types[start:stop]]
-            return np.hstack([self.rows(start, stop), one_hot])
-
-        return FeatureRows(self.vertices, self.length + count, rows)
-
 
 @dataclass(frozen=True, eq=False)
 class FoundGraph:
@@ -99,16 +88,17 @@ class FoundGraph:
     """``train``, ``valid``, ``test`` -> true or false per vertex."""
     splits: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """``train``, ``valid``, ``test`` -> ids of vertices, where there is no mask."""
-    split_origin: str = ""
-    """What states the split: "train_idx, val_idx of the file"."""
-    types: NDArray[np.int32] | None = None
-    """Type of every vertex, where several became one graph; its one-hot stands beside
-    the features."""
-    type_names: tuple[str, ...] = ()
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
+    ids: NDArray[Any] | None = None
+    """Ids in the file by vertex, numbers or words; None where they are the vertices."""
+    types: NDArray[np.int32] | None = None
+    """Type of every vertex, below the number of ``type_names``."""
+    type_names: tuple[str, ...] = ()
+    split_origin: str = ""
+    """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
-    """Sentences on what was taken for what, and what was left out."""
+    """Sentences: what was taken for what, and what of the file was left out."""
 
     def checked(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
@@ -131,11 +121,10 @@ class FoundGraph:
         vertices = self.features.vertices
         self._fits("vertices", self.vertices, vertices)
         self._fits("labels", len(self.labels), vertices)
-        features = self.features.beside_types(self.types, len(self.type_names))
-        if not 0 < features.length <= WIDEST:
-            raise self._wrong(f"has features of length {features.length}")
-        check_size(vertices, features.length, self.origin)
-        labels, classes = class_numbers(self.labels, self.origin)
+        if not 0 < self.features.length <= WIDEST:
+            raise self._wrong(f"has features of length {self.features.length}")
+        check_size(vertices, self.features.length, self.origin)
+        labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
                 self._ids(self.sources),
@@ -146,10 +135,13 @@ class FoundGraph:
             labels,
             **check_splits(self.masks, self.splits, vertices, self.origin),
             classes=classes,
-            feature_length=features.length,
-            rows=features.rows,
+            feature_length=self.features.length,
+            rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,
+            edges_given=len(self.sources),
+            self_loops=count_loops(self.sources, self.destinations),
+            class_names=names,
         )
 
     def _wrong(self, problem: str) -> DataError:
@@ -186,8 +178,10 @@ def check_size(vertices: int, length: int, origin: str) -> None:
         )
 
 
-def class_numbers(stated: NDArray[Any], origin: str) -> tuple[NDArray[np.int32], int]:
-    """Return the class of every vertex, -1 for none, and the number of classes.
+def class_numbers(
+    stated: NDArray[Any], origin: str
+) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
+    """Return the class of every vertex, -1 for none, their number, and their words.
 
     Raises
     ------
@@ -206,7 +200,8 @@ def class_numbers(stated: NDArray[Any], origin: str) -> tuple[NDArray[np.int32],
         known = labels != labels.dtype.type()
         names = np.unique(labels[known])
         numbers = np.searchsorted(names, labels)
-        return np.where(known, numbers, -1).astype(np.int32), len(names)
+        of_words = np.where(known, numbers, -1).astype(np.int32)
+        return of_words, len(names), (*names.tolist(),)
     if labels.dtype.kind not in "iufb":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
         raise DataError(problem, path=origin)
@@ -226,7 +221,7 @@ def class_numbers(stated: NDArray[Any], origin: str) -> tuple[NDArray[np.int32],
     classes = int(labels.max()) + 1 if len(labels) else 0
     if not classes:
         raise DataError("no vertex has a label", path=origin)
-    return labels.astype(np.int32), classes
+    return labels.astype(np.int32), classes, ()
 
 
 def _one_hot_classes(labels: NDArray[Any]) -> NDArray[Any]:

@@ -168,21 +168,25 @@ def _count(graph: TypedGraph, name: str, part: FoundGraph) -> int:
 def _stack_features(
     parts: list[FoundGraph], starts: NDArray[np.int64]
 ) -> FeatureRows | None:
-    """Return the features of all types, filled with zeros to the longest."""
+    """Return the features of all types, filled with zeros, and one-hots of types."""
     width = max((part.features.length for part in parts if part.features), default=0)
     if not width:
         return None
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
-        filled = np.zeros((stop - start, width), np.float32)
-        for part, begin, end in zip(parts, starts[:-1], starts[1:], strict=True):
-            first, last = max(start, int(begin)), min(stop, int(end))
-            if part.features and first < last:
+        filled = np.zeros((stop - start, width + len(parts)), np.float32)
+        for number, (part, begin) in enumerate(zip(parts, starts[:-1], strict=True)):
+            first, last = max(start, int(begin)), min(stop, int(starts[number + 1]))
+            if first >= last:
+                continue
+            place = filled[first - start : last - start]
+            place[:, width + number] = 1
+            if part.features:
                 own = part.features.rows(first - int(begin), last - int(begin))
-                filled[first - start : last - start, : own.shape[1]] = own
+                place[:, : own.shape[1]] = own
         return filled
 
-    return FeatureRows(int(starts[-1]), width, rows)
+    return FeatureRows(int(starts[-1]), width + len(parts), rows)
 
 
 def _stack_labels(
@@ -235,4 +239,5 @@ def _describe(
         one_hot += "; features of types with fewer are filled with zeros"
     for name, part in zip(types, parts, strict=True):
         notes += [f"{name}: {note}" for note in part.notes if note]
-    return (*notes, one_hot, *name_unread(graph.unread))
+    one_hot_notes = [one_hot] if any(lengths) else []
+    return (*notes, *one_hot_notes, *name_unread(graph.unread))
