@@ -31,6 +31,8 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     DataError
         When a table names a vertex twice, lacks one, or names one that is not there.
     """
+    if graph.ids is None and not tables:
+        return graph
     tables = [table.settle(graph.ids) for table in tables]
     by_order = [table for table in tables if table.ids is None]
     if graph.ids is None and graph.vertices is None:
