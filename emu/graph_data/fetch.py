@@ -32,37 +32,28 @@ class PublicGraph(NamedTuple):
     sha256: str
 
 
-#: Name of the data set -> its file; all have one layout and their own labels.
+#: Name of the data set, its file, bytes and SHA-256; all have one layout.
+_TABLE = """\
+amazon_computers amazon_cs.npz      3407870
+    bffa1720ee30487a6f10f2ad57741d1a401d89a31a6a4c5c6de1ba42a1f2a0e0
+amazon_photo     amazon_photo.npz   1769253
+    f0552bc8bcdb103c25b07cf4619bd9458af435c0728dc8366e86ffb912018c25
+coauthor_cs      coauthor_cs.npz    2796277
+    48e79e9e838aab635ca8fff852d25cb804c0d8ed79e5bae0f1a8f2d147b2188d
+coauthor_physics coauthor_phy.npz   3767567
+    121a85ee9fac9859693e649d3e9f3561e3a23a9aa4d8e8951e9e3eec8e9b52ef
+blogcatalog      blogcatalog.npz    1422090
+    21d5615b050f11e86941853fe9ccf34f3602c65e20f57c981a7b6517a66ff484
+cora             cora.npz           106349
+    48d0ccdfaf651b4a8795bc3d7739325b4cc16c445ca250eca5db037851269b69
+citeseer         citeseer.npz       229356
+    0056ace377cfbbfa1d24da097aca5885d043a339ba8cf851a7b52e0595a9d6e1
+"""
+_WORDS = _TABLE.split()
 PUBLIC_GRAPHS = {
-    "amazon_computers": PublicGraph(
-        "amazon_cs.npz", 3_407_870,
-        "bffa1720ee30487a6f10f2ad57741d1a401d89a31a6a4c5c6de1ba42a1f2a0e0",
-    ),
-    "amazon_photo": PublicGraph(
-        "amazon_photo.npz", 1_769_253,
-        "f0552bc8bcdb103c25b07cf4619bd9458af435c0728dc8366e86ffb912018c25",
-    ),
-    "coauthor_cs": PublicGraph(
-        "coauthor_cs.npz", 2_796_277,
-        "48e79e9e838aab635ca8fff852d25cb804c0d8ed79e5bae0f1a8f2d147b2188d",
-    ),
-    "coauthor_physics": PublicGraph(
-        "coauthor_phy.npz", 3_767_567,
-        "121a85ee9fac9859693e649d3e9f3561e3a23a9aa4d8e8951e9e3eec8e9b52ef",
-    ),
-    "blogcatalog": PublicGraph(
-        "blogcatalog.npz", 1_422_090,
-        "21d5615b050f11e86941853fe9ccf34f3602c65e20f57c981a7b6517a66ff484",
-    ),
-    "cora": PublicGraph(
-        "cora.npz", 106_349,
-        "48d0ccdfaf651b4a8795bc3d7739325b4cc16c445ca250eca5db037851269b69",
-    ),
-    "citeseer": PublicGraph(
-        "citeseer.npz", 229_356,
-        "0056ace377cfbbfa1d24da097aca5885d043a339ba8cf851a7b52e0595a9d6e1",
-    ),
-}  # fmt: skip
+    name: PublicGraph(file, int(size), sha256)
+    for name, file, size, sha256 in zip(*[iter(_WORDS)] * 4, strict=True)
+}
 
 
 class _Meter:

@@ -24,6 +24,7 @@ from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
     MATRICES,
     checked_rows,
+    edge_ends,
     found_graph,
     is_read,
 )
@@ -220,16 +221,17 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
         When it holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
-    first, *beside = [_mapping(one) for one in several] or [None]
-    slices = beside[0] if beside and isinstance(content, tuple) else first
-    if isinstance(first, dict) and (slices is None or _are_slices(slices)):
-        return _cut(first, slices or {}, choices, origin)
-    graphs = [graph for graph in (first, *beside) if isinstance(graph, dict)]
-    if not graphs or len(graphs) < len(several):
+    graphs = [_mapping(one) for one in several]
+    if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
+        merged, slices, *_ = graphs  # the class may follow
+        if slices is None or _are_slices(slices):
+            return _cut(merged, slices or {}, choices, origin)
+    if not graphs or not all(isinstance(graph, dict) for graph in graphs):
         example = '{"edge_index": ..., "x": ..., "y": ...}'
         problem = f"holds no graph with names: save a Data, or a dict {example}"
         raise DataError(problem, path=origin)
-    return graphs[choices.choose_graph(len(graphs), origin)]
+    chosen: dict[Any, Any] = graphs[choices.choose_graph(len(graphs), origin)]
+    return chosen
 
 
 def _mapping(content: Any) -> Any:
@@ -295,23 +297,10 @@ def _typed(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
         if not isinstance(key, tuple):
             vertices[str(key)] = arrays
             continue
-        source, name, target = key
-        edges[str(source), str(name), str(target)] = _ends(arrays, key, path)
+        source, name, target = map(str, key)
+        arrays.pop("shape", None)  # of an adjacency between two types
+        edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
     return TypedGraph(str(path), vertices, edges, tuple(dict.fromkeys(unread)))
-
-
-def _ends(
-    arrays: dict[str, NDArray[Any]], relation: tuple[str, ...], path: Path
-) -> NDArray[Any]:
-    """Return the edges of a relation, shape (2, edges)."""
-    if "row" in arrays:
-        return np.stack([arrays["row"], arrays["col"]])
-    ends = arrays.get("edge_index", np.empty(0))
-    if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
-        problem = f"edge_index of {','.join(map(str, relation))} is {ends.dtype} of "
-        problem += f"shape {ends.shape}, whole numbers of shape (2, edges) are needed"
-        raise DataError(problem, path=str(path))
-    return ends
 
 
 def _arrays(
@@ -326,14 +315,8 @@ def _arrays(
     arrays: dict[str, NDArray[Any]] = {}
     unread = []
     for name, value in named.items():
-        if (
-            getattr(value, "layout", torch.strided)
-            in (
-                torch.sparse_coo,
-                torch.sparse_csr,
-            )
-            and name in MATRICES
-        ):
+        sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
+        if sparse and name in MATRICES:
             arrays |= _sparse_ends(torch, name, value, path)
         elif is_read(name) and value is not None:
             arrays[name] = _array(torch, name, value, path)
@@ -358,7 +341,7 @@ def _sparse_ends(
 
 def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
     if isinstance(value, int):
-        return np.array(value)
+        return np.array([value])
     if not isinstance(value, torch.Tensor):
         kind = type(value).__name__
         raise DataError(f"{name} is a {kind}, save it as a tensor", path=str(path))

@@ -280,6 +280,7 @@ def found_graph(
     DataError
         When there are no edges, or parts of one matrix contradict each other.
     """
+    arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
     sources, destinations, vertices, edges = _edges(arrays, origin)
     feature, label, count = (
         first_name(arrays, names) for names in (_FEATURES, _LABELS, _COUNTS)
@@ -311,7 +312,7 @@ def found_graph(
         masks=masks,
         splits=splits,
         split_origin=f"{', '.join(split)} of the file" if split else "",
-        notes=(", ".join(taken), *name_unread(unread)),
+        notes=(*([", ".join(taken)] if taken else []), *name_unread(unread)),
     )
 
 
@@ -325,6 +326,23 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
 def left_out(names: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence per value of edges that is not read."""
     return tuple(f"{printable(n)} was left out: edges count alike" for n in names)
+
+
+def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
+    """Return the edges that named arrays state, shape (2, edges).
+
+    Raises
+    ------
+    DataError
+        When there are none, or ends are no whole numbers.
+    """
+    sources, destinations, *_ = _edges(arrays, origin)
+    ends = np.stack([sources, destinations])
+    if ends.dtype.kind not in "iu":
+        raise DataError(
+            f"edges are {ends.dtype}, whole numbers are needed", path=origin
+        )
+    return ends
 
 
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:

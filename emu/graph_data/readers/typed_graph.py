@@ -238,6 +238,6 @@ def _describe(
     if len({*lengths}) > 1:
         one_hot += "; features of types with fewer are filled with zeros"
     for name, part in zip(types, parts, strict=True):
-        notes += [f"{name}: {note}" for note in part.notes if note]
+        notes += [f"{name}: {note}" for note in part.notes]
     one_hot_notes = [one_hot] if any(lengths) else []
     return (*notes, *one_hot_notes, *name_unread(graph.unread))
