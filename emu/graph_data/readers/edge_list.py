@@ -193,8 +193,8 @@ def _ends(
         names = [name or "(index)" for name in table.names]
         raise table.error(
             f"has columns {', '.join(names)}: which are the ends? --columns "
-            f"{','.join(names[-2:])}, with --bipartite or --no-bipartite; if this is an "
-            "edge, --no-header"
+            f"{','.join(names[-2:])}, with --bipartite or --no-bipartite; if that is "
+            "an edge, --no-header"
         )
     return (0, 1), options.bipartite or False, "columns 1, 2"
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Tell = Callable[[str], None]
 
 COMMENTS = ("#", "%")
+_NO_ROW = ("", *COMMENTS)
 #: First of what networkx writes behind an edge, {'weight': 3}.
 _ATTRIBUTES = "{"
 #: Of these the first that stands outside of quotes; else blanks.
@@ -255,13 +256,14 @@ class TextTable:
 def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     """Return the fields of a line, none of a comment or an empty one."""
     text = line.rstrip("\r\n")
-    if not text.strip() or text.lstrip().startswith((comment, *COMMENTS)):
+    if text.lstrip()[:1] in _NO_ROW:
         return []
-    for mark in (f" {comment}", f"\t{comment}", _ATTRIBUTES):
-        if comment != separator:
+    if comment in text or _ATTRIBUTES in text:
+        for mark in (f" {comment}", f"\t{comment}", _ATTRIBUTES):
             text = text.split(mark, 1)[0]
-    if separator is None and '"' not in text:
-        return text.split()
+    if '"' not in text:  # a reader of csv per line takes 4 us
+        fields = text.split(separator)
+        return fields if separator is None else [field.strip() for field in fields]
     reader = csv.reader(
         [text.strip() if separator is None else text],
         delimiter=separator or " ",
@@ -424,8 +426,9 @@ def _whole(text: str) -> str:
 def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
     places: dict[str, int] = {}
     codes = array("q")
+    width = table.width
     for _, fields in table.rows():
-        if len(fields) != table.width:
+        if len(fields) != width:
             del codes[:]
             break
         for column in columns:
