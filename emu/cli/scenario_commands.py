@@ -8,7 +8,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markdown import Markdown
@@ -33,6 +33,8 @@ from emu.scenario.scenario_file import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.graph_data.sources import KeptData
 
 
@@ -232,7 +234,6 @@ def import_command(
     DataError
         When the file cannot be read, or its parts do not fit together.
     """
-    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.text_table import (  # noqa: PLC0415 - numpy
         TableOptions,
@@ -262,8 +263,13 @@ def import_command(
         ),
         tell=lambda line: typer.echo(line, err=True),
     ).facts
-    if not emit(json_target, facts):
-        return
+    if emit(json_target, facts):
+        _print_import(name, facts)
+
+
+def _print_import(name: str, facts: Mapping[str, Any]) -> None:
+    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(
         f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "

@@ -180,12 +180,7 @@ def _read(
             raise DataError(problem, path=str(path))
         raw = ogb_source(path).load()
         return raw, {**summarize(raw, "split/"), "notes": ogb_notes(path)}, None
-    if description is not None:
-        found = read_partitions(description)
-    elif path.suffix in _READERS:
-        found = _READERS[path.suffix](path)
-    else:
-        found = _read_text(path, options, tell)
+    found = _read_file(path, description, options, tell)
     own = {"features": found.features is not None, "labels": found.labels is not None}
     own["split"] = bool(found.masks)
     instead_notes = [
@@ -200,13 +195,31 @@ def _read(
     return raw, {**facts, "notes": notes}, found.ids
 
 
+def _read_file(
+    path: Path, description: Path | None, options: TableOptions, tell: Tell | None
+) -> FoundGraph:
+    text = description is None and path.suffix not in _READERS
+    if not text and {options.columns, options.header, options.bipartite} != {None}:
+        problem = "is no text: leave --columns, --header and --bipartite out"
+        raise DataError(problem, path=str(path))
+    if description is not None:
+        return read_partitions(description)
+    if text:
+        return _read_text(path, options, tell)
+    return _READERS[path.suffix](path)
+
+
 def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGraph:
     if not first_lines(path):
         raise DataError("holds no line", path=str(path))
+    answers = {options.columns, options.header}
     if is_matrix(path):
+        if answers != {None}:
+            problem = "is MatrixMarket: leave --columns and --header out"
+            raise DataError(problem, path=str(path))
         return read_matrix(path, options, tell)
     graph = None
-    if options.columns is None and options.header is None:
+    if answers | {options.bipartite} == {None}:
         graph = read_metis(path, tell)
     return graph or read_edge_list(path, options, tell)
 

@@ -16,7 +16,7 @@ from emu.errors import DataError
 from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers.text_table import TableOptions
 
-MADE_UP = {"feature_length": 3, "classes": 1}
+MADE_UP: dict[str, Any] = {"feature_length": 3, "classes": 1}
 
 
 def bring(text: str | bytes, folder: Path, name: str = "g.txt", **options: Any) -> Any:
@@ -158,6 +158,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("an adjacency list", "0 1 2 3\n1 2\n2 3\n", {}, "line 2 is '1 2'"),
     ("an adjacency list, longer below", "0 1\n1 2 3\n", {}, "line 2 is '1 2 3'"),
     ("longer below, of three", "5 1 2\n6 1 2 3\n", {}, "line 2 is '6 1 2 3'"),
+    ("edge_index", "0 1 2 3 4\n1 2 3 4 0\n", {}, "may be a matrix"),
+    ("an adjacency matrix", "0 1 0\n1 0 1\n0 1 0\n", {}, "may be a matrix"),
     ("one column", "1\n2\n", {}, "has one column.*an edge has two ends"),
     ("MovieLens 1M", "1::1193::5\n1::661::3\n", {}, "has one column.*1::1193::5"),
     ("empty", "", {}, "holds no line"),
@@ -321,7 +323,7 @@ def test_features_come_to_their_vertices(
         (PLAIN, {"labels": "name,label\na,1\nb,0\n"}, "--ids or --no-ids"),
         (PLAIN, {"labels": "0 1 0\n1 0 0\n2 0 1\n3 1 1\n"}, "--label-column"),
         (PLAIN, {"labels": "Id,Label\n0,ann\n1,bob\n2,cy\n3,di\n"}, "--label-column"),
-        (PLAIN, {"labels": "1 0\n0 1\n1 1\n0 3\n"}, "names vertex 1 2 times"),
+        (PLAIN, {"labels": "1 0\n0 1\n1 1\n0 3\n"}, "names vertex 0 2 times"),
         (EDGES, {"labels": "0\n1\n1\n0\n"}, "an edge names 40: .*--ids"),
         (EDGES, {"labels": "1,0\n2,1\n3,1\n4,0\n"}, "names no vertex that has an edge"),
         (EDGES, {"features": "id,f\n10,1\n20,1\n30,1\n"}, "no features of vertex 40"),
@@ -332,6 +334,7 @@ def test_features_come_to_their_vertices(
         (EDGES, {"labels": "a 1\nb 0\nc 1\n"}, "names no vertex that has an edge"),
         (PLAIN, {"splits": "id,split\n0,train\n0,val\n1,test\n"}, "vertex 0 2 times"),
         (PLAIN, {"splits": "id,split\n0,train\n1,maybe\n"}, "a part 'maybe'"),
+        (PLAIN, {"labels": "4 2\n0 1\n1 0\n2 1\n3 0\n"}, "begins with sizes"),
         (PLAIN, {"splits": "train\nval\ntest\n"}, "names 3"),
         (PLAIN, {"features": "%%MatrixMarket matrix array real general\n4 1 1\n1 1 9"},
          "is MatrixMarket"),

@@ -46,7 +46,8 @@ _OTHERS = {
     "graph [": "GML", "*vertices": "Pajek", "<": "XML (GraphML, GEXF)",
     "nodedef>": "GDF", "{": "JSON", "[": "JSON", "digraph": "DOT", "graph {": "DOT",
     "p edge": "DIMACS", "p sp": "DIMACS", "par1": "Parquet",
-    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip",
+    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip", "bzh": "bzip2",
+    "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
 }  # fmt: skip
 
 
@@ -57,13 +58,13 @@ class TableOptions:
     columns: tuple[str, ...] | None = None
     """Both columns of an edge list with ends, by name or number from 1."""
     bipartite: bool | None = None
-    """Whether the two columns number vertices of two kinds."""
+    """True where the two columns number vertices of two kinds."""
     header: bool | None = None
-    """Whether the first line of the edge list is no edge."""
+    """True where the first line of the edge list is no edge."""
     words: bool = False
     """Ids are words, also those that look like numbers."""
     ids: bool | None = None
-    """Whether features and labels name their vertex in a column, not by order."""
+    """True where tables beside name their vertices, False where rows are in order."""
     label_column: str | None = None
     """Column of the classes, by name or number from 1."""
 
@@ -156,7 +157,7 @@ class TextTable:
     first_row: tuple[str, ...]
     tell: Tell | None = None
     open_header: bool = False
-    """Whether the first row may as well be a header: words above words."""
+    """True where the first row may as well be a header: words above words."""
     comment_names: tuple[str, ...] = ()
     """Words of the comment above the first row, as many as there are columns."""
     sizes: tuple[str, ...] = ()
@@ -170,6 +171,11 @@ class TextTable:
     def name(self, column: int) -> str:
         """Return the name of a column for people, its number without a header."""
         return (self.names[column] if self.names else "") or f"column {column + 1}"
+
+    def skipped(self, used: Sequence[int | None]) -> str:
+        """Return the names of the other columns, as the end of a sentence."""
+        names = [self.name(c) for c in range(self.width) if c not in used]
+        return f"; skipped: {', '.join(names)}" if names else ""
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states.
