@@ -225,7 +225,7 @@ PLAIN = "0 1\n1 2\n2 3\n"
 
 def tables(folder: Path, edges: str, **files: Any) -> Any:
     """Return the import of edges with tables beside; what is no table is an option."""
-    beside = {}
+    beside: dict[str, Any] = {}
     for kind in ("features", "labels", "splits"):
         if kind in files:
             beside[kind] = folder / f"{kind}.csv"
@@ -282,7 +282,7 @@ def test_labels_come_to_their_vertices(
 
 
 #: What, edges, features and options; their rows in order of ids.
-FEATURES: list[tuple[str, str, dict[str, Any], list[list[int]]]] = [
+FEATURES: list[tuple[str, str, dict[str, Any], list[list[float]]]] = [
     ("by id", PLAIN, {"features": "id,f1,f2\n3,3,4\n2,2,3\n1,1,2\n0,0,1\n"},
      [[0, 1], [1, 2], [2, 3], [3, 4]]),
     ("id last", EDGES, {"features": "f1,nodeId\n3,30\n2,20\n1,10\n4,40\n"},
@@ -308,7 +308,7 @@ FEATURES: list[tuple[str, str, dict[str, Any], list[list[int]]]] = [
 
 @pytest.mark.parametrize("case", FEATURES, ids=[case[0] for case in FEATURES])
 def test_features_come_to_their_vertices(
-    case: tuple[str, str, dict[str, Any], list[list[int]]], tmp_path: Path
+    case: tuple[str, str, dict[str, Any], list[list[float]]], tmp_path: Path
 ) -> None:
     _, edges, options, rows = case
 
