@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,6 +36,8 @@ from emu.scenario.scenario_file import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.graph_data.sources import KeptData
 
 
@@ -192,11 +194,31 @@ HasIds = Annotated[
 ]
 
 
-class SplitArrays(StrEnum):
-    """What arrays of splits hold."""
+class SplitContent(StrEnum):
+    """Content of the arrays that state a split."""
 
     MASKS = "masks"
     IDS = "ids"
+
+
+GraphNumber = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
+]
+RelationNames = Annotated[
+    str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
+]
+SplitNumber = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
+]
+SplitArrays = Annotated[
+    SplitContent | None,
+    typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
+]
+Flatten = Annotated[
+    bool, typer.Option("--flatten", help="Make one graph of several types.")
+]
 
 
 def _relation(text: str) -> tuple[str, ...]:
@@ -223,21 +245,10 @@ def import_command(
         int | None,
         typer.Option(metavar="N", min=1, help="Make up labels of so many classes."),
     ] = None,
-    graph: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
-    ] = None,
-    relation: Annotated[
-        str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
-    ] = "",
-    split_number: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
-    ] = None,
-    split_arrays: Annotated[
-        SplitArrays | None,
-        typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
-    ] = None,
+    graph: GraphNumber = None,
+    relation: RelationNames = "",
+    split_number: SplitNumber = None,
+    split_arrays: SplitArrays = None,
     splits: SplitFile = None,
     columns: EdgeColumns = None,
     bipartite: Bipartite = None,
@@ -247,9 +258,7 @@ def import_command(
     words: Annotated[
         bool, typer.Option("--words", help="Ids are words, even if some are numbers.")
     ] = False,
-    flatten: Annotated[
-        bool, typer.Option("--flatten", help="Make one graph of several types.")
-    ] = False,
+    flatten: Flatten = False,
     label_column: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Column of classes in the file of --labels."),
@@ -268,7 +277,6 @@ def import_command(
     DataError
         When the file cannot be read, or its parts do not fit together.
     """
-    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.text_table import (  # noqa: PLC0415 - numpy
@@ -302,8 +310,13 @@ def import_command(
         ),
         tell=lambda line: typer.echo(line, err=True),
     ).facts
-    if not emit(json_target, facts):
-        return
+    if emit(json_target, facts):
+        _print_import(name, facts)
+
+
+def _print_import(name: str, facts: Mapping[str, Any]) -> None:
+    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(
         f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "

@@ -1,4 +1,4 @@
-"""What an import took for what, in lines that a person can check."""
+"""Summary of an import, in lines that a person can check."""
 
 from __future__ import annotations
 

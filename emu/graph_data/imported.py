@@ -185,19 +185,7 @@ def _read(
     options: TableOptions,
     tell: Tell | None,
 ) -> tuple[RawGraph, dict[str, Any], NDArray[Any] | None]:
-    description = path if path.suffix == ".json" else partition_json(path)
-    if description is not None:
-        found = read_partitions(description, choices)
-    elif path.is_dir():
-        found = read_ogb(path, choices)
-    elif path.suffix in _READERS:
-        found = _READERS[path.suffix](path, choices)
-    else:
-        refuse_pickle(path)
-        if choices != NO_CHOICES:
-            problem = "is text: options on graphs, types and splits are for other files"
-            raise DataError(problem, path=str(path))
-        found = _read_text(path, options, tell)
+    found = _read_file(path, choices, options, tell)
     own = {"features": found.features is not None, "labels": found.labels is not None}
     own["split"] = bool(found.masks or found.splits)
     instead_notes = [
@@ -212,13 +200,38 @@ def _read(
     return raw, {**facts, "notes": notes}, found.ids
 
 
+def _read_file(
+    path: Path, choices: Choices, options: TableOptions, tell: Tell | None
+) -> FoundGraph:
+    description = path if path.suffix == ".json" else partition_json(path)
+    folder = path.is_dir() or description is not None
+    text = not folder and path.suffix not in _READERS
+    if not text and {options.columns, options.header, options.bipartite} != {None}:
+        problem = "is no text: leave --columns, --header and --bipartite out"
+        raise DataError(problem, path=str(path))
+    if description is not None:
+        return read_partitions(description, choices)
+    if not text:
+        read = read_ogb if folder else _READERS[path.suffix]
+        return read(path, choices)
+    refuse_pickle(path)
+    if choices != NO_CHOICES:
+        problem = "is text: --graph, --flatten, --relation, --split-number and "
+        raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
+    return _read_text(path, options, tell)
+
+
 def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGraph:
     if not first_lines(path):
         raise DataError("holds no line", path=str(path))
+    answers = {options.columns, options.header}
     if is_matrix(path):
+        if answers != {None}:
+            problem = "is MatrixMarket: leave --columns and --header out"
+            raise DataError(problem, path=str(path))
         return read_matrix(path, options, tell)
     graph = None
-    if options.columns is None and options.header is None:
+    if answers | {options.bipartite} == {None}:
         graph = read_metis(path, tell)
     return graph or read_edge_list(path, options, tell)
 

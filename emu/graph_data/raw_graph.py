@@ -41,7 +41,7 @@ class RawGraph:
     edges_given: int = 0
     """Edges that the file has, self-loops and doubles among them."""
     self_loops: int = 0
-    """Of these the ones from a vertex to itself."""
+    """Edges from a vertex to itself among them."""
     class_names: tuple[str, ...] = ()
     """Words of the classes, in order; empty where they are numbers."""
 

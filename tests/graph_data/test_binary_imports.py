@@ -180,7 +180,7 @@ def test_the_option_decides(
 
 def test_what_was_taken_for_what_is_said(tmp_path: Path) -> None:
     beside = {"edge_year": [1, 2], "node_year": Y, "features": X, "train_idx": [4]}
-    np.savez(tmp_path / "g.npz", allow_pickle=False, **WHOLE, **beside)
+    np.savez(tmp_path / "g.npz", allow_pickle=False, **(WHOLE | beside))
 
     assert read_npz(tmp_path / "g.npz").split_origin == "train_idx of the file"
     assert import_graph(tmp_path / "g.npz", "said").facts["notes"] == [

@@ -92,6 +92,15 @@ def expect(edges: Pairs, names: list[str]) -> set[frozenset[str]]:
     return {frozenset((names[a], names[b])) for a, b in edges if a != b}
 
 
+def draw_values(vertices: int, rng: Any) -> tuple[Any, Any, Any]:
+    """Return classes, parts and features; never is each vertex a class of its own."""
+    labels = rng.integers(0, 3, vertices)
+    labels[:2] = 0
+    parts = rng.choice(["train", "val", "test", "none"], vertices)
+    parts[0] = "train"
+    return labels, parts, rng.integers(-9, 9, (vertices, 2))
+
+
 HEADERS = [("source", "target"), ("src", "dst"), ("fromNode", "toNode"), ("u", "v"),
            ("node1", "node2"), ("id_a", "id_b")]  # fmt: skip
 
@@ -110,14 +119,14 @@ def test_lists_and_tables_come_back_by_id(
     rng, ends = layout["rng"], data.draw(st.sampled_from(HEADERS))
     header = data.draw(st.sampled_from(["known", "unknown", "none"]))
     extra = data.draw(st.integers(0, 2))
-    columns = ["weight", "time"][:extra] + [*ends]
+    columns = [*["weight", "time"][:extra], *ends]
     order = (
         [*rng.permutation(len(columns))]
         if header != "none"
         else [-2, -1, *range(extra)]
     )
     rows = [
-        [(["0.5", "7"][:extra] + [names[a], names[b]])[c] for c in order]
+        [([*["0.5", "7"][:extra], names[a], names[b]])[c] for c in order]
         for a, b in edges
     ]
     shown = [columns[c] for c in order]
@@ -129,11 +138,7 @@ def test_lists_and_tables_come_back_by_id(
     elif header == "none" and extra == 2:
         options["columns"] = ("1", "2")
     options["words"] = not all(name.isdecimal() for name in names) or "007" in names
-    labels = rng.integers(0, 3, vertices)
-    labels[:2] = 0  # never all of their own
-    parts = rng.choice(["train", "val", "test", "none"], vertices)
-    parts[0] = "train"
-    features = rng.integers(-9, 9, (vertices, 2))
+    labels, parts, features = draw_values(vertices, rng)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         edge_file = write_table(home / "e.csv", shown if header != "none" else None,

@@ -7,6 +7,7 @@ options. Without a header the first two columns are the ends, as in SNAP's lists
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,12 +83,11 @@ def read_edge_list(
     )
     ends, bipartite, how = _ends(table, options)
     if not konect and not table.names and options.columns is None and "by" not in how:
-        _check_index(table)
+        _check_rows(table)
     if konect and options.bipartite is None:
         bipartite = konect[1].lower() == "bip"
         how += f", {konect[0][1:].strip()} by the first line"
-    skipped = [table.name(c) for c in range(table.width) if c not in ends]
-    notes = [f"ends: {how}" + (f"; skipped: {', '.join(skipped)}" if skipped else "")]
+    notes = (f"ends: {how}{table.skipped(ends)}",)
     sizes = _SIZES.match(lines[1]) if konect and len(lines) > 1 else None
     counts = (int(sizes[2]), int(sizes[3])) if sizes else (0, 0)
     if bipartite or bipartite is None:
@@ -97,12 +97,9 @@ def read_edge_list(
                 f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
                 "of vertices or one? --bipartite or --no-bipartite"
             )
-        if konect:
-            sides = [_fill(side, n) for side, n in zip(sides, counts, strict=True)]
-        names = ("left", "right")
-        if table.names:
-            names = (table.names[ends[0]], table.names[ends[1]])
-        return join_sides(sides[0], sides[1], names, str(path), notes)
+        left, right = map(_fill, sides, counts)
+        names = [table.names[c] for c in ends] if table.names else ["left", "right"]
+        return join_sides(left, right, (*names,), str(path), notes)
     keys = read_keys(table, ends, words=options.words)
     if not konect:
         _check_first(table, keys, options)
@@ -114,12 +111,12 @@ def read_edge_list(
         str(path),
         ids=keys.ids,
         vertices=len(keys.ids) if konect and counts[0] else None,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
 def _fill(keys: Keys, count: int) -> Keys:
-    """Return keys whose ids are 1 to ``count``, where they are among them."""
+    """Return keys whose ids are 1 to ``count``, if they are among them."""
     ids = keys.ids
     if ids.dtype.kind in "US" or not len(ids) or ids[0] < 1 or ids[-1] > count:
         return keys
@@ -190,35 +187,45 @@ def _ends(
         said = " and ".join(names[column] for column in named)
         return named, two, f"columns {numbers} by their names, {said}"
     if table.names:
-        names = [name or "(index)" for name in table.names]
+        columns = [name or "(index)" for name in table.names]
         raise table.error(
-            f"has columns {', '.join(names)}: which are the ends? --columns "
-            f"{','.join(names[-2:])}, with --bipartite or --no-bipartite; if this is an "
-            "edge, --no-header"
+            f"has columns {', '.join(columns)}: which are the ends? --columns "
+            f"{','.join(columns[-2:])}, with --bipartite or --no-bipartite; if that is "
+            "an edge, --no-header"
         )
     return (0, 1), options.bipartite or False, "columns 1, 2"
 
 
-def _check_index(table: TextTable) -> None:
-    """Refuse three columns of which the first may number the rows.
+def _check_rows(table: TextTable) -> None:
+    """Refuse a table without names that may be something else than edges.
 
     Raises
     ------
     DataError
-        When it may.
+        When its first column may number the rows, or it may be a matrix.
     """
-    if table.width < 3 or table.first_row[0] not in {"0", "1"}:
+    if table.width < 3:
         return
-    start = int(table.first_row[0])
+    rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
+    square = len(rows) == table.width == len(rows[-1])
+    if (square and rows == [[*column] for column in zip(*rows, strict=True)]) or (
+        len(rows) == 2 and table.width > 4
+    ):
+        raise table.error(
+            f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
+            "ids per line, or name their columns, --columns 1,2"
+        )
+    start = table.first_row[0]
+    if start not in {"0", "1"} or len(rows) < 2:
+        return
     for row, (_, fields) in enumerate(table.rows()):
         numbers = len(fields) == table.width and all(map(is_whole, fields[1:3]))
-        if not numbers or fields[0] != str(start + row):
+        if not numbers or fields[0] != str(int(start) + row):
             return
-    if row:
-        raise table.error(
-            f"column 1 counts the rows from {start}: an index or the ends of edges? "
-            "--columns 2,3 or --columns 1,2"
-        )
+    raise table.error(
+        f"column 1 counts the rows from {start}: an index or the ends of edges? "
+        "--columns 2,3 or --columns 1,2"
+    )
 
 
 def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:

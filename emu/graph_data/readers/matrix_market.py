@@ -6,7 +6,6 @@ entries in a third of the time; it has not been released since 2023.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from emu.graph_data.readers.text_table import Keys, first_lines, open_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.graph_data.readers.text_table import TableOptions, Tell
+    from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}
 
@@ -39,22 +38,7 @@ def read_matrix(
     DataError
         When it is dense, or an entry is not as the first lines say.
     """
-    kind = first_lines(path)[0].lstrip("%").lower().split()[1:]
-    table = open_table(path, header=True, tell=tell)
-    sizes = table.sizes
-    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
-        said = " ".join(kind)
-        raise table.error(f"is MatrixMarket of {said!r}, matrix coordinate is read")
-    if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
-        raise table.error(f"rows, columns and entries are {' '.join(sizes)!r}")
-    rows, columns, entries = map(int, sizes)
-    if not entries:
-        raise table.error("holds no entry")
-    width = 2 + _VALUES[kind[2]]
-    if table.width != width:
-        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
-        raise table.error(problem)
-    need = f"row and column from 1 to {rows} and {columns}"
+    table, kind, (rows, columns, entries) = _open(path, tell)
     limits = np.array([[rows], [columns]])
     try:
         ends = table.read((0, 1), np.int64)
@@ -66,16 +50,34 @@ def read_matrix(
             numbers = [int(text) if text.isdecimal() else 0 for text in fields]
             return 1 <= numbers[0] <= rows and 1 <= numbers[1] <= columns
 
+        need = f"row and column from 1 to {rows} and {columns}"
         raise table.bad_line((0, 1), fits, need)
     if ends.shape[1] != entries:
         raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
-    skipped = "; skipped: values" if _VALUES[kind[2]] else ""
-    notes = [
-        f"MatrixMarket, {' '.join(kind[2:])}: rows and columns are the ends{skipped}"
-    ]
+    skipped = "; skipped: values" if _VALUES[kind[0]] else ""
+    note = f"MatrixMarket, {' '.join(kind)}: rows and columns are the ends{skipped}"
     ids = np.arange(1, rows + 1)
+    if rows != columns and options.bipartite is False:
+        raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
     if rows != columns or options.bipartite:
         sides = Keys(ids, ends[:1] - 1), Keys(np.arange(1, columns + 1), ends[1:] - 1)
-        return join_sides(*sides, ("row", "column"), str(path), notes)
-    graph = FoundGraph(ends[0] - 1, ends[1] - 1, str(path), rows, ids=ids)
-    return replace(graph, notes=tuple(notes))
+        return join_sides(*sides, ("row", "column"), str(path), [note])
+    ends -= 1
+    return FoundGraph(ends[0], ends[1], str(path), rows, ids=ids, notes=(note,))
+
+
+def _open(path: Path, tell: Tell | None) -> tuple[TextTable, list[str], list[int]]:
+    """Return entries, their kind and symmetry, and rows, columns and entries."""
+    kind = first_lines(path)[0].lstrip("%").lower().split()[1:]
+    table = open_table(path, header=True, tell=tell)
+    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
+        said = " ".join(kind)
+        raise table.error(f"is MatrixMarket of {said!r}, matrix coordinate is read")
+    if len(table.sizes) != 3 or not all(map(str.isdecimal, table.sizes)):
+        said = " ".join(table.sizes or table.names)
+        raise table.error(f"states {said!r}; rows, columns and entries are needed")
+    width = 2 + _VALUES[kind[2]]
+    if table.width != width:
+        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
+        raise table.error(problem)
+    return table, kind[2:], [*map(int, table.sizes)]

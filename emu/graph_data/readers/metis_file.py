@@ -16,6 +16,7 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import open_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -57,17 +58,8 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
         size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
         weights = (int(stated[3]) if len(stated) > 3 else 1) if weighs else 0
         before = size + weights
-        numbers, lengths = array("q"), array("q")
         most = vertices * before + 2 * edges * step
-        for line in lines:
-            fields = line.split()
-            if len(lengths) == vertices and fields:
-                raise ValueError(f"more than {vertices} lines follow")
-            if len(lengths) < vertices:
-                lengths.append(len(fields))
-                numbers.extend(map(int, fields))
-            if len(numbers) > most:
-                raise ValueError(f"more than {edges} edges follow")
+        numbers, lengths = _read_lines(lines, vertices, most)
     # Vertices without an edge at the end may lack their empty lines.
     counts = np.zeros(vertices, np.int64)
     counts[: len(lengths)] = lengths
@@ -93,6 +85,23 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
         ids=np.arange(1, vertices + 1),
         notes=(f"METIS: neighbours of {vertices} vertices, a line each{skipped}",),
     )
+
+
+def _read_lines(
+    lines: Iterator[str], vertices: int, most: int
+) -> tuple[array[int], array[int]]:
+    """Return the numbers of all lines, and how many each has; it stops at too many."""
+    numbers, lengths = array("q"), array("q")
+    for line in lines:
+        fields = line.split()
+        if len(lengths) == vertices and fields:
+            raise ValueError(f"more than {vertices} lines follow")
+        if len(lengths) < vertices:
+            lengths.append(len(fields))
+            numbers.extend(map(int, fields))
+        if len(numbers) > most:
+            raise ValueError(f"more than {most} numbers follow")
+    return numbers, lengths
 
 
 def _neighbours(

@@ -29,7 +29,7 @@ _NAME = re.compile(f"{_PART}|{_PART}_{_FORM}|{_FORM}_{_PART}")
 
 @dataclass(frozen=True)
 class Choices:
-    """What a user decides where a file leaves it open."""
+    """Answers of a user where a file leaves it open."""
 
     graph: int | None = None
     """Which of several graphs, from 0."""

@@ -115,18 +115,7 @@ def _flatten(graph: TypedGraph, types: tuple[str, ...], choices: Choices) -> Fou
         _count(graph, name, part) for name, part in zip(types, parts, strict=True)
     ]
     starts = np.cumsum([0, *counts])
-    numbers = {name: number for number, name in enumerate(types)}
-    edges = [nothing]
-    for (source, name, target), ends in graph.edges.items():
-        for end, row in zip((source, target), ends, strict=True):
-            if len(row) and not 0 <= row.min() <= row.max() < counts[numbers[end]]:
-                problem = (
-                    f"an edge of {name} leaves the {counts[numbers[end]]} vertices "
-                )
-                raise DataError(f"{problem}of type {end}", path=graph.origin)
-        shift = starts[[numbers[source], numbers[target]]]
-        edges.append(ends.astype(np.int64) + shift[:, None])
-    sources, destinations = np.concatenate(edges, axis=1)
+    sources, destinations = _stack_edges(graph, types, starts)
     owner = [graph.owner[name] for name in types if name in graph.owner]
     return FoundGraph(
         sources,
@@ -146,6 +135,25 @@ def _flatten(graph: TypedGraph, types: tuple[str, ...], choices: Choices) -> Fou
         owner=np.concatenate(owner) if owner else None,
         notes=_describe(graph, types, parts, counts),
     )
+
+
+def _stack_edges(
+    graph: TypedGraph, types: tuple[str, ...], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the edges of all relations, shape (2, edges), by vertices of one graph."""
+    edges = [np.empty((2, 0), np.int64)]
+    for (source, name, target), ends in graph.edges.items():
+        shifted = ends.astype(np.int64)
+        for end, row in zip((source, target), shifted, strict=True):
+            begin, stop = starts[types.index(end) :][:2]
+            if len(row) and not 0 <= row.min() <= row.max() < stop - begin:
+                problem = (
+                    f"an edge of {name} leaves the {stop - begin} vertices of type "
+                )
+                raise DataError(problem + end, path=graph.origin)
+            row += begin
+        edges.append(shifted)
+    return np.concatenate(edges, axis=1)
 
 
 def _count(graph: TypedGraph, name: str, part: FoundGraph) -> int:

@@ -53,7 +53,7 @@ class VertexTable:
     ids: NDArray[Any] | None
     """Vertex of every row; None where they are in order."""
     how: str
-    """What was taken for what."""
+    """Columns taken and skipped, for people."""
     with_ids: NDArray[Any] | None = None
     """``values`` with ``ids`` among them, where nothing says which of both is meant."""
 
@@ -116,15 +116,15 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     if not columns:
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
     values = _read_numbers(table, columns)
-    how = f"{len(columns)} columns, {_by(table, place)}{_skipped(table, others)}"
+    skipped = table.skipped([*columns, place])
+    how = f"{len(columns)} columns, {_by(table, place)}{skipped}"
     if place is not None:
         return VertexTable(path, "features", values, _ids(table, place, options), how)
     first = values[:, 0]
     distinct = len(np.unique(first)) == len(first) and bool((first % 1 == 0).all())
     if options.ids is None and not table.names and len(columns) > 1 and distinct:
         ids = _ids(table, columns[0], options)
-        how = f"{len(columns) - 1} columns, by id in column {columns[0] + 1}"
-        how += _skipped(table, others)
+        how = f"{len(columns) - 1} columns, by id in column {columns[0] + 1}{skipped}"
         return VertexTable(path, "features", values[:, 1:], ids, how, values)
     return VertexTable(path, "features", values, None, how)
 
@@ -144,8 +144,13 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     column = _class_column(table, place, options)
     place = _first_as_id(table, place, column, options)
     words = _read_column(table, column)
-    skipped = [c for c in range(table.width) if c not in {place, column}]
-    how = f"{table.name(column)}, {_by(table, place)}{_skipped(table, skipped)}"
+    if (
+        not table.names
+        and table.width > 1
+        and table.first_row[0] == str(len(words) - 1)
+    ):
+        raise table.error("begins with sizes, as many rows follow: remove that line")
+    how = f"{table.name(column)}, {_by(table, place)}{table.skipped([place, column])}"
     values, numbered = _classes(words)
     known = values[values != ("" if values.dtype.kind == "U" else -1)]
     many = len(known) > 2 and len(np.unique(known)) == len(known)
@@ -298,11 +303,6 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
 
 def _by(table: TextTable, place: int | None) -> str:
     return "rows in order" if place is None else f"by id in {table.name(place)}"
-
-
-def _skipped(table: TextTable, columns: Sequence[int]) -> str:
-    names = [table.name(column) for column in columns]
-    return f"; skipped: {', '.join(names)}" if names else ""
 
 
 def _ids(table: TextTable, column: int, options: TableOptions) -> NDArray[Any]:
