@@ -151,7 +151,7 @@ def _stack_edges(
                     f"an edge of {name} leaves the {stop - begin} vertices of type "
                 )
                 raise DataError(problem + end, path=graph.origin)
-            row += begin
+            row[...] += begin
         edges.append(shifted)
     return np.concatenate(edges, axis=1)
 
