@@ -17,7 +17,7 @@ from emu.errors import DataError
 from emu.graph_data.imported import import_graph
 from emu.graph_data.raw_graph import RawGraph
 from emu.graph_data.readers.array_files import read_npy, read_npz, read_torch
-from emu.graph_data.readers.split_arrays import SPLIT, Choices
+from emu.graph_data.readers.split_arrays import SPLIT, Choices, split_part
 from tests.graph_data.imports import imported, neighbours
 
 FILES = Path(__file__).parent / "files"
@@ -176,6 +176,18 @@ def test_the_option_decides(
     choices = Choices(split_arrays=choice, split_number=None if choice else 1)
 
     assert imported(tmp_path / "g.npz", choices=choices).train.tolist() == wanted
+
+
+@pytest.mark.parametrize("part", ["train trn training", "val dev valid", "test tst"])
+def test_names_of_splits(part: str) -> None:
+    stems = part.split()
+    wanted = {"train": "train", "val": "valid", "test": "test"}[stems[0]]
+    for stem in stems:
+        for form in ("mask", "masks", "idx", "ids", "nid", "indices", "nodes"):
+            names = f"{stem}_{form}", f"{form}_{stem}", f"split_{stem}", stem
+            assert {split_part(name) for name in names} == {wanted}
+    others = ("train_y", "x_test", "ids", "node_id", "text_mask", "split_idx", "latest")
+    assert {split_part(name) for name in others} == {None}
 
 
 def test_what_was_taken_for_what_is_said(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SPLIT = ("train", "valid", "test")
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.
 NESTED = ("split_idx", "idx_split", "split_dict", "splits", "split")
-_PART = r"(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?)"
-_FORM = r"(?:masks?|idx|ind|index|indices|indexes|nids?|ids?)"
-_NAME = re.compile(f"{_PART}|{_PART}_{_FORM}|{_FORM}_{_PART}")
+_PART = r"(?:trai?n(?:ing)?|trn|val(?:id(?:ation)?)?|dev|te?st(?:ing)?)"
+_FORM = r"(?:masks?|idxs?|inds?|index|indices|indexes|nids?|ids?|nodes?|set|split)"
+_NAME = re.compile(f"(?:split_)?(?:{_PART}|{_PART}_{_FORM}|{_FORM}_{_PART})")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ def split_part(name: str) -> str | None:
     """Return the part of a split that an array of this name states, or None."""
     if not _NAME.fullmatch(name):
         return None
-    return next((p for p in SPLIT if p[:3] in name), "valid")  # val or dev
+    stem = re.search(r"(?:^|_)(tr|te|ts|va|de)", name)
+    parts = {"tr": "train", "te": "test", "ts": "test"}
+    return parts.get(stem[1] if stem else "", "valid")
 
 
 def sort_splits(
