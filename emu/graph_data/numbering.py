@@ -31,7 +31,6 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     DataError
         When a table names a vertex twice, lacks one, or names one that is not there.
     """
-    tables = [table.settle(graph.ids) for table in tables]
     by_order = [table for table in tables if table.ids is None]
     if graph.ids is None and graph.vertices is None:
         rows = graph.features.vertices if graph.features else None

@@ -301,8 +301,8 @@ FEATURES: list[tuple[str, str, dict[str, Any], list[list[float]]]] = [
      [[1], [2], [3], [4]]),
     ("no ids by option", PLAIN, {"features": "3 4\n2 3\n1 2\n0 1\n", "ids": False},
      [[3, 4], [2, 3], [1, 2], [0, 1]]),
-    ("no ids can be", PLAIN, {"features": "9 4\n8 3\n7 2\n6 1\n"},
-     [[9, 4], [8, 3], [7, 2], [6, 1]]),
+    ("no ids can be", PLAIN, {"features": "9 4\n9 3\n7 2\n6 1\n"},
+     [[9, 4], [9, 3], [7, 2], [6, 1]]),
 ]  # fmt: skip
 
 
