@@ -110,7 +110,8 @@ def _places(
     counts = np.bincount(places, minlength=len(ids))
     if (counts > 1).any():
         twice = ids[int(np.argmax(counts > 1))]
-        raise refuse(f"names vertex {twice!s} {counts.max()} times")
+        problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
+        raise refuse(problem)
     if table.kind == "features" and not counts.all():
         raise refuse(f"has no features of vertex {ids[int(np.argmin(counts))]!s}")
     ends = np.zeros(len(ids), bool)

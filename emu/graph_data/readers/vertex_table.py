@@ -201,7 +201,8 @@ def _open(path: Path, tell: Tell | None) -> TextTable:
         path,
         tell=tell,
         names_columns=lambda names: any(
-            is_id(name) or _is_beside(name) for name in names
+            (is_id(name) or _is_beside(name)) and name.lower() not in _PARTS
+            for name in names
         ),
     )
 
