@@ -33,7 +33,6 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     """
     if graph.ids is None and not tables:
         return graph
-    tables = [table.settle(graph.ids) for table in tables]
     by_order = [table for table in tables if table.ids is None]
     if graph.ids is None and graph.vertices is None:
         rows = graph.features.vertices if graph.features else None
@@ -116,7 +115,8 @@ def _places(
     counts = np.bincount(places, minlength=len(ids))
     if (counts > 1).any():
         twice = ids[int(np.argmax(counts > 1))]
-        raise refuse(f"names vertex {twice!s} {counts.max()} times")
+        problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
+        raise refuse(problem)
     if table.kind == "features" and not counts.all():
         raise refuse(f"has no features of vertex {ids[int(np.argmin(counts))]!s}")
     ends = np.zeros(len(ids), bool)

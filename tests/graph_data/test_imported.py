@@ -107,8 +107,8 @@ def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("features", "labels", "problem"),
     [
-        ("1,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
-        ("1,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
+        ("0.5,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
+        ("0.5,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
         ("1\n2\n3\n4\n", "0\n1\n0\n", "3 labels in y.csv and 4 features in x.csv"),
         ("1\n2\n", "0\n1\n", "an edge names 2: give them a column of ids"),
         ("1\n2\n3\n", "0\n1\n-7\n", "vertex 2 has label -7.0"),

@@ -136,7 +136,7 @@ def test_lists_and_tables_come_back_by_id(
         places = order.index(len(columns) - 2), order.index(len(columns) - 1)
         options |= {"columns": tuple(shown[p] for p in places), "bipartite": False}
     elif header == "none" and extra == 2:
-        options["columns"] = ("1", "2")
+        options["columns"] = ("1", "2")  # else it may be a matrix
     options["words"] = not all(name.isdecimal() for name in names) or "007" in names
     labels, parts, features = draw_values(vertices, rng)
     with tempfile.TemporaryDirectory() as folder:

@@ -202,7 +202,7 @@ def _check_rows(table: TextTable) -> None:
     Raises
     ------
     DataError
-        When its first column may number the rows, or it may be a matrix.
+        When its first column may be an index or a time, or it may be a matrix.
     """
     if table.width < 3:
         return
@@ -215,17 +215,17 @@ def _check_rows(table: TextTable) -> None:
             f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
             "ids per line, or name their columns, --columns 1,2"
         )
-    start = table.first_row[0]
-    if start not in {"0", "1"} or len(rows) < 2:
-        return
-    for row, (_, fields) in enumerate(table.rows()):
-        numbers = len(fields) == table.width and all(map(is_whole, fields[1:3]))
-        if not numbers or fields[0] != str(int(start) + row):
+    last = -1.0
+    for _, fields in table.rows() if len(rows) > 1 else ():
+        whole = len(fields) == table.width and all(map(is_whole, fields[:3]))
+        if not whole or float(fields[0]) <= last:
             return
-    raise table.error(
-        f"column 1 counts the rows from {start}: an index or the ends of edges? "
-        "--columns 2,3 or --columns 1,2"
-    )
+        last = float(fields[0])
+    if last >= 0:
+        raise table.error(
+            "column 1 grows from row to row: an index, a time, or ends of edges? "
+            "--columns 2,3 or --columns 1,2"
+        )
 
 
 def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
@@ -256,7 +256,13 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
         for b in range(a + 1, len(names))
         if _numbered(names[a]) and _numbered(names[a]) == _numbered(names[b])
     ]
-    return alike[0] if len(alike) == 1 else None
+    # Of a table of vertices, id,f1,f2, these are features.
+    return alike[0] if len(alike) == 1 and not any(map(_is_plain, names)) else None
+
+
+def _is_plain(name: str) -> bool:
+    words = {*words_of(name)}
+    return bool(words) and words <= _PLAIN
 
 
 def _numbered(name: str) -> str:

@@ -224,9 +224,7 @@ class TextTable:
         ]
         whole = len(picked) == self.width
         with open_lines(self.path, self.tell) as lines, warnings.catch_warnings():
-            warnings.simplefilter(
-                "error"
-            )  # of an integer by way of a float, of no rows
+            warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
             table = np.loadtxt(
@@ -315,11 +313,10 @@ def open_table(
     if header is None:
         header, unclear = _is_header(first, below, names_columns)
     if not header:
-        names: tuple[str, ...] = ()
+        above = above if len(above) == len(first) else ()
         return TextTable(
-            path, comment, separator, at - 1, names, first, tell, unclear,
-            above if len(above) == len(first) else (),
-        )  # fmt: skip
+            path, comment, separator, at - 1, (), first, tell, unclear, above
+        )
     if not below:
         raise DataError("holds no line below its header", path=str(path))
     # Tables with names of rows have one more column than names (R, pandas).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from emu.graph_data.readers.split_arrays import SPLIT
 from emu.graph_data.readers.text_table import (
     first_lines,
     is_number,
+    is_whole,
     open_lines,
     open_table,
     read_keys,
@@ -54,41 +55,6 @@ class VertexTable:
     """Vertex of every row; None where they are in order."""
     how: str
     """Columns taken and skipped, for people."""
-    with_ids: NDArray[Any] | None = None
-    """``values`` with ``ids`` among them, where nothing says which of both is meant."""
-
-    def settle(self, known: NDArray[Any] | None) -> VertexTable:
-        """Return the table by id or by order, whichever the edges allow.
-
-        Parameters
-        ----------
-        known
-            Ids of the edges; None where they are places.
-
-        Raises
-        ------
-        DataError
-            When they allow both.
-        """
-        if self.with_ids is None or self.ids is None:
-            return self
-        rows = len(self.ids)
-        whole = known is None or known.dtype.kind == "i"
-        most = -1 if known is None or not whole else int(known.max(initial=-1))
-        by_order = whole and most < rows
-        by_id = len(np.unique(self.ids)) == rows and (
-            known is None or bool(np.isin(known, self.ids).all())
-        )
-        if by_order and by_id:
-            problem = (
-                "is column 1 the id of the vertex, or a value and the rows in order? "
-                "--ids or --no-ids"
-            )
-            raise DataError(problem, path=str(self.path))
-        if by_id:
-            return replace(self, with_ids=None)
-        how = "columns in order of vertices"
-        return replace(self, values=self.with_ids, ids=None, with_ids=None, how=how)
 
 
 def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
@@ -105,28 +71,44 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     place = _id_column(table, options)
     others = [
         column
-        for column in range(table.width)
-        if column != place
-        and (
-            not is_number(table.first_row[column])
-            or (table.names and _is_beside(table.names[column]))
-        )
+        for column, field in enumerate(table.first_row)
+        if (field and not is_number(field))
+        or (table.names and _is_beside(table.names[column]))
     ]
-    columns = [c for c in range(table.width) if c not in others and c != place]
+    if place is None and not table.names and options.ids is None:
+        place = _number_column(table, others)
+    columns = [c for c in range(table.width) if c not in {*others, place}]
     if not columns:
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
     values = _read_numbers(table, columns)
     skipped = table.skipped([*columns, place])
     how = f"{len(columns)} columns, {_by(table, place)}{skipped}"
-    if place is not None:
-        return VertexTable(path, "features", values, _ids(table, place, options), how)
-    first = values[:, 0]
-    distinct = len(np.unique(first)) == len(first) and bool((first % 1 == 0).all())
-    if options.ids is None and not table.names and len(columns) > 1 and distinct:
-        ids = _ids(table, columns[0], options)
-        how = f"{len(columns) - 1} columns, by id in column {columns[0] + 1}{skipped}"
-        return VertexTable(path, "features", values[:, 1:], ids, how, values)
-    return VertexTable(path, "features", values, None, how)
+    ids = None if place is None else _ids(table, place, options)
+    return VertexTable(path, "features", values, ids, how)
+
+
+def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
+    """Return the first column of a table without names where it has ids.
+
+    It has where it is of words, or has different whole numbers and words follow, the
+    classes.
+
+    Raises
+    ------
+    DataError
+        When it has different whole numbers, and nothing says what they are.
+    """
+    if table.width == 1 or words[:1] == [0]:
+        return words[0] if words else None
+    first = [fields[0] for _, fields in table.rows()]
+    if not all(map(is_whole, first)) or len({*first}) < len(first):
+        return None
+    if words:
+        return 0
+    raise table.error(
+        "is column 1 the id of the vertex, or a value and the rows in order? "
+        "--ids or --no-ids"
+    )
 
 
 def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
@@ -144,11 +126,9 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     column = _class_column(table, place, options)
     place = _first_as_id(table, place, column, options)
     words = _read_column(table, column)
-    if (
-        not table.names
-        and table.width > 1
-        and table.first_row[0] == str(len(words) - 1)
-    ):
+    # A class that no other row has may be the number of classes.
+    sizes = not table.names and table.width > 1 and words[0] not in words[1:]
+    if sizes and table.first_row[0] == str(len(words) - 1):
         raise table.error("begins with sizes, as many rows follow: remove that line")
     how = f"{table.name(column)}, {_by(table, place)}{table.skipped([place, column])}"
     values, numbered = _classes(words)
@@ -221,7 +201,8 @@ def _open(path: Path, tell: Tell | None) -> TextTable:
         path,
         tell=tell,
         names_columns=lambda names: any(
-            is_id(name) or _is_beside(name) for name in names
+            (is_id(name) or _is_beside(name)) and name.lower() not in _PARTS
+            for name in names
         ),
     )
 
