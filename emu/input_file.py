@@ -40,7 +40,8 @@ MOST_TEXT = 1 << 28
 _MOST_VALUES = 5_000_000
 #: An archive may unpack to so many times its size; graphs do to 20 times.
 _MOST_INFLATION = 100
-_ALWAYS_ALLOWED = 1 << 24
+#: Bytes that may be made of any file.
+ALWAYS_ALLOWED = 1 << 24
 #: Of arrays: truth values, real numbers, texts and rows of them.
 _ARRAY_KINDS = "biufUSV"
 
@@ -67,6 +68,9 @@ def one_error(
         raise
     except Exception as error:
         said = printable(str(error)) or type(error).__name__
+        if isinstance(error, MemoryError) and kind is None:
+            problem = f"needs more memory than there is: {said}"
+            raise DataError(problem, path=str(path)) from error
         if kind is not None:
             raise kind(f"is damaged: {said}") from error
         raise DataError(f"is damaged: {said}", path=str(path)) from error
@@ -156,7 +160,7 @@ class _BoundedGzip(gzip.GzipFile):
     def __init__(self, file: BufferedReader, path: Path) -> None:
         super().__init__(fileobj=file)
         size = os.fstat(file.fileno()).st_size
-        self._left = max(_MOST_INFLATION * size, _ALWAYS_ALLOWED)
+        self._left = max(_MOST_INFLATION * size, ALWAYS_ALLOWED)
         self._path, self._packed = path, size
 
     @override
@@ -217,6 +221,33 @@ def read_arrays(
             raise DataError("is missing", path=str(path)) from error
 
 
+def array_names(path: Path) -> list[str]:
+    """Return the names of the arrays of an npz file.
+
+    Raises
+    ------
+    DataError
+        When it is missing or damaged.
+    """
+    with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
+        return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
+
+
+def check_inflation(
+    path: Path, size: int, unpacked: int, most: int = _MOST_INFLATION
+) -> None:
+    """Refuse an archive of ``size`` bytes that claims to unpack to far more.
+
+    Raises
+    ------
+    DataError
+        When it claims more than ``most`` times its size; 16 MB are always allowed.
+    """
+    if unpacked > max(most * size, ALWAYS_ALLOWED):
+        problem = f"has {size} bytes and claims to unpack to {unpacked}"
+        raise DataError(f"{problem}: save it without compression", path=str(path))
+
+
 def map_array(path: Path) -> NDArray[Any]:
     """Return the array of an npy file, mapped and not read.
 
@@ -240,6 +271,10 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
         As `read_array_header`, and when the file is shorter.
     """
     shape, fortran, dtype = read_array_header(file)
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if math.prod(shape) * dtype.itemsize > left:
+        said = f"its header says {dtype} of shape {shape}"
+        raise ValueError(f"{said}, and {left} bytes follow")
     order: Any = "F" if fortran else "C"
     return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
@@ -256,13 +291,16 @@ def _members(
     if missing:
         raise DataError(f"holds no {', '.join(missing)}", path=str(path))
     unpacked = sum(stated[name].file_size for name in names)
-    if unpacked > max(inflation * size, _ALWAYS_ALLOWED):
-        problem = f"has {size} bytes and claims to unpack to {unpacked}"
-        raise DataError(problem, path=str(path))
+    check_inflation(path, size, unpacked, inflation)
     arrays = {}
     for name in names:
-        with archive.open(stated[name]) as member:
-            claimed = _claimed_bytes(member)
+        try:
+            with archive.open(stated[name]) as member:
+                claimed = _claimed_bytes(member)
+        except ValueError as error:
+            raise DataError(
+                f"{name} cannot be read: {error}", path=str(path)
+            ) from error
         if claimed != stated[name].file_size:
             problem = f"{name} claims {claimed} bytes of {stated[name].file_size}"
             raise DataError(problem, path=str(path))
@@ -298,6 +336,9 @@ def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         shape, fortran, dtype = read_header(file)
     except (tokenize.TokenError, SyntaxError, RecursionError) as error:
         raise ValueError(f"its header is damaged: {error}") from error
+    if dtype.hasobject:
+        problem = "it holds Python objects, which are never unpickled; save numbers"
+        raise ValueError(f"{problem} or texts, one array each")
     if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0:
         raise ValueError(f"it holds values of type {dtype} in shape {shape}")
     return shape, fortran, dtype

@@ -43,6 +43,8 @@ HEAVY = {
     "rich",
     "ruamel",
     "highspy",
+    "pooch",
+    "requests",
     "scipy",
     "torch",
     "uvloop",

@@ -6,15 +6,18 @@ import json
 import shutil
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.markdown import Markdown
+from rich.progress import Progress, TaskID
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import DataError, ScenarioError
 from emu.fields.suggestion import nearest
 from emu.files import write_atomic
@@ -34,6 +37,8 @@ from emu.scenario.scenario_file import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.graph_data.sources import KeptData
 
 #: File beside a copied scenario, from which its editor knows keys and values.
@@ -181,6 +186,67 @@ LabelFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A class per vertex, number or word."),
 ]
+SplitFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="train, valid or test per vertex; or a folder of lists."
+    ),
+]
+EdgeColumns = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Columns with the ends of edges: names, numbers."),
+]
+Bipartite = Annotated[
+    bool | None,
+    typer.Option(
+        "--bipartite/--no-bipartite", help="Both ends are of two kinds, or of one."
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="The first line is no edge, or one."),
+]
+HasIds = Annotated[
+    bool | None,
+    typer.Option(
+        "--ids/--no-ids", help="Tables beside name vertices, or are in their order."
+    ),
+]
+
+
+class SplitContent(StrEnum):
+    """Content of the arrays that state a split."""
+
+    MASKS = "masks"
+    IDS = "ids"
+
+
+GraphNumber = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
+]
+RelationNames = Annotated[
+    str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
+]
+SplitNumber = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
+]
+SplitArrays = Annotated[
+    SplitContent | None,
+    typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
+]
+Flatten = Annotated[
+    bool, typer.Option("--flatten", help="Make one graph of several types.")
+]
+
+
+def _relation(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if text and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {text}")
+    return names if text else ()
 
 
 @app.command("import")
@@ -199,12 +265,32 @@ def import_command(
         int | None,
         typer.Option(metavar="N", min=1, help="Make up labels of so many classes."),
     ] = None,
+    graph: GraphNumber = None,
+    relation: RelationNames = "",
+    split_number: SplitNumber = None,
+    split_arrays: SplitArrays = None,
+    splits: SplitFile = None,
+    columns: EdgeColumns = None,
+    bipartite: Bipartite = None,
+    header: Header = None,
+    ids: HasIds = None,
+    *,
+    words: Annotated[
+        bool, typer.Option("--words", help="Ids are words, even if some are numbers.")
+    ] = False,
+    flatten: Flatten = False,
+    label_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column of classes in the file of --labels."),
+    ] = None,
+    json_target: JsonTarget = None,
 ) -> None:
     """Bring a graph of your own in, for job.dataset: NAME.
 
-    FILE is an edge list (csv, tsv, txt, also gz), npz, a Data of PyTorch Geometric
-    (pt), a graph of dgl (bin), or a folder of OGB or of DistDGL's partitions. Nothing
-    that a file holds is executed. Every edge counts in both directions.
+    FILE is an edge list (csv, tsv, txt, also gz), a graph of METIS, MatrixMarket or
+    KONECT, npz, npy, a Data or HeteroData of PyTorch Geometric (pt), graphs of dgl
+    (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a file holds is
+    executed. Every edge counts in both directions.
 
     Raises
     ------
@@ -212,6 +298,10 @@ def import_command(
         When the file cannot be read, or its parts do not fit together.
     """
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
+    from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
+    from emu.graph_data.readers.text_table import (  # noqa: PLC0415 - numpy
+        TableOptions,
+    )
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
@@ -226,17 +316,35 @@ def import_command(
         feature_length=feature_length,
         labels=labels,
         classes=classes,
+        choices=Choices(
+            graph, flatten, _relation(relation), split_number, split_arrays or ""
+        ),
+        splits=splits,
+        table=TableOptions(
+            columns=None if columns is None else (*listed(columns),),
+            bipartite=bipartite,
+            header=header,
+            words=words,
+            ids=ids,
+            label_column=label_column,
+        ),
+        tell=lambda line: typer.echo(line, err=True),
     ).facts
+    if emit(json_target, facts):
+        _print_import(name, facts)
+
+
+def _print_import(name: str, facts: Mapping[str, Any]) -> None:
+    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(
         f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
         f"directions), features of length {facts['feature_length']}, "
         f"{facts['classes']} classes, {split}"
     )
-    for note in facts["notes"]:
-        typer.echo(f"  {note}")
-    if facts["parts"]:
-        typer.echo(f"  {facts['parts']} parts of its own: job.partitioner: imported")
+    for line in summary_lines(facts):
+        typer.echo(f"  {line}")
     typer.echo(
         f"next: job.dataset: {name} in a scenario of system: dgtp; "
         "emu init demo copies one to edit"
@@ -247,24 +355,27 @@ class Action(StrEnum):
     """Action on the data."""
 
     LIST = "list"
+    FETCH = "fetch"
     CLEAR = "clear"
 
 
 @app.command("data")
 def data_command(
     action: Annotated[
-        Action, typer.Argument(metavar="[list|clear]", help="list is the default.")
+        Action,
+        typer.Argument(metavar="[list|fetch|clear]", help="list is the default."),
     ] = Action.LIST,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Imported graphs to remove."),
+        typer.Argument(metavar="[NAME...]", help="Graphs to fetch or remove."),
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
-    """List graphs, or clear what was imported and prepared.
+    """List graphs, fetch public ones, or clear what was prepared.
 
-    emu data clear removes prepared forms, which are made again when they are needed;
-    emu data clear NAME an imported graph with its forms. Files in EMU_DATA stay.
+    emu data fetch cora fetches a public graph, for job.dataset: cora. emu data clear
+    removes prepared forms, which are made again when they are needed; emu data clear
+    NAME an imported or fetched graph with its forms. Files in EMU_DATA stay.
 
     Raises
     ------
@@ -276,6 +387,9 @@ def data_command(
         kept_data,
     )
 
+    if action is Action.FETCH:
+        _fetch(names or [])
+        return
     if action is Action.CLEAR:
         freed = clear_data(names or [])
         if emit(json_target, {"freed": freed}):
@@ -284,6 +398,28 @@ def data_command(
     rows = kept_data()
     if emit(json_target, [asdict(row) for row in rows]):
         _print(rows)
+
+
+def _advance(bar: Progress, task: TaskID, done: int) -> None:
+    bar.update(task, completed=done)
+
+
+def _fetch(names: list[str]) -> None:
+    from emu.graph_data.fetch import PUBLIC_GRAPHS, fetch_graph  # noqa: PLC0415 - numpy
+
+    if not names:
+        known = ", ".join(PUBLIC_GRAPHS)
+        raise DataError(f"name one or more of {known}", path="emu data fetch")
+    console = Console(stderr=True)
+    for name in names:
+        quiet = not console.is_terminal
+        with Progress(console=console, transient=True, disable=quiet) as bar:
+            size = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
+            task = bar.add_task(f"fetching {name}", total=size)
+            path = fetch_graph(name, partial(_advance, bar, task))
+        typer.echo(
+            f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
+        )
 
 
 def _print(rows: list[KeptData]) -> None:

@@ -1,8 +1,8 @@
 """Graphs of the user's own, brought into one layout and kept under a name.
 
 A folder per graph below `imports_home`: ``indptr``, ``indices`` (in-neighbours, both
-directions of every edge), ``features``, ``labels``, and its split and parts where it
-came with some, as npy files. The manifest holds checksums and the origin.
+directions of every edge), ``features``, ``labels``, and its split, parts and ids where
+it came with some, as npy files. The manifest holds checksums and the origin.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.files import cache_home
+from emu.graph_data.import_summary import summarize
+from emu.graph_data.numbering import join_tables
 from emu.graph_data.prepared import (
     PreparedArrays,
     prepare_arrays,
@@ -21,13 +23,27 @@ from emu.graph_data.prepared import (
     write_header,
 )
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
-from emu.graph_data.readers.array_files import read_npz, read_torch
+from emu.graph_data.readers.array_files import (
+    read_npy,
+    read_npz,
+    read_torch,
+    refuse_pickle,
+)
 from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
-from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
-from emu.graph_data.readers.ogb_folder import ogb_notes, ogb_source
-from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
+from emu.graph_data.readers.edge_list import read_edge_list
+from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
+from emu.graph_data.readers.matrix_market import is_matrix, read_matrix
+from emu.graph_data.readers.metis_file import read_metis
+from emu.graph_data.readers.ogb_folder import read_ogb
+from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
+from emu.graph_data.readers.text_table import TableOptions, first_lines
+from emu.graph_data.readers.vertex_table import (
+    read_features,
+    read_labels,
+    read_splits,
+)
 from emu.graph_data.sampling import Structure
-from emu.input_file import map_array, one_error
+from emu.input_file import one_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +51,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_READERS: dict[str, Callable[[Path], FoundGraph]] = {
+    from emu.graph_data.readers.text_table import Tell
+    from emu.graph_data.readers.vertex_table import VertexTable
+
+_READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
+    ".npy": read_npy,
     ".npz": read_npz,
     ".pt": read_torch,
     ".pth": read_torch,
@@ -58,20 +78,30 @@ def import_graph(
     feature_length: int | None = None,
     labels: Path | None = None,
     classes: int | None = None,
+    choices: Choices = NO_CHOICES,
+    splits: Path | None = None,
+    table: TableOptions | None = None,
+    tell: Tell | None = None,
 ) -> PreparedArrays:
     """Bring a graph into the cache under a name, for ``job.dataset``.
 
     Parameters
     ----------
     path
-        An edge list (csv, tsv, txt, also gz), npz, a ``Data`` of PyTorch Geometric
-        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions, or
-        the json file of those.
-    features, labels
+        An edge list (csv, tsv, txt, also gz), a graph of METIS, MatrixMarket or KONECT,
+        npz, a ``Data`` of PyTorch Geometric (pt), a graph of dgl (bin), a folder of OGB
+        or of DistDGL's partitions, or the json file of those.
+    features, labels, splits
         A row per vertex, npy or text, instead of what the file holds.
+    table
+        Answers to what text files leave open.
+    tell
+        Is given a line from time to time while a long text is read.
     feature_length, classes
         To make up features or labels, seeded, where there are none: volumes and times
         are those of real ones, but nothing can be learnt from them.
+    choices
+        Which graph, types, relation and split are taken where a file holds several.
 
     Raises
     ------
@@ -84,9 +114,18 @@ def import_graph(
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
     with one_error(path):
-        graph, notes = _read(path, features, feature_length, labels, classes)
+        beside = _read_tables(features, labels, splits, table or TableOptions(), tell)
+        graph, facts, ids = _read(
+            path,
+            beside,
+            feature_length,
+            classes,
+            choices,
+            table or TableOptions(),
+            tell,
+        )
         return prepare_arrays(
-            folder, lambda partial: _write(partial, graph, path, notes)
+            folder, lambda partial: _write(partial, graph, path, facts, ids)
         )
 
 
@@ -120,55 +159,81 @@ def open_imported(folder: Path) -> PreparedArrays:
     return PreparedArrays(folder, "import the graph again")
 
 
+def _read_tables(
+    features: Path | None,
+    labels: Path | None,
+    splits: Path | None,
+    options: TableOptions,
+    tell: Tell | None,
+) -> list[VertexTable]:
+    tables = []
+    for path, read in (
+        (features, read_features), (labels, read_labels), (splits, read_splits)
+    ):  # fmt: skip
+        if path is not None:
+            with one_error(path):
+                tables.append(read(path, options, tell))
+    return tables
+
+
 def _read(
     path: Path,
-    features: Path | None,
+    tables: list[VertexTable],
     feature_length: int | None,
-    labels: Path | None,
     classes: int | None,
-) -> tuple[RawGraph, list[str]]:
+    choices: Choices,
+    options: TableOptions,
+    tell: Tell | None,
+) -> tuple[RawGraph, dict[str, Any], NDArray[Any] | None]:
+    found = _read_file(path, choices, options, tell)
+    own = {"features": found.features is not None, "labels": found.labels is not None}
+    own["split"] = bool(found.masks or found.splits)
+    instead_notes = [
+        f"{table.kind} of {path.name} itself are left out"
+        for table in tables
+        if own[table.kind]
+    ]
+    found = join_tables(found, tables)
+    notes = [*found.notes, *instead_notes]
+    raw = _made_up(found, feature_length, classes, notes).checked()
+    facts = summarize(raw, found.split_origin)
+    return raw, {**facts, "notes": notes}, found.ids
+
+
+def _read_file(
+    path: Path, choices: Choices, options: TableOptions, tell: Tell | None
+) -> FoundGraph:
     description = path if path.suffix == ".json" else partition_json(path)
-    if path.is_dir() and description is None:
-        if not (path / "raw").is_dir():
-            problem = (
-                "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
-            )
-            raise DataError(problem, path=str(path))
-        if features or feature_length or labels or classes:
-            problem = "holds features and labels: leave options for others out"
-            raise DataError(problem, path=str(path))
-        return ogb_source(path).load(), ogb_notes(path)
-    rows = _feature_rows(features) if features else None
-    words = _rows(labels, read_words) if labels else None
+    folder = path.is_dir() or description is not None
+    text = not folder and path.suffix not in _READERS
+    if not text and {options.columns, options.header, options.bipartite} != {None}:
+        problem = "is no text: leave --columns, --header and --bipartite out"
+        raise DataError(problem, path=str(path))
     if description is not None:
-        found = read_partitions(description)
-    elif path.suffix in _READERS:
-        found = _READERS[path.suffix](path)
-    else:
-        stated = [len(words)] if words is not None else []
-        stated += [rows.vertices] if rows else []
-        found = _edge_list(path, min(stated, default=None))
-    notes = [*found.notes]
-    found = replace(
-        found,
-        features=rows or found.features,
-        labels=words if words is not None else found.labels,
-    )
-    return _made_up(found, feature_length, classes, notes).checked(), notes
+        return read_partitions(description, choices)
+    if not text:
+        read = read_ogb if folder else _READERS[path.suffix]
+        return read(path, choices)
+    refuse_pickle(path)
+    if choices != NO_CHOICES:
+        problem = "is text: --graph, --flatten, --relation, --split-number and "
+        raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
+    return _read_text(path, options, tell)
 
 
-def _edge_list(path: Path, vertices: int | None) -> FoundGraph:
-    """Return the graph of an edge list; ids with gaps are numbered anew, in order."""
-    ends = read_edges(path, vertices)
-    notes, found = [], None  # rows give the number, if there are any
-    if vertices is None:
-        ids, numbered = np.unique(ends, return_inverse=True)
-        if len(ids) and ids[-1] >= len(ids):
-            notes = [f"{len(ids)} ids up to {ids[-1]} were numbered anew, in order"]
-        ends, found = numbered.reshape(ends.shape), len(ids)
-    loops = int((ends[0] == ends[1]).sum())
-    notes += [f"{loops} self-loops were left out"] if loops else []
-    return FoundGraph(ends[0], ends[1], str(path), found, notes=(*notes,))
+def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGraph:
+    if not first_lines(path):
+        raise DataError("holds no line", path=str(path))
+    answers = {options.columns, options.header}
+    if is_matrix(path):
+        if answers != {None}:
+            problem = "is MatrixMarket: leave --columns and --header out"
+            raise DataError(problem, path=str(path))
+        return read_matrix(path, options, tell)
+    graph = None
+    if answers | {options.bipartite} == {None}:
+        graph = read_metis(path, tell)
+    return graph or read_edge_list(path, options, tell)
 
 
 def _made_up(
@@ -178,6 +243,14 @@ def _made_up(
     counts += [found.features.vertices] if found.features else []
     counts += [found.vertices] if found.vertices else []
     vertices = max(counts, default=0) or _highest(found) + 1
+    if feature_length or classes:
+        check_size(vertices, feature_length or 1, found.origin)
+    for option, value, own in (
+        ("--feature-length", feature_length, found.features),
+        ("--classes", classes, found.labels),
+    ):
+        if value is not None and own is not None:
+            notes.append(f"{option} was not needed: the file's own are taken")
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 
@@ -199,22 +272,12 @@ def _highest(found: FoundGraph) -> int:
     )
 
 
-def _feature_rows(path: Path) -> FeatureRows:
-    return FeatureRows.dense(_rows(path, read_numbers), str(path))
-
-
-def _rows(path: Path, read_text: Callable[[Path], NDArray[Any]]) -> NDArray[Any]:
-    with one_error(path):
-        try:
-            if path.suffix != ".npy":
-                return read_text(path)
-            return map_array(path)
-        except FileNotFoundError as error:
-            raise DataError("there is no such file", path=str(path)) from error
-
-
 def _write(
-    folder: Path, graph: RawGraph, path: Path, notes: list[str]
+    folder: Path,
+    graph: RawGraph,
+    path: Path,
+    facts: dict[str, Any],
+    ids: NDArray[Any] | None,
 ) -> dict[str, Any]:
     arrays = {
         "indptr": graph.structure.indptr,
@@ -225,22 +288,18 @@ def _write(
         arrays |= {part: getattr(graph, part) for part in SPLIT}
     if graph.owner is not None:
         arrays["owner"] = graph.owner
+    if ids is not None:
+        arrays["ids"] = ids
     write_arrays(folder, arrays)
     shape = graph.structure.vertices, graph.feature_length
     with (folder / "features.npy").open("wb") as file:
         write_header(file, np.dtype(np.float32), shape)
         for _, rows in graph.slices():
             file.write(np.ascontiguousarray(rows, np.float32).data)
-    return {
-        "origin": str(path.resolve()),
-        "notes": notes,
-        "vertices": graph.structure.vertices,
-        "edges": len(graph.structure.indices),
-        "classes": graph.classes,
-        "feature_length": graph.feature_length,
-        "train": len(graph.train),
-        "parts": int(graph.owner.max()) + 1 if graph.owner is not None else 0,
-    }
+    said = ""
+    if ids is not None:
+        said = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
+    return {"origin": str(path.resolve()), **facts, "ids": said}
 
 
 def _load(kept: PreparedArrays) -> RawGraph:
@@ -250,7 +309,9 @@ def _load(kept: PreparedArrays) -> RawGraph:
     return RawGraph(
         Structure(kept.array("indptr"), kept.array("indices")),
         kept.array("labels"),
-        **split,
+        train=split["train"],
+        valid=split["valid"],
+        test=split["test"],
         classes=kept.facts["classes"],
         feature_length=kept.facts["feature_length"],
         rows=lambda start, stop: np.asarray(features[start:stop]),

@@ -38,6 +38,12 @@ class RawGraph:
     """The file or generator that the features come from, for messages."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, int32, where the graph comes partitioned."""
+    edges_given: int = 0
+    """Edges that the file has, self-loops and doubles among them."""
+    self_loops: int = 0
+    """Edges from a vertex to itself among them."""
+    class_names: tuple[str, ...] = ()
+    """Words of the classes, in order; empty where they are numbers."""
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.
@@ -89,6 +95,15 @@ class Source:
 
 #: Feature rows are read, generated and written in slices of so many vertices.
 CHUNK = 4096
+
+
+def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
+    """Return the number of edges from a vertex to itself."""
+    step = 1 << 24
+    return sum(
+        int((sources[at : at + step] == destinations[at : at + step]).sum())
+        for at in range(0, len(sources), step)
+    )
 
 
 def build_structure(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
 from emu.files import cache_home
+from emu.graph_data.fetch import PUBLIC_GRAPHS
 from emu.graph_data.imported import (
     MANIFEST,
     imported_source,
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from emu.graph_data.raw_graph import Source
 
 _OGB = ("ogbn-products", "ogbn-papers100M")
-_NPZ = (
-    "amazon_computers", "amazon_photo", "coauthor_cs", "coauthor_physics",
-    "blogcatalog", "cora", "citeseer",
-)  # fmt: skip
 
 
 def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source:
@@ -78,14 +75,12 @@ def _missing(name: str, folders: list[Path]) -> str:
             "(https://ogb.stanford.edu/docs/nodeprop)"
         )
     looked = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
-    if name in _NPZ:
+    if name in PUBLIC_GRAPHS:
         return (
-            f"{name} is not there: {looked}; set EMU_DATA to the folder that holds "
-            f"{name}/*.npz; the files are in "
-            "https://github.com/shchur/gnn-benchmark (data/npz) and "
-            "https://github.com/EdisonLeeeee/GraphData (datasets)"
+            f"{name} is not there: {looked}; emu data fetch {name} brings it, or set "
+            f"EMU_DATA to the folder that holds {name}/*.npz"
         )
-    known = ", ".join([*PRESETS, *_OGB, *_NPZ])
+    known = ", ".join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])
     return f"no data set is called {name}: {looked}; known are {known}; {own}"
 
 
@@ -115,9 +110,9 @@ def kept_data() -> list[KeptData]:
 
 
 def clear_data(names: list[str]) -> int:
-    """Remove prepared forms: of all graphs, or the named imports and their forms.
+    """Remove prepared forms: of all graphs, or of the named ones with these themselves.
 
-    Files in EMU_DATA stay.
+    Files in EMU_DATA stay, what was imported or fetched does not.
 
     Returns
     -------
@@ -135,7 +130,7 @@ def clear_data(names: list[str]) -> int:
         for name in names:
             imported = imports_home() / name
             kept = [folder for form, folder in _forms() if form.name == name]
-            kept += [imported] if (imported / MANIFEST).exists() else []
+            kept += [imported] if _is_own(imported) else []
             if not kept:
                 raise DataError(
                     f"nothing is kept under this name in {cache_home()}", path=name
@@ -148,6 +143,11 @@ def clear_data(names: list[str]) -> int:
             f"cannot be removed: {error.strerror}", path=str(error.filename)
         ) from error
     return freed
+
+
+def _is_own(folder: Path) -> bool:
+    """Return True for a graph that was imported or fetched."""
+    return (folder / MANIFEST).exists() or any(folder.glob("*.npz"))
 
 
 def _remove(folder: Path) -> int:

@@ -106,30 +106,6 @@ def partitioned(folder: Path, parts: int) -> None:
         gc.collect()
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("two graphs", "holds 2 graphs; one with one type"),
-        ("two types of vertices", "holds a graph of several types"),
-        ("two types of edges", "holds a graph of several types"),
-    ],
-)
-def test_what_is_not_one_homogeneous_graph_is_named(
-    what: str, message: str, tmp_path: Path
-) -> None:
-    ends = torch.tensor([0, 1]), torch.tensor([1, 0])
-    kinds = {
-        "two graphs": [("v", "e", "v")],
-        "two types of vertices": [("v", "e", "u")],
-        "two types of edges": [("v", "e", "v"), ("v", "f", "v")],
-    }[what]
-    graph = dgl.heterograph(dict.fromkeys(kinds, ends))
-    dgl.save_graphs(str(tmp_path / "g.bin"), [graph] * (1 + (what == "two graphs")))
-
-    with pytest.raises(DataError, match=rf"g\.bin: {message}"):
-        read_dgl(tmp_path / "g.bin")
-
-
 def test_damaged_files_are_refused_within_bounds(tmp_path: Path) -> None:
     """Of 996 such files dgl's own reader ended the process at 66."""
     rng = np.random.default_rng(7)

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 from typing_extensions import override
 
@@ -20,7 +18,7 @@ from emu.errors import DataError
 from emu.graph_data import open_dataset
 from emu.graph_data.dataset import open_columns
 from emu.graph_data.imported import import_graph, imports_home
-from emu.graph_data.readers.text_table import read_edges
+from emu.graph_data.readers.split_arrays import Choices
 from emu.graph_data.sources import kept_data
 from tests.graph_data.imports import imported, neighbours
 
@@ -76,7 +74,6 @@ def test_an_edge_list_that_unpacks_without_end_is_refused(tmp_path: Path) -> Non
         ("7,1.5", "line 4 is '7 1.5'"),
         ("7,-1", "line 4 is '7 -1'"),
         ("7,8,9", "line 4 is '7 8 9'.*2 columns as in the lines before"),
-        ("7,99999999999999999999", "line 4 is '7 9+'"),
         ("\x1b[31m,1", r"line 4 is '\\\\x1b\[31m 1'"),
     ],
 )
@@ -91,22 +88,6 @@ def test_a_bad_line_is_named(line: str, found: str, tmp_path: Path) -> None:
 def test_a_first_line_of_numbers_is_no_header(line: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"line 1 is .* two vertex ids"):
         imported(written(tmp_path / "e.csv", f"{line}\n1,2\n"), **MADE_UP)
-
-
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    edges=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1),
-    separator=st.sampled_from([",", "\t", " ", ";"]),
-    header=st.booleans(),
-)
-def test_edges_come_back_as_they_were_written(
-    edges: list[tuple[int, int]], separator: str, *, header: bool, tmp_path: Path
-) -> None:
-    lines = [f"from{separator}to"] * header
-    lines += [f"{a}{separator}{b}" for a, b in edges]
-    path = written(tmp_path / "e.txt", "\n".join(lines))
-
-    assert [*map(tuple, read_edges(path, None).T.tolist())] == edges
 
 
 def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> None:
@@ -126,10 +107,10 @@ def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("features", "labels", "problem"),
     [
-        ("1,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
-        ("1,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
-        ("1\n2\n3\n4\n", "0\n1\n0\n", "has 3 labels and features of 4 vertices"),
-        ("1\n2\n", "0\n1\n", "line 2 is '1 2', it needs .* below 2, the rows of"),
+        ("0.5,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
+        ("0.5,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
+        ("1\n2\n3\n4\n", "0\n1\n0\n", "3 labels in y.csv and 4 features in x.csv"),
+        ("1\n2\n", "0\n1\n", "an edge names 2: give them a column of ids"),
         ("1\n2\n3\n", "0\n1\n-7\n", "vertex 2 has label -7.0"),
         ("1\n2\n3\n", "0\n1\n0.5\n", "vertex 2 has label 0.5"),
     ],
@@ -166,9 +147,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     },
 }
 MASKS = {
-    "train_mask": [1, 1, 0, 0],
-    "val_mask": [0, 0, 1, 0],
-    "test_mask": [0, 0, 0, 1],
+    "train_mask": [True, True, False, False],
+    "val_mask": [False, False, True, False],
+    "test_mask": [False, False, False, True],
 }
 
 
@@ -177,13 +158,17 @@ MASKS = {
 def test_npz_files_of_the_common_layouts_are_read(
     layout: str, *, plural: bool, tmp_path: Path
 ) -> None:
-    """The plural is that of several splits in one file: the first is taken."""
+    """The plural is that of several splits in one file, of which one is chosen."""
     masks = {
         f"{name}s" if plural else name: [mask, mask[::-1]] if plural else mask
         for name, mask in MASKS.items()
     }
     np.savez(tmp_path / "g.npz", allow_pickle=False, **LAYOUTS[layout], **masks)
-    dataset = imported(tmp_path / "g.npz")
+    if plural:
+        with pytest.raises(DataError, match=r"holds 2 splits: --split-number 0 to"):
+            imported(tmp_path / "g.npz")
+    choices = Choices(split_number=0 if plural else None)
+    dataset = imported(tmp_path / "g.npz", choices=choices)
 
     assert neighbours(dataset) == PATH
     assert dataset.labels.tolist() == Y.tolist()
@@ -198,11 +183,13 @@ def test_npz_files_of_the_common_layouts_are_read(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"train_mask": [1, 1, 0]}, "the train mask is .* of shape .3,.*each of 4"),
-        ({"train_mask": [0, 0, 0, 0]}, "the train mask is empty"),
+        ({"train_mask": [True] * 3}, "the train mask has 3 entries for 4 vertices"),
+        ({"train_mask": [False] * 4}, "train split is empty"),
+        ({"train_mask": [1, 1, 0, 0]}, r"index array or mask\? --split-arrays ids or"),
+        ({"train_idx": [0]}, "states the train split twice: train_idx"),
         ({"x": X[:3]}, "has 4 labels and features of 3 vertices"),
         ({"x": X.astype(str)}, "a number per vertex and feature"),
-        ({"y": np.eye(4)}, "labels have shape .4, 4., one class per vertex"),
+        ({"y": np.ones((4, 9))}, r"shape .4, 9. .several classes per vertex.*--labels"),
         ({"y": [0, 1, 1, 9999]}, "vertex 3 has label 9999"),
         ({"edge_index": [[0.5], [1]]}, "edges are float64, whole numbers"),
         ({"edge_index": [0, 1, 2]}, "it needs two ends per edge"),
@@ -277,10 +264,14 @@ def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
     done = emu("import", str(edges), "-o", "mine", *options)
     assert done.output.splitlines() == [
         SAID,
-        "  4 ids up to 7 were numbered anew, in order",
-        "  1 self-loops were left out",
+        "  ends: columns 1, 2",
         "  features of length 4 are made up",
         "  labels of 2 classes are made up",
+        "  edges: 3 given; dropped: 1 self-loops, 0 doubles (in either direction)",
+        "  vertices: 4; 1 without an edge",
+        "  classes: 0: 2, 1: 2",
+        "  split: drawn at random, 60 : 20 : 20 of what has a label",
+        "  ids: 0 to 7, by vertex in mine/ids.npy",
         NEXT,
     ]
     again = emu("import", str(edges), "-o", "mine", *options)

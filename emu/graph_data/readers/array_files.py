@@ -10,15 +10,40 @@ its code runs.
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import warnings
+import zipfile
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from emu.errors import DataError
 from emu.foreign_code import INSTALL_TORCH, import_library
 from emu.graph_data.raw_graph import Source, split_at_random
-from emu.graph_data.readers.found_graph import NAMES, found_graph
-from emu.input_file import one_error, open_input, read_arrays
+from emu.graph_data.readers.found_graph import (
+    MATRICES,
+    checked_rows,
+    edge_ends,
+    found_graph,
+    is_read,
+)
+from emu.graph_data.readers.split_arrays import (
+    NESTED,
+    NO_CHOICES,
+    Choices,
+    split_part,
+)
+from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.input_file import (
+    ALWAYS_ALLOWED,
+    array_names,
+    check_inflation,
+    map_array,
+    one_error,
+    open_input,
+    read_arrays,
+)
 from emu.names import printable
 
 if TYPE_CHECKING:
@@ -52,7 +77,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
     )
 
 
-def read_npz(path: Path) -> FoundGraph:
+def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that an npz file states.
 
     Raises
@@ -61,25 +86,73 @@ def read_npz(path: Path) -> FoundGraph:
         When it is damaged or holds no edges.
     """
     with one_error(path):
-        return found_graph(read_arrays(path, NAMES, optional=True), str(path))
+        names = array_names(path)
+        arrays = read_arrays(path, [name for name in names if is_read(name)])
+        others = [name for name in names if name not in arrays]
+        return found_graph(arrays, str(path), choices, others)
+
+
+def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
+    """Return the graph of an npy file: two ends per edge, or a square matrix.
+
+    Raises
+    ------
+    DataError
+        When it is damaged, or neither of them.
+    """
+    with one_error(path):
+        array = map_array(path)
+        if array.shape == (2, 2):
+            problem = "has shape (2, 2): save it as edges or adj of an npz file"
+            raise DataError(problem, path=str(path))
+        square = array.ndim == 2 and array.shape[0] == array.shape[1]
+        name = "adj" if square else "edges"
+        return found_graph({name: array}, str(path), choices)
+
+
+def refuse_pickle(path: Path) -> None:
+    """Refuse a file that Python's pickle has written; nothing of it is read.
+
+    Raises
+    ------
+    DataError
+        When it is one.
+    """
+    with open_input(path) as file:
+        begin = file.read(9)
+    # Protocols 2 and later; 0 and 1, as Python 2 has written dictionaries and classes.
+    if begin[:1] == b"\x80" or begin.startswith(
+        (b"(dp", b"(lp", b"ccopy_reg", b"cscipy")
+    ):
+        raise DataError(
+            "is a pickle, which runs what it names when it is read: load it where you "
+            "trust it, and save its arrays with np.savez (edge_index, x, y, train_idx)",
+            path=str(path),
+        )
 
 
 _CLASSES = (
     "data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr",
-    "data.storage.GlobalStorage", "data.storage.NodeStorage",
-    "data.storage.EdgeStorage",
+    "data.storage.BaseStorage", "data.storage.GlobalStorage",
+    "data.storage.NodeStorage", "data.storage.EdgeStorage",
+    "data.hetero_data.HeteroData", "data.graph_store.EdgeAttr",
+    "data.feature_store.TensorAttr",
 )  # fmt: skip
 #: Messages, by a part of the name of a class that is never loaded; of these,
-#: data.to_dict() keeps the last two as they are.
+#: data.to_dict() keeps EdgeIndex and SparseTensor as they are.
 _HINTS = {
-    "HeteroData": "has several types; save data.to_homogeneous()",
     "DynamicInheritance": "is a Batch of several graphs; save batch.get_example(0), or "
     "batch.to_dict() for all of them as one graph",
     "EdgeIndex": "edge_index is an EdgeIndex, which is never loaded; set "
     "data.edge_index = data.edge_index.as_tensor() and save data.to_dict()",
-    "SparseTensor": "of adj_t nothing is read; set data.edge_index = "
-    "torch_geometric.utils.to_edge_index(data.adj_t.t())[0], del data.adj_t, and save "
-    "data.to_dict()",
+    "SparseTensor": "adj_t is a SparseTensor, which is never loaded; set "
+    "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t.t())[0], del "
+    "data.adj_t, and save data.to_dict()",
+    "FusedCSCSamplingGraph": "is a graph of GraphBolt, which is not read; save the "
+    "DGLGraph that it was made of with dgl.save_graphs",
+    "dgl.": "is a graph of dgl; save it with dgl.save_graphs",
+    "numpy": "holds arrays of numpy, which need pickle; save tensors "
+    "(torch.from_numpy), or the arrays with np.savez",
 }
 
 
@@ -90,7 +163,7 @@ class _StandIn:
         return super().__new__(cls)
 
 
-def read_torch(path: Path) -> FoundGraph:
+def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that a file of torch states.
 
     Raises
@@ -99,17 +172,31 @@ def read_torch(path: Path) -> FoundGraph:
         When it is damaged, holds no edges, or other objects than tensors and a Data.
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
+    with one_error(path):
+        content = choose_graph(_load(torch, path), choices, str(path))
+        if any(isinstance(key, tuple) for key in content):
+            return choose_types(_typed(torch, content, path), choices)
+        arrays, others = _arrays(torch, content, path)
+        return found_graph(arrays, str(path), choices, others)
+
+
+def _load(torch: Any, path: Path) -> Any:
     stands_in = [
         (type(name, (_StandIn,), {}), f"torch_geometric.{name}") for name in _CLASSES
     ]
-    with one_error(path), open_input(path) as file:
+    with open_input(path) as file:
+        if zipfile.is_zipfile(file):
+            size = os.fstat(file.fileno()).st_size
+            unpacked = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
+            check_inflation(path, size, unpacked)
+        file.seek(0)
         try:
             with (
                 torch.serialization.safe_globals(stands_in),
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore")  # the error has what matters
-                content = torch.load(file, map_location="cpu", weights_only=True)
+                return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             # What follows the first sentence advises to trust the file.
             said = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
@@ -120,38 +207,152 @@ def read_torch(path: Path) -> FoundGraph:
                 "data.to_dict() instead"
             )
             raise DataError(problem, path=str(path)) from error
-        named = _named(content, path)
-        if "adj_t" in named and "edge_index" not in named:
-            raise DataError(_HINTS["SparseTensor"], path=str(path))
-        arrays = {
-            name: _array(torch, name, value, path)
-            for name, value in named.items()
-            if name in NAMES and isinstance(value, torch.Tensor)
-        }
-        return found_graph(arrays, str(path))
+
+
+def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
+    """Return the attributes of the graph that is read, of one or several.
+
+    Several are a list of graphs, or ``(data, slices)`` with the beginning of every
+    graph in each tensor, as a data set in memory is stored.
+
+    Raises
+    ------
+    DataError
+        When it holds no graph, or several and none is chosen.
+    """
+    several = content if isinstance(content, (list, tuple)) else [content]
+    graphs = [_mapping(one) for one in several]
+    if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
+        merged, slices, *_ = graphs  # the class may follow
+        if slices is None or _are_slices(slices):
+            return _cut(merged, slices or {}, choices, origin)
+    if not graphs or not all(isinstance(graph, dict) for graph in graphs):
+        example = '{"edge_index": ..., "x": ..., "y": ...}'
+        problem = f"holds no graph with names: save a Data, or a dict {example}"
+        raise DataError(problem, path=origin)
+    chosen: dict[Any, Any] = graphs[choices.choose_graph(len(graphs), origin)]
+    return chosen
+
+
+def _mapping(content: Any) -> Any:
+    """Return the attributes of an object of PyTorch Geometric, anything else as it is.
+
+    Those of several types are by type, and by the three names of a relation.
+    """
+    while isinstance(content, _StandIn):
+        inner = vars(content)
+        if "_node_store_dict" in inner:
+            stores = {**inner["_node_store_dict"], **inner["_edge_store_dict"]}
+            return {name: _mapping(store) for name, store in stores.items()}
+        content = inner.get("_mapping", inner.get("_store", {}))
+    return content
+
+
+def _are_slices(content: Any) -> bool:
+    """Return True for a dict that says where each graph begins in each tensor."""
+    if not isinstance(content, dict) or not content:
+        return False
+    return all(
+        _are_slices(value)
+        if isinstance(value, dict)
+        else getattr(value, "ndim", 0) == 1
+        for value in content.values()
+    )
+
+
+def _cut(
+    merged: dict[Any, Any], slices: dict[Any, Any], choices: Choices, origin: str
+) -> dict[Any, Any]:
+    flat = slices
+    while isinstance(next(iter(flat.values()), None), dict):  # by type
+        flat = next(iter(flat.values()))
+    count = len(next(iter(flat.values()))) - 1 if flat else 1
+    number = choices.choose_graph(count, origin)
+
+    def cut(values: dict[Any, Any], begins: dict[Any, Any]) -> dict[Any, Any]:
+        part = {}
+        for name, value in values.items():
+            at = begins.get(name)
+            if isinstance(value, dict):
+                part[name] = cut(value, at or {})
+            elif at is None:
+                part[name] = value
+            else:
+                own = slice(int(at[number]), int(at[number + 1]))
+                # As in PyTorch Geometric: what holds ids grows along the last axis.
+                part[name] = value[..., own] if "index" in name else value[own]
+        return part
+
+    return cut(merged, slices)
+
+
+def _typed(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
+    vertices, edges = {}, {}
+    unread: list[str] = []
+    for key, values in content.items():
+        if not isinstance(values, dict) or key == "_global_store":
+            continue
+        arrays, others = _arrays(torch, values, path)
+        unread += others
+        if not isinstance(key, tuple):
+            vertices[str(key)] = arrays
+            continue
+        source, name, target = map(str, key)
+        arrays.pop("shape", None)  # of an adjacency between two types
+        edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
+    return TypedGraph(str(path), vertices, edges, tuple(dict.fromkeys(unread)))
+
+
+def _arrays(
+    torch: Any, content: dict[Any, Any], path: Path
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return the arrays that are read, and the names of what is not."""
+    named = {key: value for key, value in content.items() if isinstance(key, str)}
+    for name in NESTED:
+        if isinstance(named.get(name), dict):
+            inner = named.pop(name)
+            named |= {key: inner[key] for key in inner if split_part(str(key))}
+    arrays: dict[str, NDArray[Any]] = {}
+    unread = []
+    for name, value in named.items():
+        sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
+        if sparse and name in MATRICES:
+            arrays |= _sparse_ends(torch, name, value, path)
+        elif is_read(name) and value is not None:
+            arrays[name] = _array(torch, name, value, path)
+        else:
+            unread.append(name)
+    return arrays, unread
+
+
+def _sparse_ends(
+    torch: Any, name: str, value: Any, path: Path
+) -> dict[str, NDArray[Any]]:
+    """Return rows and columns of a sparse adjacency, by the names of scipy."""
+    if value.layout == torch.sparse_coo:
+        row, col = _array(torch, name, value._indices(), path)  # noqa: SLF001
+    else:
+        parts = value.crow_indices(), value.col_indices()
+        indptr, col = (_array(torch, name, part, path) for part in parts)
+        indptr = checked_rows(indptr, col, value.shape[0], f"{name} ", str(path))
+        row = np.repeat(np.arange(value.shape[0]), np.diff(indptr))
+    return {"row": row, "col": col, "shape": np.array(value.shape)}
 
 
 def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
+    if isinstance(value, int):
+        return np.array([value])
+    if not isinstance(value, torch.Tensor):
+        kind = type(value).__name__
+        raise DataError(f"{name} is a {kind}, save it as a tensor", path=str(path))
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
+        raise DataError(problem, path=str(path))
+    size, held = value.numel() * value.element_size(), value.untyped_storage().nbytes()
+    if size > max(held, ALWAYS_ALLOWED):
+        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {held} bytes of "
+        problem += f"the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))
     short = value.dtype == torch.bfloat16  # numpy has no such numbers
     array: NDArray[Any] = (value.float() if short else value).detach().numpy()
     return array
-
-
-def _named(content: Any, path: Path) -> dict[str, Any]:
-    """Return the attributes of a ``Data``, or of what an in-memory data set stores."""
-    if isinstance(content, (tuple, list)) and content:
-        content, *beside = content  # (data, slices, class), or graphs
-        slices = beside[0] if beside and isinstance(beside[0], dict) else {}
-        of_edges = slices.get("edge_index")
-        if (of_edges is not None and len(of_edges) > 2) or any(
-            isinstance(one, _StandIn) for one in beside
-        ):
-            raise DataError("holds several graphs, save one of them", path=str(path))
-    while isinstance(content, _StandIn):
-        inner = vars(content)
-        content = inner.get("_mapping", inner.get("_store", {}))
-    named = content if isinstance(content, dict) else {}
-    return {name: value for name, value in named.items() if isinstance(name, str)}

@@ -1,24 +1,25 @@
 """Read files of dgl: graphs of ``dgl.save_graphs``, partition folders of DistDGL.
 
-dgl's formats hold arrays, no code, and are read by numpy alone. Homogeneous graphs
-only. dgl's own reader does not check the lengths in a file: of 996 mutated files 66
-ended the process, or took all memory. Here every length is held to what is left of the
-file before anything is read for it. The layouts are those that dgl 0.5 to 2 write
-(version 2 of ``dgl.save_graphs``, and ``dgl.data.utils.save_tensors``); a vector is a
-count of eight bytes and that many entries, everything is little-endian.
+dgl's formats hold arrays, no code, and are read by numpy alone. dgl's own reader does
+not check the lengths in a file: of 996 mutated files 66 ended the process, or took all
+memory. Here every length is held to what is left of the file before anything is read
+for it. The layouts are those that dgl 0.5 to 2 write (version 2 of ``dgl.save_graphs``,
+and ``dgl.data.utils.save_tensors``); a vector is a count of eight bytes and that many
+entries, everything is little-endian.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import found_graph, left_out
+from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
+from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.input_file import one_error, open_input, read_json
 from emu.names import printable
 
@@ -26,13 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import BufferedReader
     from pathlib import Path
-    from typing import TypeVar
 
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.found_graph import FoundGraph
-
-    _Entry = TypeVar("_Entry")
 
 _GRAPHS, _VERSION, _HETEROGENEOUS = 0xDD2E4FF046B4A13F, 2, 2
 _GRAPHS_BEGIN = 4096
@@ -40,7 +38,7 @@ _GRAPH, _META, _RELATION = 0xDD589FBE35224ABF, 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B
 _COO, _CSR = 0xDD61FFD305DFF127, 0xDD6CD31205DFF127
 _OF_COO, _OF_CSR, _OF_CSC = 1, 2, 4
 _TENSORS, _ARRAY = 0xDD5A9FBE3FA2443F, 0xDD5E40F096B4A13F
-_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_KINDS = {0: "i", 1: "u", 2: "f", 4: "bfloat", 6: "b"}
 _MOST_DIMENSIONS = 8
 
 
@@ -56,14 +54,41 @@ class DglGraph:
     """Name -> a row per vertex, or edge."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Relations:
+    """A graph of dgl with any number of types."""
+
+    vertices: NDArray[np.int64]
+    """Number of vertices of each type."""
+    ends: list[tuple[int, int]]
+    """Types of sources and destinations, for each relation."""
+    edges: list[NDArray[Any]]
+    of_vertices: list[dict[str, NDArray[Any]]]
+    of_edges: list[dict[str, NDArray[Any]]]
+    types: list[str]
+    names: list[str]
+
+
 def read_graph(path: Path) -> DglGraph:
-    """Return the graph of a file of ``dgl.save_graphs``.
+    """Return the graph of a file of ``dgl.save_graphs`` that holds one of one type.
 
     Raises
     ------
     DataError
         When it is damaged, older than dgl 0.5, or is not one homogeneous graph.
     """
+    graphs, _ = _read_graphs(path)
+    if len(graphs) != 1 or len(graphs[0].edges) != 1 or len(graphs[0].types) != 1:
+        problem = "holds several graphs or types; one homogeneous graph is needed"
+        raise DataError(problem, path=str(path))
+    (graph,) = graphs
+    return DglGraph(
+        int(graph.vertices[0]), graph.edges[0], graph.of_vertices[0], graph.of_edges[0]
+    )
+
+
+def _read_graphs(path: Path) -> tuple[list[_Relations], dict[str, NDArray[Any]]]:
+    """Return the graphs of a file, and the arrays beside them (labels)."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
         content.expect(_GRAPHS, "a graph of dgl")
@@ -71,59 +96,59 @@ def read_graph(path: Path) -> DglGraph:
         if (version, content.number()) != (_VERSION, _HETEROGENEOUS):
             problem = f"is of dgl's format {version}, only that of dgl 0.5 and later "
             raise DataError(problem + "is read", path=str(path))
-        graphs = content.number()
+        count = content.number()
         file.seek(_GRAPHS_BEGIN)
         begin = content.number()
-        content.named_arrays()  # of whole graphs
-        if graphs != 1:
-            raise _not_one(f"{graphs} graphs", path)
+        beside = content.named_arrays()
         if file.tell() != begin:
             raise ValueError(f"its graph is said to begin at {begin}")
-        graph = _graph(content, path)
-        content.expect(16, "positions")
-        if content.vector().tolist() != [begin]:
-            raise ValueError("its graph is said to begin at two places")
-        content.expect(16, "end")
+        begins, graphs = [], []
+        for _ in range(count):
+            begins.append(file.tell())
+            graphs.append(_graph(content))
+        content.expect(8 * (count + 1), "positions")
+        if content.vector().tolist() != begins:
+            raise ValueError("its graphs are said to begin elsewhere")
+        content.expect(8 * (count + 1), "end")
         content.end()
-        return graph
+        return graphs, beside
 
 
-def _not_one(what: str, path: Path) -> DataError:
-    problem = f"holds {what}; one with one type of vertices and edges is needed"
-    return DataError(problem, path=str(path))
-
-
-def _graph(content: _Content, path: Path) -> DglGraph:
+def _graph(content: _Content) -> _Relations:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
-    types, _, _, relations, _ = content.compressed()
-    if (types, len(relations), content.number()) != (1, 1, 1):
-        raise _not_one("a graph of several types", path)
-    vertices, edges = _relation(content)
-    if content.vector().tolist() != [vertices]:
-        raise ValueError(f"it has two numbers of vertices, {vertices} and another")
+    types, _, pointers, targets, order = content.compressed()
+    kinds = np.stack([np.repeat(np.arange(types), np.diff(pointers)), targets])
+    ends = [(int(a), int(b)) for a, b in _by_id(kinds, order).T]
+    if content.number() != len(ends):
+        raise ValueError("it announces another number of relations than it has")
+    relations = [_relation(content) for _ in ends]
+    vertices = content.vector()
+    sizes = [(int(vertices[a]), int(vertices[b])) for a, b in ends]
+    if len(vertices) != types or sizes != [size for size, _ in relations]:
+        raise ValueError(
+            f"it has two numbers of vertices, {vertices.tolist()} and others"
+        )
+    edges = [array for _, array in relations]
     of_vertices, of_edges = (
-        _only(content.named_arrays() for _ in content.entries()) for _ in range(2)
+        [content.named_arrays() for _ in content.entries()] for _ in range(2)
     )
-    for _ in range(2):  # the names of the two types
-        _only(content.text() for _ in content.entries())
-    for kind, frame, rows in (
-        ("vertices", of_vertices, vertices),
-        ("edges", of_edges, edges.shape[1]),
+    names = [[content.text() for _ in content.entries()] for _ in range(2)]
+    counts = [*vertices.tolist()], [array.shape[1] for array in edges]
+    for frames, rows, called in zip(
+        (of_vertices, of_edges), counts, names, strict=True
     ):
-        for name, array in frame.items():
-            if array.shape[:1] != (rows,):
-                raise ValueError(f"{name} has shape {array.shape} for {rows} {kind}")
-    return DglGraph(vertices, edges, of_vertices, of_edges)
+        if not len(frames) == len(rows) == len(called):
+            raise ValueError("it has more or fewer frames than types")
+        for frame, count in zip(frames, rows, strict=True):
+            for name, array in frame.items():
+                if array.shape[:1] != (count,):
+                    raise ValueError(f"{name} has shape {array.shape} for {count} rows")
+    return _Relations(vertices, ends, edges, of_vertices, of_edges, *names)
 
 
-def _only(entries: Iterator[_Entry]) -> _Entry:
-    (entry,) = entries
-    return entry
-
-
-def _relation(content: _Content) -> tuple[int, NDArray[Any]]:
-    """Return the number of vertices, and the edges."""
+def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
+    """Return the numbers of sources and destinations there are, and the edges."""
     content.expect(_RELATION, "edges")
     layout = content.number() & 0xFF
     content.number()  # layouts that dgl may make of it
@@ -131,7 +156,7 @@ def _relation(content: _Content) -> tuple[int, NDArray[Any]]:
     content.compressed()
     if layout == _OF_COO:
         content.expect(_COO, "edges")
-        rows, columns = content.number(), content.number()
+        columns, rows = content.number(), content.number()
         ends = [content.array(), content.array()]
         order = content.array()
         content.skip(2)  # flags: they are in order
@@ -141,12 +166,15 @@ def _relation(content: _Content) -> tuple[int, NDArray[Any]]:
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
+    if layout == _OF_CSC:
+        rows, columns = columns, rows
     edges = np.stack(ends)
-    if edges.ndim != 2 or rows != columns:
-        raise ValueError(f"edges of shape {edges.shape} join {rows} with {columns}")
-    if edges.size and not 0 <= edges.min() <= edges.max() < rows:
-        raise ValueError(f"an edge leaves the {rows} vertices")
-    return rows, _by_id(edges, order)
+    if edges.ndim != 2:
+        raise ValueError(f"edges have shape {edges.shape}")
+    for row, most in zip(edges, (rows, columns), strict=True):
+        if row.size and not 0 <= row.min() <= row.max() < most:
+            raise ValueError(f"an edge leaves the {most} vertices")
+    return (rows, columns), _by_id(edges, order)
 
 
 def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
@@ -226,9 +254,10 @@ class _Content:
     def compressed(self) -> tuple[int, int, Any, Any, Any]:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
         self.expect(_CSR, "rows")
-        found = self.number(), self.number(), self.array(), self.array(), self.array()
+        columns, rows = self.number(), self.number()
+        indptr, indices, order = self.array(), self.array(), self.array()
         self.skip(1)  # a flag: rows are in order
-        return found
+        return rows, columns, indptr, indices, order
 
     def array(self) -> NDArray[Any]:
         self.expect(_ARRAY, "array")
@@ -238,23 +267,48 @@ class _Content:
         if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
         shape = tuple(self.number() for _ in range(dimensions))
-        dtype, size = np.dtype(f"<{_KINDS[kind]}{bits // 8}"), self.number()
+        short = _KINDS[kind] == "bfloat" and bits == 16  # numpy has no such numbers
+        dtype = np.dtype("<u2" if short else f"<{_KINDS[kind]}{bits // 8}")
+        size = self.number()
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
-        return np.frombuffer(self._bytes(size), dtype).reshape(shape)
+        array = np.frombuffer(self._bytes(size), dtype).reshape(shape)
+        # The upper half of a number of four bytes.
+        return (array.astype("<u4") << 16).view("<f4") if short else array
 
 
-def read_dgl(path: Path) -> FoundGraph:
+def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a ``.bin`` file.
 
     Raises
     ------
     DataError
-        When it is damaged, or is not one homogeneous graph.
+        When it is damaged, or holds several graphs or types and none is chosen.
     """
-    graph = read_graph(path)
-    found = found_graph({**graph.of_vertices, "edge_index": graph.edges}, str(path))
-    return replace(found, notes=left_out(sorted(graph.of_edges)))
+    graphs, beside = _read_graphs(path)
+    graph = graphs[choices.choose_graph(len(graphs), str(path))]
+    relations = zip(graph.ends, graph.names, graph.edges, strict=True)
+    vertices: dict[str, dict[str, NDArray[Any]]] = {
+        name: {**frame, "num_nodes": np.array(count)}
+        for name, frame, count in zip(
+            graph.types, graph.of_vertices, graph.vertices, strict=True
+        )
+    }
+    unread = sorted({name for frame in graph.of_edges for name in frame})
+    if len(graphs) == len(vertices) == 1:
+        # As ogb saves its graphs: a row per vertex, beside the graph.
+        (own,) = vertices.values()
+        fit = {n for n, a in beside.items() if a.shape[:1] == (graph.vertices[0],)}
+        own |= {name: beside[name] for name in fit if name not in own}
+        unread += sorted(beside.keys() - fit)
+    else:
+        unread += sorted(beside)
+    edges = {
+        (graph.types[source], name, graph.types[target]): ends
+        for (source, target), name, ends in relations
+    }
+    typed = TypedGraph(str(path), vertices, edges, tuple(unread))
+    return choose_types(typed, choices)
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -277,23 +331,19 @@ def partition_json(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def read_partitions(description: Path) -> FoundGraph:
+def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a DistDGL folder, with the part of every vertex.
 
     Raises
     ------
     DataError
-        When a part is missing or damaged, or they do not hold every vertex once.
+        When a part is missing or damaged, they do not hold every vertex once, or there
+        are several types and none is chosen.
     """
     with one_error(description):
         content = read_json(description)
         if "part-0" not in content:
             problem = "describes no partitions of DistDGL: holds no part-0"
-            raise DataError(problem, path=str(description))
-        kinds = [*content.get("ntypes", ()), *content.get("etypes", ())]
-        if len(kinds) > 2:
-            problem = f"has several types ({', '.join(map(printable, kinds[:4]))})"
-            problem += "; one of vertices and one of edges is needed"
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)
@@ -302,16 +352,48 @@ def read_partitions(description: Path) -> FoundGraph:
         if len(owned) != vertices or not np.array_equal(np.sort(owned), every):
             problem = f"the parts do not hold each of {vertices} vertices once"
             raise DataError(problem, path=origin)
-        order = np.argsort(owned)
-        arrays = {
-            name: np.concatenate([part.values[name] for part in parts])[order]
-            for name in parts[0].values
+        return choose_types(_join(parts, content, owned, origin), choices)
+
+
+def _join(
+    parts: list[_Part], content: dict[str, Any], owned: NDArray[Any], origin: str
+) -> TypedGraph:
+    """Return the graph of all parts.
+
+    dgl numbers the vertices of all types together, ``owned`` part by part.
+    """
+    kinds = np.concatenate([part.kinds for part in parts])
+    counts = [len(part.ids) for part in parts]
+    owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+    within = np.empty(len(owned), np.int64)  # ids within the type
+    kind_of = np.empty(len(owned), np.int64)
+    kind_of[owned] = kinds
+    vertices, owners = {}, {}
+    for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
+        members = np.flatnonzero(kinds == kind)
+        order = np.argsort(owned[members])
+        within[owned[members[order]]] = np.arange(len(members))
+        owners[name] = owner[members[order]]
+        vertices[name] = {"num_nodes": np.array(len(members))} | {
+            key.split("/")[1]: np.concatenate([part.values[key] for part in parts])[
+                order
+            ]
+            for key in parts[0].values
+            if key.startswith(f"{name}/")
         }
-        arrays["edge_index"] = np.concatenate([part.edges for part in parts], axis=1)
-        found = found_graph(arrays, origin)
-        counts = [len(part.ids) for part in parts]
-        owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)[order]
-        return replace(found, owner=owner, notes=left_out(parts[0].of_edges))
+    edges = {}
+    for name, kind in content.get("etypes", {_EDGE: 0}).items():
+        known = name.split(":")
+        source, relation, target = (
+            known if len(known) == 3 else (_VERTEX, name, _VERTEX)
+        )
+        ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
+        edges[source, relation, target] = within[np.concatenate(ends, axis=1)]
+    unread = (*dict.fromkeys(name for part in parts for name in part.of_edges),)
+    return TypedGraph(origin, vertices, edges, unread, owners)
+
+
+_VERTEX, _EDGE = "_N", "_N:_E:_N"
 
 
 class _Part:
@@ -319,17 +401,27 @@ class _Part:
 
     def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
         files = content[f"part-{number}"]
+        if not str(files.get("part_graph", ".pt")).endswith(".dgl"):
+            problem = "its parts are for GraphBolt alone: partition the graph with "
+            problem += "use_graphbolt=False, which writes part_graph"
+            raise DataError(problem, path=str(description))
         graph = read_graph(_inside(description, files["part_graph"], number))
-        ids = graph.of_vertices["_ID"]
-        self.ids: NDArray[np.int64] = ids[graph.of_vertices["inner_node"] > 0]
-        self.edges = ids[graph.edges[:, graph.of_edges["inner_edge"] > 0]]
+        ids, inner = graph.of_vertices["_ID"], graph.of_vertices["inner_node"] > 0
+        self.ids: NDArray[np.int64] = ids[inner]
+        self.kinds = graph.of_vertices.get("_TYPE", np.zeros(len(ids)))[inner]
+        own = graph.of_edges["inner_edge"] > 0
+        self.edges = ids[graph.edges[:, own]]
+        self.edge_kinds = graph.of_edges.get("_TYPE", np.zeros(len(own)))[own]
+        # "_N/feat": the default type, which files of older versions do not name.
         tensors = read_tensors(_inside(description, files["node_feats"], number))
-        # "_N/feat": one type of vertices, with the default name.
-        self.values = {name.split("/")[-1]: array for name, array in tensors.items()}
+        self.values = {
+            name if "/" in name else f"{_VERTEX}/{name}": array
+            for name, array in tensors.items()
+        }
         of_edges: dict[str, Any] = {}
         if "edge_feats" in files:
             of_edges = read_tensors(_inside(description, files["edge_feats"], number))
-        self.of_edges = sorted(name.split("/")[-1] for name in of_edges)
+        self.of_edges = sorted({name.split("/")[-1] for name in of_edges})
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:

@@ -1,24 +1,36 @@
 """A graph as its file states it: checked here, in one place for every format.
 
-Arrays by the names that people give them: ``edge_index`` (2, E), ``edges`` (E, 2) or
-``adj_indptr``, ``adj_indices`` (CSR); ``x``, ``features``, ``node_features``, or
-``attr_*`` (CSR); ``y``, ``labels``, ``node_labels``; ``train_mask``, ``val_mask``,
-``test_mask``, also in the plural. CSR is as in gnn-benchmark (Shchur et al., 2018),
-``x`` and ``y`` are those of PyTorch Geometric, ``feat`` and ``label`` those of dgl.
+Arrays by the names that people give them: ``edge_index`` (2, E), ``edges`` (E, 2),
+``adj_*`` (CSR), what ``scipy.sparse.save_npz`` writes, or a matrix ``adj``; ``x``,
+``features``, or ``attr_*`` (CSR); ``y``, ``labels``; masks or ids of a split. CSR is as
+in gnn-benchmark (Shchur et al., 2018), ``x`` and ``y`` are those of PyTorch Geometric,
+``feat`` and ``label`` those of dgl. A second array for one purpose is not read, and a
+note says so.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import RawGraph, build_structure
+from emu.files import cache_home
+from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
+from emu.graph_data.readers.split_arrays import (
+    NESTED,
+    NO_CHOICES,
+    Choices,
+    check_splits,
+    sort_splits,
+    split_part,
+)
+from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -26,7 +38,6 @@ if TYPE_CHECKING:
 
 #: Longer features are no feature vectors; rows of them are made dense.
 WIDEST = 1 << 20
-SPLIT = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +86,22 @@ class FoundGraph:
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
     masks: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """``train``, ``valid``, ``test`` -> true or false per vertex."""
+    splits: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """``train``, ``valid``, ``test`` -> ids of vertices, where there is no mask."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
+    ids: NDArray[Any] | None = None
+    """Ids in the file by vertex, numbers or words; None where they are the vertices."""
+    types: NDArray[np.int32] | None = None
+    """Type of every vertex, below the number of ``type_names``."""
+    type_names: tuple[str, ...] = ()
+    split_origin: str = ""
+    """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
-    """Sentences on what of the file was left out."""
+    """Sentences: what was taken for what, and what of the file was left out."""
 
     def checked(self) -> RawGraph:
-        """Return the graph; without masks its split is empty, to be drawn.
+        """Return the graph; where no split is stated it is empty, to be drawn.
 
         Raises
         ------
@@ -103,7 +123,8 @@ class FoundGraph:
         self._fits("labels", len(self.labels), vertices)
         if not 0 < self.features.length <= WIDEST:
             raise self._wrong(f"has features of length {self.features.length}")
-        labels, classes = self._classes(self.labels)
+        check_size(vertices, self.features.length, self.origin)
+        labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
                 self._ids(self.sources),
@@ -112,12 +133,15 @@ class FoundGraph:
                 origin=self.origin,
             ),
             labels,
-            **self._split(vertices),
+            **check_splits(self.masks, self.splits, vertices, self.origin),
             classes=classes,
             feature_length=self.features.length,
             rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,
+            edges_given=len(self.sources),
+            self_loops=count_loops(self.sources, self.destinations),
+            class_names=names,
         )
 
     def _wrong(self, problem: str) -> DataError:
@@ -132,128 +156,253 @@ class FoundGraph:
             raise self._wrong(f"edges are {ids.dtype}, whole numbers are needed")
         return ids
 
-    def _classes(self, stated: NDArray[Any]) -> tuple[NDArray[np.int32], int]:
-        labels = stated.reshape(-1)
-        if len(labels) != len(stated):
-            raise self._wrong(
-                f"labels have shape {stated.shape}, one class per vertex is needed"
-            )
-        if labels.dtype.kind in "US":
-            names = np.unique(labels[labels != labels.dtype.type()])
-            found = np.searchsorted(names, labels)
-            known = labels != labels.dtype.type()
-            return np.where(known, found, -1).astype(np.int32), len(names)
-        if labels.dtype.kind not in "iufb":
-            raise self._wrong(f"labels are {labels.dtype}, numbers or texts are needed")
-        if labels.dtype.kind == "f":
-            labels = np.where(np.isnan(labels), -1, labels)
-        wrong = (
-            (labels < -1)
-            | (labels >= max(len(labels), 2))
-            | (np.floor(labels) != labels)
+
+def check_size(vertices: int, length: int, origin: str) -> None:
+    """Refuse a graph whose features the disk of the cache cannot hold.
+
+    Raises
+    ------
+    DataError
+        When they are larger; says by how much.
+    """
+    home = cache_home()
+    while not home.exists():
+        home = home.parent
+    size, free = 4 * vertices * length, shutil.disk_usage(home).free
+    if size > free:
+        raise DataError(
+            f"{vertices} vertices with features of length {length} would take "
+            f"{size / 1e9:.1f} GB, {free / 1e9:.1f} GB are free in {home}: is an id or "
+            "a shape too large? XDG_CACHE_HOME names another disk",
+            path=origin,
         )
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise self._wrong(
-                f"vertex {first} has label {labels[first]}, classes count from 0 "
-                "and -1 stands for none"
-            )
-        classes = int(labels.max()) + 1 if len(labels) else 0
-        if not classes:
-            raise self._wrong("no vertex has a label")
-        return labels.astype(np.int32), classes
-
-    def _split(self, vertices: int) -> dict[str, NDArray[np.int64]]:
-        parts = {}
-        for part in SPLIT:
-            mask = self.masks.get(part, np.zeros(vertices, bool))
-            if mask.ndim == 2:  # several splits in one file: the first
-                mask = mask[0] if mask.shape[1] == vertices else mask[:, 0]
-            if mask.shape != (vertices,) or mask.dtype.kind not in "biu":
-                raise self._wrong(
-                    f"the {part} mask is {mask.dtype} of shape {mask.shape}, true or "
-                    f"false is needed for each of {vertices} vertices"
-                )
-            parts[part] = np.flatnonzero(mask).astype(np.int64)
-        if self.masks and not len(parts["train"]):
-            raise self._wrong("the train mask is empty or missing")
-        return parts
 
 
-_EDGES = ("edge_index", "edges")
-_FEATURES = ("x", "features", "node_features", "feat")
-_LABELS = ("y", "labels", "node_labels", "label")
-_MASKS = {
-    "train": ("train_mask", "train_masks"),
-    "valid": ("val_mask", "val_masks", "valid_mask", "valid_masks"),
-    "test": ("test_mask", "test_masks"),
-}
+def class_numbers(
+    stated: NDArray[Any], origin: str
+) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
+    """Return the class of every vertex, -1 for none, their number, and their words.
+
+    Raises
+    ------
+    DataError
+        When they are not one class per vertex, as a number, a text, or a one-hot row.
+    """
+    labels = _one_hot_classes(stated).reshape(-1)
+    if len(labels) != len(stated):
+        several = " (several classes per vertex)" if stated.ndim == 2 else ""
+        raise DataError(
+            f"labels have shape {stated.shape}{several}, one class per vertex is "
+            "needed: name a file of them with --labels",
+            path=origin,
+        )
+    if labels.dtype.kind in "US":
+        known = labels != labels.dtype.type()
+        names = np.unique(labels[known])
+        numbers = np.searchsorted(names, labels)
+        of_words = np.where(known, numbers, -1).astype(np.int32)
+        return of_words, len(names), (*names.tolist(),)
+    if labels.dtype.kind not in "iufb":
+        problem = f"labels are {labels.dtype}, numbers or texts are needed"
+        raise DataError(problem, path=origin)
+    if labels.dtype.kind == "f":
+        labels = np.where(np.isnan(labels), -1, labels)
+    labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
+    wrong = (
+        (labels < -1) | (labels >= max(len(labels), 2)) | (np.floor(labels) != labels)
+    )
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise DataError(
+            f"vertex {first} has label {labels[first]}, classes count from 0 and -1 "
+            "stands for none",
+            path=origin,
+        )
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    if not classes:
+        raise DataError("no vertex has a label", path=origin)
+    return labels.astype(np.int32), classes, ()
+
+
+def _one_hot_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the class of every row of a one-hot matrix; other labels as they are."""
+    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
+        return labels
+    if not (((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()):
+        return labels
+    return np.where(labels.any(1), labels.argmax(1), -1)
+
+
+_EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
+_ENDS = (
+    ("src", "dst"), ("row", "col"), ("source", "target"), ("senders", "receivers"),
+)  # fmt: skip
+#: Names of an adjacency.
+MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
+_FEATURES = (
+    "x", "features", "node_features", "feat", "feats", "feature", "node_feat", "X",
+)  # fmt: skip
+_LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
+_COUNTS = ("num_nodes", "num_vertices", "n_nodes")
 _CSR = ("indptr", "indices", "shape")
 
-#: Values on edges, which no model here uses.
-_WEIGHTS = ("edge_weight", "edge_attr", "edge_weights", "edge_features")
+#: Values on edges that are not called edge_*; no model here uses any.
+_WEIGHTS = ("adj_data", "data")
 
-#: Every name that is looked at.
-NAMES = (
-    *_EDGES, *_FEATURES, *_LABELS, *_MASKS["train"], *_MASKS["valid"], *_MASKS["test"],
-    *_WEIGHTS, *(f"adj_{part}" for part in _CSR),
+#: Every name that is looked at, besides those of splits.
+NAMES = {
+    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *_FEATURES, *_LABELS,
+    *_COUNTS, *_CSR, "format", *(f"adj_{part}" for part in _CSR),
     *(f"attr_{part}" for part in (*_CSR, "data")),
-)  # fmt: skip
+}  # fmt: skip
 
 
-def found_graph(arrays: Arrays, origin: str) -> FoundGraph:
+def is_read(name: str) -> bool:
+    """Return True for the name of an array that may be read."""
+    return name in NAMES or name in NESTED or split_part(name) is not None
+
+
+def found_graph(
+    arrays: Arrays,
+    origin: str,
+    choices: Choices = NO_CHOICES,
+    others: Iterable[str] = (),
+) -> FoundGraph:
     """Return the graph that named arrays state.
+
+    Parameters
+    ----------
+    others
+        Names of what the file holds beside them.
 
     Raises
     ------
     DataError
         When there are no edges, or parts of one matrix contradict each other.
     """
-    sources, destinations, vertices = _edges(arrays, origin)
-    features = first_of(arrays, _FEATURES)
-    masks = {part: first_of(arrays, names) for part, names in _MASKS.items()}
+    arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
+    sources, destinations, vertices, edges = _edges(arrays, origin)
+    feature, label, count = (
+        first_name(arrays, names) for names in (_FEATURES, _LABELS, _COUNTS)
+    )
+    if feature:
+        features: FeatureRows | None = FeatureRows.dense(arrays[feature], origin)
+    else:
+        features = _sparse_rows(arrays, origin)
+    if count and vertices is None:
+        vertices = int(arrays[count].reshape(-1)[0])
+    masks, splits = sort_splits(arrays, choices, origin)
+    split = [name for name in arrays if split_part(name)]
+    used = {*edges, feature, label, count, *split, "format"}
+    if features and not feature:
+        used |= {f"attr_{part}" for part in (*_CSR, "data")}
+    unread = sorted(name for name in (*arrays, *others) if name not in used)
+    taken = [f"edges from {edges[0]}"] if len(sources) else []
+    taken += [f"features from {feature or 'attr_data'}"] if features else []
+    if label:
+        width = arrays[label].shape[1] if arrays[label].ndim == 2 else 1
+        taken += [f"labels from {label}" + f" ({width} columns)" * (width > 1)]
     return FoundGraph(
         sources,
         destinations,
         origin,
         vertices=vertices,
-        features=(
-            _sparse_rows(arrays, origin)
-            if features is None
-            else FeatureRows.dense(features, origin)
-        ),
-        labels=first_of(arrays, _LABELS),
-        masks={part: mask for part, mask in masks.items() if mask is not None},
-        notes=left_out(name for name in _WEIGHTS if name in arrays),
+        features=features,
+        labels=arrays[label] if label else None,
+        masks=masks,
+        splits=splits,
+        split_origin=f"{', '.join(split)} of the file" if split else "",
+        notes=(*([", ".join(taken)] if taken else []), *name_unread(unread)),
     )
+
+
+def name_unread(names: Collection[str]) -> tuple[str, ...]:
+    """Return sentences on arrays that are not read."""
+    of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
+    others = ", ".join(printable(n) for n in names if n not in of_edges)
+    return (*left_out(of_edges), *([f"not read: {others}"] if others else []))
 
 
 def left_out(names: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence per value of edges that is not read."""
-    return tuple(f"{name} was left out: edges count alike" for name in names)
+    return tuple(f"{printable(n)} was left out: edges count alike" for n in names)
 
 
-def first_of(arrays: Arrays, names: tuple[str, ...]) -> NDArray[Any] | None:
-    """Return the array of the first name that is there."""
-    return next((arrays[name] for name in names if name in arrays), None)
+def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
+    """Return the edges that named arrays state, shape (2, edges).
 
-
-def _edges(
-    arrays: Arrays, origin: str
-) -> tuple[NDArray[Any], NDArray[Any], int | None]:
-    for name, axis in zip(_EDGES, (0, 1), strict=True):
-        if name in arrays:
-            return *_ends(arrays[name], axis, name, origin), None
-    missing = [f"adj_{part}" for part in _CSR if f"adj_{part}" not in arrays]
-    if missing:
-        what = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
+    Raises
+    ------
+    DataError
+        When there are none, or ends are no whole numbers.
+    """
+    sources, destinations, *_ = _edges(arrays, origin)
+    ends = np.stack([sources, destinations])
+    if ends.dtype.kind not in "iu":
         raise DataError(
-            f"holds no {what}, and neither edge_index nor edges", path=origin
+            f"edges are {ends.dtype}, whole numbers are needed", path=origin
         )
-    vertices = int(arrays["adj_shape"][0])
-    indices = arrays["adj_indices"]
-    indptr = checked_rows(arrays["adj_indptr"], indices, vertices, "adj", origin)
-    return np.repeat(np.arange(vertices), np.diff(indptr)), indices, vertices
+    return ends
+
+
+def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
+    """Return the first of the names that is there."""
+    return next((name for name in names if name in arrays), None)
+
+
+_Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
+
+
+def _edges(arrays: Arrays, origin: str) -> _Edges:
+    """Return ends of edges, the number of vertices if it is stated, names read."""
+    if listed := first_name(arrays, _EDGES):
+        ends = _ends(arrays[listed], _EDGES[listed], listed, origin)
+        return *ends, None, (listed,)
+    if matrix := first_name(arrays, MATRICES):
+        return _matrix_edges(arrays[matrix], matrix, origin)
+    for pair in _ENDS:
+        if all(name in arrays for name in pair):
+            shape = arrays.get("shape")
+            square = None if shape is None else _square(shape, origin)
+            return arrays[pair[0]], arrays[pair[1]], square, (*pair, "shape")
+    return _row_edges(arrays, origin)
+
+
+def _row_edges(arrays: Arrays, origin: str) -> _Edges:
+    """Return the edges of a CSR or CSC matrix, by names of scipy or as adj_*."""
+    layout = np.asarray(arrays.get("format", b"csr")).item()
+    if layout not in (b"csr", b"csc", "csr", "csc"):
+        problem = f"its matrix is {layout!r}, save one that is .tocsr()"
+        raise DataError(problem, path=origin)
+    prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
+    names = tuple(f"{prefix}{part}" for part in _CSR)
+    missing = [name for name in names if name not in arrays]
+    if missing and prefix:
+        what = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
+        problem = f"holds no {what}, and neither edge_index nor edges"
+        raise DataError(problem, path=origin)
+    indptr, indices = arrays[names[0]], arrays[names[1]]
+    vertices = _square(arrays.get(names[2], [len(indptr) - 1] * 2), origin)
+    pointers = checked_rows(indptr, indices, vertices, prefix or "its ", origin)
+    own = np.repeat(np.arange(vertices), np.diff(pointers))
+    return own, indices, vertices, names
+
+
+def _square(shape: Any, origin: str) -> int:
+    sides = [int(side) for side in np.reshape(shape, -1)]
+    if len(sides) != 2 or sides[0] != sides[1]:
+        problem = f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
+        raise DataError(problem + "square one is needed", path=origin)
+    return sides[0]
+
+
+def _matrix_edges(matrix: NDArray[Any], name: str, origin: str) -> _Edges:
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        problem = f"{name} is {matrix.dtype} of shape {matrix.shape}, a square matrix "
+        raise DataError(problem + "of numbers is needed", path=origin)
+    vertices = _square(matrix.shape, origin)
+    rows, columns = np.nonzero(matrix)
+    return rows, columns, vertices, (name,)
 
 
 def _ends(
@@ -288,7 +437,7 @@ def checked_rows(
         and bool(np.all(indptr[:-1] <= indptr[1:]))
     )
     if not whole:
-        raise DataError(f"{kind}_indptr does not fit {kind}_indices", path=origin)
+        raise DataError(f"{kind}indptr does not fit {kind}indices", path=origin)
     return indptr.astype(np.int64)
 
 
@@ -303,7 +452,7 @@ def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     rows, width = int(shape[0]), int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
-    indptr = checked_rows(indptr, indices, rows, "attr", origin)
+    indptr = checked_rows(indptr, indices, rows, "attr_", origin)
     wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or wrong.any():
         raise DataError(

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import RawGraph, Source, build_structure
-from emu.graph_data.readers.found_graph import left_out
+from emu.graph_data.raw_graph import Source
+from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, name_unread
+from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
+from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.input_file import map_member, one_error, open_gzip, open_input, read_arrays
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MOST_CLASSES = 2**31 - 1
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
 
 
@@ -46,44 +47,87 @@ def ogb_source(folder: Path) -> Source:
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
     ]
 
-    def load() -> RawGraph:
-        with one_error(folder):
-            return _load(folder)
-
-    return Source(f"ogb {stats}", load)
+    return Source(f"ogb {stats}", lambda: read_ogb(folder).checked())
 
 
-def _load(folder: Path) -> RawGraph:
+def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
+    """Return the graph in ``folder``, of one type of vertices or of several.
+
+    Raises
+    ------
+    DataError
+        When a file is missing or damaged, or they do not fit together.
+    """
+    raw = folder / "raw"
+    if not raw.is_dir():
+        problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
+        raise DataError(problem, path=str(folder))
+    with one_error(folder):
+        if (raw / "triplet-type-list.csv.gz").exists():
+            return choose_types(_read_types(folder), choices)
+        if choices.relation:
+            raise DataError("has one type: leave --relation out", path=str(folder))
+        return _read(folder)
+
+
+def _read(folder: Path) -> FoundGraph:
     raw = folder / "raw"
     packed = raw / "data.npz"
     reader = _read_packed if packed.exists() else _read_text
     edges, features, labels = reader(raw)
     vertices = len(labels)
-    origin = str(packed if packed.exists() else raw / "edge.csv.gz")
     _check_count(raw, vertices)
-    if len(features) != vertices:
+    if features is not None and len(features) != vertices:
         raise DataError(
             f"{len(features)} feature rows for {vertices} labels", path=str(raw)
         )
-    return RawGraph(
-        build_structure(edges[0], edges[1], vertices=vertices, origin=origin),
-        labels,
-        train=_split(folder, "train", vertices),
-        valid=_split(folder, "valid", vertices),
-        test=_split(folder, "test", vertices),
-        classes=int(labels.max()) + 1,
-        feature_length=features.shape[1],
-        rows=lambda start, stop: np.asarray(features[start:stop], np.float32),
-        origin=origin,
+    origin = str(raw)
+    splits = {part: _split(folder, part, vertices) for part in SPLIT}
+    rows = FeatureRows.dense(features, origin) if features is not None else None
+    used = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
+    others = {file.name.removesuffix(".csv.gz") for file in raw.glob("*.csv.gz")}
+    names = sorted({path.parent.name for path in folder.glob("split/*/train.csv.gz")})
+    chosen = [f"of the splits {', '.join(names)} the first"] if names[1:] else []
+    return FoundGraph(
+        edges[0],
+        edges[1],
+        origin,
+        vertices=vertices,
+        features=rows,
+        labels=labels,
+        splits=splits,
+        split_origin=f"split/{names[0]}",
+        notes=(*chosen, *name_unread(sorted(others - used))),
     )
 
 
-def ogb_notes(folder: Path) -> list[str]:
-    """Return sentences on what of a folder is not read."""
-    splits = sorted({path.parent.name for path in folder.glob("split/*/train.csv.gz")})
-    notes = [f"of the splits {', '.join(splits)} the first"] if splits[1:] else []
-    weighed = (folder / "raw" / "edge-feat.csv.gz").exists()
-    return [*notes, *left_out(["edge-feat"] if weighed else [])]
+def _read_types(folder: Path) -> TypedGraph:
+    """Return the graph of several types that ogbn-mag's layout holds."""
+    raw = folder / "raw"
+    counts = _words(raw / "num-node-dict.csv.gz")
+    vertices: dict[str, dict[str, NDArray[Any]]] = {
+        name: {"num_nodes": np.array(int(count))}
+        for name, count in zip(*counts, strict=True)
+    }
+    read = {"x": "node-feat/{}/node-feat", "y": "node-label/{}/node-label"}
+    for name, arrays in vertices.items():
+        for key, stated in read.items():
+            path = raw / f"{stated.format(name)}.csv.gz"
+            if path.exists():
+                arrays[key] = _table(path, np.float32 if key == "x" else np.float64)
+        for part in SPLIT:
+            for path in sorted(folder.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
+                arrays[part] = _table(path, np.int64).reshape(-1)
+    edges = {}
+    for source, relation, target in _words(raw / "triplet-type-list.csv.gz"):
+        path = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
+        edges[source, relation, target] = _edge_table(path).T
+    unread = {
+        path.name.removesuffix(".csv.gz")
+        for kind in ("node-feat", "relations")
+        for path in raw.glob(f"{kind}/*/*.csv.gz")
+    } - {"edge", "node-feat", "num-edge-list"}
+    return TypedGraph(str(folder), vertices, edges, tuple(sorted(unread)))
 
 
 def _check_count(raw: Path, vertices: int) -> None:
@@ -97,16 +141,31 @@ def _check_count(raw: Path, vertices: int) -> None:
         raise DataError(problem, path=str(path))
 
 
-_Parts = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[np.int32]"]
+_Parts = tuple["NDArray[Any]", "NDArray[Any] | None", "NDArray[Any]"]
 
 
 def _read_text(raw: Path) -> _Parts:
-    edges = _table(raw / "edge.csv.gz", np.int64)
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise DataError("a line is not src,dst", path=str(raw / "edge.csv.gz"))
-    features = _table(raw / "node-feat.csv.gz", np.float32)
-    labels = _table(raw / "node-label.csv.gz", np.float64)
-    return edges.T, features, _classes(labels, raw)
+    edges = _edge_table(raw / "edge.csv.gz")
+    stated = raw / "node-feat.csv.gz"
+    features = _table(stated, np.float32) if stated.exists() else None
+    return edges.T, features, _table(raw / "node-label.csv.gz", np.float64)
+
+
+def _edge_table(path: Path) -> NDArray[np.int64]:
+    edges: NDArray[np.int64] = _table(path, np.int64)
+    if edges.shape[1] != 2:
+        raise DataError("a line is not src,dst", path=str(path))
+    return edges
+
+
+def _words(path: Path) -> list[list[str]]:
+    """Return the fields of a short table."""
+    try:
+        with open_gzip(path) as packed, io.TextIOWrapper(packed, "utf-8") as lines:
+            return [line.strip().split(",") for line in lines if line.strip()]
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {said}", path=str(path)) from error
 
 
 def _read_packed(raw: Path) -> _Parts:
@@ -114,19 +173,8 @@ def _read_packed(raw: Path) -> _Parts:
     return (
         _member(raw / "data.npz", "edge_index"),
         _member(raw / "data.npz", "node_feat"),
-        _classes(np.asarray(labels), raw),
+        np.asarray(labels),
     )
-
-
-def _classes(labels: NDArray[Any], raw: Path) -> NDArray[np.int32]:
-    flat = labels.reshape(-1).astype(np.float64)
-    flat = np.where(np.isnan(flat), -1, flat)
-    wrong = (flat < -1) | (flat >= _MOST_CLASSES) | (np.trunc(flat) != flat)
-    if wrong.any():
-        vertex = int(np.argmax(wrong))
-        problem = f"vertex {vertex} of {len(flat)} has label {flat[vertex]:g}, classes "
-        raise DataError(problem + "count from 0", path=str(raw))
-    return flat.astype(np.int32)
 
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
@@ -154,7 +202,7 @@ def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:
             f"there are only 0..{vertices - 1}",
             path=str(path[0]),
         )
-    return np.unique(ids)
+    return ids
 
 
 def _member(path: Path, name: str) -> NDArray[Any]:

@@ -1,0 +1,143 @@
+"""Public graphs fetched from where they are published, checked by size and SHA-256.
+
+Bag-of-words graphs of Shchur et al. (2018) and others in one layout, as the repository
+GraphData (MIT) keeps them, pinned to a commit: their content can never change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from emu.errors import DataError
+from emu.files import whole_file
+from emu.graph_data.imported import imports_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_ADDRESS = (
+    "https://raw.githubusercontent.com/EdisonLeeeee/GraphData/"
+    "e766147ccf09e2e29ea449a4029482c21a93aa7d/datasets/"
+)
+_TIMEOUT = 30  # seconds without a byte
+
+
+class PublicGraph(NamedTuple):
+    """A file that can be fetched."""
+
+    file: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+#: Name of the data set, its file, bytes and SHA-256; all have one layout.
+_TABLE = """\
+amazon_computers amazon_cs.npz      3407870
+    bffa1720ee30487a6f10f2ad57741d1a401d89a31a6a4c5c6de1ba42a1f2a0e0
+amazon_photo     amazon_photo.npz   1769253
+    f0552bc8bcdb103c25b07cf4619bd9458af435c0728dc8366e86ffb912018c25
+coauthor_cs      coauthor_cs.npz    2796277
+    48e79e9e838aab635ca8fff852d25cb804c0d8ed79e5bae0f1a8f2d147b2188d
+coauthor_physics coauthor_phy.npz   3767567
+    121a85ee9fac9859693e649d3e9f3561e3a23a9aa4d8e8951e9e3eec8e9b52ef
+blogcatalog      blogcatalog.npz    1422090
+    21d5615b050f11e86941853fe9ccf34f3602c65e20f57c981a7b6517a66ff484
+cora             cora.npz           106349
+    48d0ccdfaf651b4a8795bc3d7739325b4cc16c445ca250eca5db037851269b69
+citeseer         citeseer.npz       229356
+    0056ace377cfbbfa1d24da097aca5885d043a339ba8cf851a7b52e0595a9d6e1
+"""
+_WORDS = _TABLE.split()
+PUBLIC_GRAPHS = {
+    name: PublicGraph(file, int(size), sha256)
+    for name, file, size, sha256 in zip(*[iter(_WORDS)] * 4, strict=True)
+}
+
+
+class _Meter:
+    """Tells how far a download is, and ends one that is longer than it should be."""
+
+    total = 0  # as pooch sets it, from what the server says
+
+    def __init__(self, size: int, tell: Callable[[int], None], source: str) -> None:
+        self._size, self._tell, self._source, self._done = size, tell, source, 0
+
+    def update(self, count: int) -> None:
+        """Count bytes; the last chunk may be shorter than it says.
+
+        Raises
+        ------
+        DataError
+            When there are more than the file has.
+        """
+        if self._done > self._size:
+            raise DataError(f"is longer than {self._size} bytes", path=self._source)
+        self._done += count
+        self._tell(min(self._done, self._size))
+
+    def reset(self) -> None:
+        """Begin anew: pooch counts the whole once more at the end."""
+        self._done = 0
+
+    def close(self) -> None:
+        """End; as pooch asks for it."""
+
+
+def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
+    """Bring a public graph to where ``job.dataset`` finds it; return its file.
+
+    Parameters
+    ----------
+    tell
+        Called with the bytes that have come so far.
+
+    Raises
+    ------
+    DataError
+        When the name is unknown, the file is there already, cannot be fetched, or is
+        another than that of this name. Nothing is left behind then.
+    """
+    if name not in PUBLIC_GRAPHS:
+        known = ", ".join(PUBLIC_GRAPHS)
+        problem = f"cannot be fetched; known are {known}; emu import brings others in"
+        raise DataError(problem, path=name)
+    graph, folder = PUBLIC_GRAPHS[name], imports_home() / name
+    if folder.exists():
+        raise DataError(f"is there already; first: emu data clear {name}", path=name)
+    try:
+        folder.mkdir(parents=True)
+        with whole_file(folder / graph.file) as partial:
+            _download(graph, partial, tell)
+    except OSError as error:
+        problem = f"cannot be made: {error.strerror}"
+        raise DataError(problem, path=str(folder)) from error
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    return folder / graph.file
+
+
+def _download(graph: PublicGraph, path: Path, tell: Callable[[int], None]) -> None:
+    # Half a second, which nothing else needs.
+    import pooch  # noqa: PLC0415
+    import requests  # noqa: PLC0415
+
+    source = f"{_ADDRESS}{graph.file}"
+    meter = _Meter(graph.size, tell, source)
+    load = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT, chunk_size=1 << 16)
+    try:
+        load(source, str(path), None)
+    except requests.HTTPError as error:
+        problem = f"cannot be fetched: the server says {error}"
+        raise DataError(problem, path=source) from error
+    except requests.RequestException as error:
+        problem = "cannot be fetched: there is no network, or it does not lead there; "
+        problem += (
+            "with the file from elsewhere, set EMU_DATA to the folder that holds "
+        )
+        raise DataError(f"{problem}NAME/*.npz", path=source) from error
+    if pooch.file_hash(str(path)) != graph.sha256:
+        problem = f"is not the file of SHA-256 {graph.sha256[:16]}...: nothing was kept"
+        raise DataError(problem, path=source)

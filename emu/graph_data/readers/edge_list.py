@@ -1,0 +1,321 @@
+"""Lists of edges in text: which columns are the ends, and of how many kinds they are.
+
+Names of columns decide, the first line of KONECT (http://konect.cc: ``% bip ...``), or
+options. Without a header the first two columns are the ends, as in SNAP's lists.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data.readers.found_graph import FoundGraph
+from emu.graph_data.readers.text_table import (
+    Keys,
+    TableOptions,
+    first_lines,
+    is_number,
+    is_whole,
+    open_table,
+    read_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data.readers.text_table import Tell, TextTable
+
+#: Names of the two ends of an edge; an earlier pair goes before a later one.
+_ENDS = (
+    ("source", "target"), ("source", "destination"), ("source", "dest"),
+    ("source", "dst"), ("source", "sink"), ("src", "dst"), ("src", "dest"),
+    ("src", "target"), ("src", "tgt"), ("src", "trg"), ("from", "to"), ("u", "v"),
+    ("head", "tail"), ("citing", "cited"), ("follower", "followee"),
+    ("sender", "receiver"), ("parent", "child"), ("i", "j"), ("row", "col"),
+    ("row", "column"), ("start", "end"), ("subject", "object"),
+)  # fmt: skip
+#: Kinds of vertices on the two sides of a bipartite list.
+_LEFT = {
+    "u", "user", "reviewer", "rater", "customer", "author", "person", "actor", "member",
+    "reader",
+}  # fmt: skip
+_RIGHT = {
+    "i", "item", "movie", "product", "book", "paper", "business", "asin", "track",
+    "song", "artist", "group", "game", "event", "film", "article", "shop",
+}  # fmt: skip
+#: Words that say no more than that a column has vertices.
+_PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "key"}
+_KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
+_SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a column's name: ``fromNodeId`` has from, node and id."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
+    words = [part.lower() for part in parts]
+    known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
+    return [word.removesuffix("id") if word[:-2] in known else word for word in words]
+
+
+def read_edge_list(
+    path: Path, options: TableOptions, tell: Tell | None = None
+) -> FoundGraph:
+    """Return the graph of an edge list; its ids are numbered in order.
+
+    Raises
+    ------
+    DataError
+        When a line is no edge, or the ends cannot be told; names the line, the option.
+    """
+    lines = first_lines(path, 2)
+    konect = _KONECT.match(lines[0]) if lines else None
+    table = open_table(
+        path,
+        header=False if konect and options.header is None else options.header,
+        tell=tell,
+        names_columns=lambda names: _named_ends(names) is not None,
+    )
+    ends, bipartite, how = _ends(table, options)
+    if not konect and not table.names and options.columns is None and "by" not in how:
+        _check_rows(table)
+    if konect and options.bipartite is None:
+        bipartite = konect[1].lower() == "bip"
+        how += f", {konect[0][1:].strip()} by the first line"
+    notes = (f"ends: {how}{table.skipped(ends)}",)
+    sizes = _SIZES.match(lines[1]) if konect and len(lines) > 1 else None
+    counts = (int(sizes[2]), int(sizes[3])) if sizes else (0, 0)
+    if bipartite or bipartite is None:
+        sides = [read_keys(table, [column], words=options.words) for column in ends]
+        if bipartite is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
+            raise table.error(
+                f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
+                "of vertices or one? --bipartite or --no-bipartite"
+            )
+        left, right = map(_fill, sides, counts)
+        names = [table.names[c] for c in ends] if table.names else ["left", "right"]
+        return join_sides(left, right, (*names,), str(path), notes)
+    keys = read_keys(table, ends, words=options.words)
+    if not konect:
+        _check_first(table, keys, options)
+    elif counts[0] == counts[1]:
+        keys = _fill(keys, counts[0])
+    return FoundGraph(
+        keys.codes[0],
+        keys.codes[1],
+        str(path),
+        ids=keys.ids,
+        vertices=len(keys.ids) if konect and counts[0] else None,
+        notes=notes,
+    )
+
+
+def _fill(keys: Keys, count: int) -> Keys:
+    """Return keys whose ids are 1 to ``count``, if they are among them."""
+    ids = keys.ids
+    if ids.dtype.kind in "US" or not len(ids) or ids[0] < 1 or ids[-1] > count:
+        return keys
+    return Keys(np.arange(1, count + 1), (ids - 1)[keys.codes])
+
+
+def join_sides(
+    left: Keys,
+    right: Keys,
+    names: tuple[str, ...],
+    origin: str,
+    notes: Iterable[str],
+) -> FoundGraph:
+    """Return a bipartite graph: first the vertices of the left side, then the right.
+
+    An id that both sides have is called ``NAME:ID``.
+    """
+    counts = len(left.ids), len(right.ids)
+    ids: NDArray[Any]
+    if len(np.intersect1d(left.ids, right.ids)):
+        ids = np.array([
+            f"{name}:{one}"
+            for name, side in zip(names, (left, right), strict=True)
+            for one in side.ids.tolist()
+        ])  # fmt: skip
+    else:
+        ids = np.concatenate([left.ids, right.ids])
+    return FoundGraph(
+        left.codes.reshape(-1),
+        right.codes.reshape(-1) + counts[0],
+        origin,
+        ids=ids,
+        vertices=len(ids),
+        types=np.repeat(np.arange(2, dtype=np.int32), counts),
+        type_names=names,
+        notes=(
+            *notes,
+            f"bipartite: {counts[0]} of {names[0]}, {counts[1]} of {names[1]}",
+        ),
+    )
+
+
+def _ends(
+    table: TextTable, options: TableOptions
+) -> tuple[tuple[int, ...], bool | None, str]:
+    """Return the columns of the ends, whether they are of two kinds, and how so."""
+    if options.columns is not None:
+        ends = tuple(table.column(name, "--columns") for name in options.columns)
+        if len({*ends}) != 2:
+            raise table.error("--columns names two columns: --columns source,target")
+        two = options.bipartite
+        if two is None:
+            two = (
+                _of_two_kinds([table.names[c] for c in ends]) if table.names else False
+            )
+        return ends, two, f"{' and '.join(map(table.name, ends))} by --columns"
+    if table.width < 2:
+        raise table.error(
+            f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
+            "blanks, tabs, or one of , ; | between"
+        )
+    named = _named_ends(table.names or table.comment_names)
+    if named is not None:
+        names = table.names or table.comment_names
+        two = options.bipartite
+        two = _of_two_kinds([names[c] for c in named]) if two is None else two
+        numbers = ", ".join(str(column + 1) for column in named)
+        said = " and ".join(names[column] for column in named)
+        return named, two, f"columns {numbers} by their names, {said}"
+    if table.names:
+        columns = [name or "(index)" for name in table.names]
+        raise table.error(
+            f"has columns {', '.join(columns)}: which are the ends? --columns "
+            f"{','.join(columns[-2:])}, with --bipartite or --no-bipartite; if that is "
+            "an edge, --no-header"
+        )
+    return (0, 1), options.bipartite or False, "columns 1, 2"
+
+
+def _check_rows(table: TextTable) -> None:
+    """Refuse a table without names that may be something else than edges.
+
+    Raises
+    ------
+    DataError
+        When its first column may be an index or a time, or it may be a matrix.
+    """
+    if table.width < 3:
+        return
+    rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
+    square = len(rows) == table.width == len(rows[-1])
+    if (square and rows == [[*column] for column in zip(*rows, strict=True)]) or (
+        len(rows) == 2 and table.width > 4
+    ):
+        raise table.error(
+            f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
+            "ids per line, or name their columns, --columns 1,2"
+        )
+    last = -1.0
+    for _, fields in table.rows() if len(rows) > 1 else ():
+        whole = len(fields) == table.width and all(map(is_whole, fields[:3]))
+        if not whole or float(fields[0]) <= last:
+            return
+        last = float(fields[0])
+    if last >= 0:
+        raise table.error(
+            "column 1 grows from row to row: an index, a time, or ends of edges? "
+            "--columns 2,3 or --columns 1,2"
+        )
+
+
+def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the columns whose names say that they are ends; None if none do."""
+    words = [words_of(name) for name in names]
+    bare = [[word for word in each if word not in _PLAIN] or each for each in words]
+    for one, other in _ENDS:
+        for exact in (True, False):
+            columns = [
+                [
+                    c
+                    for c, each in enumerate(bare)
+                    if end in each and (not exact or each == [end])
+                ]
+                for end in (one, other)
+            ]
+            if [*map(len, columns)] == [1, 1] and columns[0] != columns[1]:
+                return columns[0][0], columns[1][0]
+    sides = [
+        [c for c, each in enumerate(bare) if len(each) == 1 and each[0] in side]
+        for side in (_LEFT, _RIGHT)
+    ]
+    if [*map(len, sides)] == [1, 1]:
+        return sides[0][0], sides[1][0]
+    alike = [
+        (a, b)
+        for a in range(len(names))
+        for b in range(a + 1, len(names))
+        if _numbered(names[a]) and _numbered(names[a]) == _numbered(names[b])
+    ]
+    # Of a table of vertices, id,f1,f2, these are features.
+    return alike[0] if len(alike) == 1 and not any(map(_is_plain, names)) else None
+
+
+def _is_plain(name: str) -> bool:
+    words = {*words_of(name)}
+    return bool(words) and words <= _PLAIN
+
+
+def _numbered(name: str) -> str:
+    """Return what node1, node2, id_a, id_b have in common; "" of other names."""
+    match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
+    return f"{match[1]}-" if match else ""
+
+
+def _of_two_kinds(names: Sequence[str]) -> bool | None:
+    """Return whether two names are of kinds that differ; None if they do not say."""
+    words = [{*words_of(name)} - _PLAIN for name in names]
+    for one, other in _ENDS:
+        if one in words[0] and other in words[1]:
+            rest = words[0] - {one}, words[1] - {other}
+            return None if all(rest) and rest[0] != rest[1] else False
+    if _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1]):
+        return False
+    if words[0] & _LEFT and words[1] & _RIGHT:
+        return True
+    return None
+
+
+def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
+    """Refuse a first line that may be something else than an edge.
+
+    Raises
+    ------
+    DataError
+        When it may be a header of words, or the sizes of the graph.
+    """
+    if options.header is not None or table.names:
+        return
+    first_line = " ".join(table.first_row)
+    if table.open_header:
+        counts = np.bincount(keys.codes.reshape(-1), minlength=len(keys.ids))
+        if any(counts[keys.codes[:, 0]] < 2):
+            raise table.error(
+                f"is the first line, {first_line!r}, a header or an edge? "
+                "--header or --no-header"
+            )
+    elif all(map(is_number, table.first_row)) and keys.ids.dtype.kind == "i":
+        first = [float(text) for text in table.first_row]
+        rest = keys.codes[:, 1:]
+        fits = rest.size and keys.ids[int(rest.max())] <= max(first[:2])
+        if fits and rest.shape[1] in first[1:]:
+            raise table.error(
+                f"the first line, {first_line!r}, may state sizes: as many edges "
+                "follow. --header or --no-header?"
+            )
+
+
+def is_id(name: str) -> bool:
+    """Return True where the name of a column is that of ids: id, node_id, paperId."""
+    words = words_of(name)
+    kinds = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
+    return bool(words) and (words[-1] == "id" or {*words} <= kinds)

@@ -1,0 +1,346 @@
+"""Tables with a row per vertex: features, labels and splits, by order or by id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.readers.edge_list import is_id, words_of
+from emu.graph_data.readers.split_arrays import SPLIT
+from emu.graph_data.readers.text_table import (
+    first_lines,
+    is_number,
+    is_whole,
+    open_lines,
+    open_table,
+    read_keys,
+)
+from emu.input_file import map_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
+
+_CLASS = {
+    "label", "labels", "class", "classes", "y", "target", "category", "community",
+    "subject", "topic",
+}  # fmt: skip
+_PART = {"split", "set", "fold", "part", "subset", "train", "valid", "val", "test"}
+_PART |= {"mask"}
+_NO_CLASS = {"", "nan", "na", "none", "null", "-1"}
+_PARTS = {
+    "train": "train", "training": "train", "tr": "train",
+    "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
+    "test": "test", "testing": "test", "te": "test",
+    "": "", "none": "", "nan": "", "unlabeled": "", "unlabelled": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class VertexTable:
+    """Values of vertices."""
+
+    path: Path
+    kind: str
+    values: NDArray[Any]
+    """A row or a value per vertex."""
+    ids: NDArray[Any] | None
+    """Vertex of every row; None where they are in order."""
+    how: str
+    """Columns taken and skipped, for people."""
+
+
+def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+    """Return features: the numbers of every row, npy or text.
+
+    Raises
+    ------
+    DataError
+        When a line is something else, or of another length; names the line.
+    """
+    if path.suffix == ".npy":
+        return VertexTable(path, "features", map_array(path), None, "rows in order")
+    table = _open(path, tell)
+    place = _id_column(table, options)
+    others = [
+        column
+        for column, field in enumerate(table.first_row)
+        if (field and not is_number(field))
+        or (table.names and _is_beside(table.names[column]))
+    ]
+    if place is None and not table.names and options.ids is None:
+        place = _number_column(table, others)
+    columns = [c for c in range(table.width) if c not in {*others, place}]
+    if not columns:
+        raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
+    values = _read_numbers(table, columns)
+    skipped = table.skipped([*columns, place])
+    how = f"{len(columns)} columns, {_by(table, place)}{skipped}"
+    ids = None if place is None else _ids(table, place, options)
+    return VertexTable(path, "features", values, ids, how)
+
+
+def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
+    """Return the first column of a table without names where it has ids.
+
+    It has where it is of words, or has different whole numbers and words follow, the
+    classes.
+
+    Raises
+    ------
+    DataError
+        When it has different whole numbers, and nothing says what they are.
+    """
+    if table.width == 1 or words[:1] == [0]:
+        return words[0] if words else None
+    first = [fields[0] for _, fields in table.rows()]
+    if not all(map(is_whole, first)) or len({*first}) < len(first):
+        return None
+    if words:
+        return 0
+    raise table.error(
+        "is column 1 the id of the vertex, or a value and the rows in order? "
+        "--ids or --no-ids"
+    )
+
+
+def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+    """Return the classes of a table, numbers from 0; -1 and "" where there is none.
+
+    Raises
+    ------
+    DataError
+        When it cannot be told which column has the classes, or names the vertices.
+    """
+    if path.suffix == ".npy":
+        return VertexTable(path, "labels", map_array(path), None, "rows in order")
+    table = _open(path, tell)
+    place = _id_column(table, options)
+    column = _class_column(table, place, options)
+    place = _first_as_id(table, place, column, options)
+    words = _read_column(table, column)
+    # A class that no other row has may be the number of classes.
+    sizes = not table.names and table.width > 1 and words[0] not in words[1:]
+    if sizes and table.first_row[0] == str(len(words) - 1):
+        raise table.error("begins with sizes, as many rows follow: remove that line")
+    how = f"{table.name(column)}, {_by(table, place)}{table.skipped([place, column])}"
+    values, numbered = _classes(words)
+    known = values[values != ("" if values.dtype.kind == "U" else -1)]
+    many = len(known) > 2 and len(np.unique(known)) == len(known)
+    if many and (known.dtype.kind == "U" or ((known >= 0) & (known % 1 == 0)).all()):
+        raise table.error(
+            f"makes every vertex a class of its own by {table.name(column)}: name the "
+            "column of classes with --label-column"
+        )
+    ids = None if place is None else _ids(table, place, options)
+    return VertexTable(path, "labels", values, ids, how + numbered)
+
+
+def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+    """Return the part of every vertex, by a table or by a folder of lists of ids.
+
+    Such a folder has a file each for train, valid and test.
+
+    Raises
+    ------
+    DataError
+        When a vertex has two parts, or a part is none of train, valid and test.
+    """
+    if path.is_dir():
+        return _read_lists(path, options, tell)
+    table = _open(path, tell)
+    place = _id_column(table, options)
+    named = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
+    if len(named) > 1 or (table.width > 2 and not named):
+        raise table.error("needs one column with train, valid or test, and one of ids")
+    column = named[0] if named else table.width - 1
+    place = _first_as_id(table, place, column, options)
+    words = [word.lower() for word in _read_column(table, column)]
+    wrong = next((word for word in words if word not in _PARTS), None)
+    if wrong is not None:
+        raise table.error(f"has a part {wrong!r}: train, valid or test")
+    ids = None if place is None else _ids(table, place, options)
+    parts = np.array([_PARTS[word] for word in words])
+    return VertexTable(path, "split", parts, ids, _by(table, place))
+
+
+def _read_lists(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+    parts: list[str] = []
+    ids: list[NDArray[Any]] = []
+    for file in sorted(path.iterdir()):
+        part = _PARTS.get(file.name.split(".")[0].lower(), "")
+        if part:
+            table = _open(file, tell)
+            if table.width != 1:
+                raise table.error(
+                    f"has {table.width} columns, an id per line is needed"
+                )
+            ids.append(_ids(table, 0, options))
+            parts += [part] * len(ids[-1])
+    if "train" not in parts:
+        raise DataError("holds no list of ids called train.txt", path=str(path))
+    return VertexTable(
+        path, "split", np.array(parts), np.concatenate(ids), "lists of ids"
+    )
+
+
+def _open(path: Path, tell: Tell | None) -> TextTable:
+    if not path.exists():
+        raise DataError("there is no such file", path=str(path))
+    if "".join(first_lines(path)).lstrip("%").startswith("MatrixMarket"):
+        problem = "is MatrixMarket, a table with a row per vertex is needed"
+        raise DataError(problem, path=str(path))
+    return open_table(
+        path,
+        tell=tell,
+        names_columns=lambda names: any(
+            (is_id(name) or _is_beside(name)) and name.lower() not in _PARTS
+            for name in names
+        ),
+    )
+
+
+def _is_beside(name: str) -> bool:
+    """Return True for names of classes and parts, which are no features."""
+    return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
+
+
+def _id_column(table: TextTable, options: TableOptions) -> int | None:
+    """Return the column that names vertices, where its name says so.
+
+    Raises
+    ------
+    DataError
+        When a first column may do so.
+    """
+    if options.ids is False:
+        return None
+    named = [column for column, name in enumerate(table.names) if is_id(name)]
+    if named or options.ids or (table.names and table.names[0]):
+        exact = [c for c in named if table.names[c].lower() in {"id", "node_id"}]
+        named = exact or named or [0] * bool(options.ids)
+        return named[0] if named else None
+    if table.names:  # an index of pandas, or names of rows in R
+        ids = [fields[0] for _, fields in table.rows()]
+        if ids != [*map(str, range(len(ids)))]:
+            raise table.error(
+                "has a first column without a name: ids of the vertices, or to be "
+                "skipped? --ids or --no-ids"
+            )
+    return None
+
+
+def _first_as_id(
+    table: TextTable, place: int | None, column: int, options: TableOptions
+) -> int | None:
+    """Return the column that names vertices beside a column of classes or parts.
+
+    Raises
+    ------
+    DataError
+        When a header does not say so.
+    """
+    if place is not None or options.ids is False or table.width == 1:
+        return place
+    if table.names and not table.names[0]:
+        return None  # an index that counts the rows
+    if table.names or column == 0:
+        raise table.error(
+            f"has no column that is called id beside {table.name(column)}: is the "
+            "first one the id, or are rows in order of vertices? --ids or --no-ids"
+        )
+    return 0
+
+
+def _class_column(table: TextTable, place: int | None, options: TableOptions) -> int:
+    if options.label_column is not None:
+        return table.column(options.label_column, "--label-column")
+    others = [c for c in range(table.width) if c != place]
+    if table.names and not table.names[0]:
+        others.remove(0)
+    if len(others) == 1:
+        return others[0]
+    if table.names:
+        others = [
+            c for c in others if {*words_of(table.names[c])} - {"node", "id"} <= _CLASS
+        ]
+    elif table.width == 2:
+        others = [1]
+    else:
+        others = [c for c in others if not is_number(table.first_row[c]) and c]
+    if len(others) != 1:
+        raise table.error(
+            f"has {table.width} columns: name that of the classes with --label-column"
+        )
+    return others[0]
+
+
+def _by(table: TextTable, place: int | None) -> str:
+    return "rows in order" if place is None else f"by id in {table.name(place)}"
+
+
+def _ids(table: TextTable, column: int, options: TableOptions) -> NDArray[Any]:
+    keys = read_keys(table, [column], words=options.words)
+    return np.asarray(keys.ids[keys.codes[0]])
+
+
+def _read_numbers(table: TextTable, columns: Sequence[int]) -> NDArray[np.float32]:
+    try:
+        values = table.read(columns, np.float32).T
+        if np.isfinite(values).all():
+            return np.ascontiguousarray(values)
+    except (ValueError, OverflowError, UserWarning):
+        pass  # named below
+
+    def fits(fields: list[str]) -> bool:
+        return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
+
+    raise table.bad_line(columns, fits, f"{len(columns)} numbers")
+
+
+def _read_column(table: TextTable, column: int) -> list[str]:
+    """Return a column as words; of a single column an empty line is a row too."""
+    if table.width > 1:
+        rows = [fields for _, fields in table.rows()]
+        if any(len(fields) != table.width for fields in rows):
+            raise table.bad_line((), lambda _: True, f"{table.width} columns")
+        return [fields[column] for fields in rows]
+    with open_lines(table.path, table.tell) as lines:
+        words = [
+            line.strip(' \t\r\n"')
+            for number, line in enumerate(lines, 1)
+            if number > table.lines_before and not line.startswith(table.comment)
+        ]
+    while words and not words[-1]:
+        words.pop()
+    return words
+
+
+def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
+    """Return classes as numbers from 0 where all are numbers, else as words."""
+    known = [word for word in words if word.lower() not in _NO_CLASS]
+    if not all(map(is_number, known)):
+        return np.array([w if w.lower() not in _NO_CLASS else "" for w in words]), ""
+    values = np.array([
+        -1.0 if word.lower() in _NO_CLASS else float(word) for word in words
+    ])  # fmt: skip
+    there = values[values != -1]
+    odd = (there < 0) | (there % 1 != 0)
+    if odd.any() or not len(there) or (there.min() == 0 and there.max() < len(words)):
+        return values, ""
+    numbers, codes = np.unique(there, return_inverse=True)
+    values[values != -1] = codes
+    said = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
+    return values, f"; classes are the {said}"
+
+
+def split_masks(parts: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
+    """Return a mask per part of a split."""
+    return {part: parts == part for part in SPLIT}
