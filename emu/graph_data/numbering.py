@@ -36,7 +36,7 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     by_order = [table for table in tables if table.ids is None]
     if graph.ids is None and graph.vertices is None:
         rows = graph.features.vertices if graph.features else None
-        if rows is None and not by_order:
+        if rows is None and tables and not by_order:
             ends = graph.sources, graph.destinations
             rows = 1 + max(int(end.max(initial=-1)) for end in ends)
         graph = replace(graph, vertices=rows)

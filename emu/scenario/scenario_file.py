@@ -160,8 +160,8 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         # That tasks wait for slots forever only a simulation shows.
         waits = any(task.takes for task in job.tasks)
         if scenario.job.system == "custom" and policy == tried and waits:
-            problem = Problem(cluster, job, found.placement)
-            simulate(problem, problem.taken(realize(scenario, job)))
+            placed = Problem(cluster, job, found.placement)
+            simulate(placed, placed.taken(realize(scenario, job)))
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
     except SchedulingError as error:

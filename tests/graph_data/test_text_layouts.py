@@ -105,7 +105,7 @@ HEADERS = [("source", "target"), ("src", "dst"), ("fromNode", "toNode"), ("u", "
            ("node1", "node2"), ("id_a", "id_b")]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), graph=graphs(), layout=layouts(), beside=layouts())
 def test_lists_and_tables_come_back_by_id(
     data: st.DataObject,
@@ -168,7 +168,45 @@ def test_lists_and_tables_come_back_by_id(
         assert sum(facts["class_sizes"]) == vertices
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
+@given(graph=graphs(), layout=layouts(), beside=layouts(), named=st.booleans())
+def test_tables_in_order_and_lists_of_classes(
+    graph: tuple[int, Pairs], layout: dict[str, Any], beside: dict[str, Any], named: Any
+) -> None:
+    """Features in order, their ids left out; classes by id, or in order, in one."""
+    vertices, edges = graph
+    labels, parts, features = draw_values(vertices, layout["rng"])
+    order = layout["rng"].permutation(vertices) if named else range(vertices)
+    ends = [[str(end) for end in edge] for edge in edges]
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        kept = bring(
+            folder,
+            write_table(home / "e", None, ends, layout),
+            features=write_table(
+                home / "x", ["", "a", "b"],
+                [[str(v), *map(str, features[v])] for v in range(vertices)], beside,
+            ),
+            labels=write_table(
+                home / "y", None,
+                [[str(v)] * named + [str(labels[v])] for v in order], beside,
+            ),
+            splits=write_table(
+                home / "s", None,
+                [[str(v)] * named + [str(parts[v])] for v in order], beside,
+            ),
+            table=TableOptions(header=False),
+        )  # fmt: skip
+
+        assert read_back(kept)[1] == expect(edges, [*map(str, range(vertices))])
+        np.testing.assert_array_equal(kept.array("features"), features)
+        np.testing.assert_array_equal(kept.array("labels"), labels)
+        np.testing.assert_array_equal(
+            kept.array("train"), np.flatnonzero(parts == "train")
+        )
+
+
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), graph=graphs(), layout=layouts())
 def test_graphs_of_other_formats_come_back(
     data: st.DataObject, graph: tuple[int, Pairs], layout: dict[str, Any]
@@ -223,7 +261,7 @@ def write_konect(vertices: int, edges: Pairs, rng: Any) -> tuple[str, Pairs]:
     return "\n".join([*lines, *(f"{a + 1} {b + 1}{more}" for a, b in edges)]), edges
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1),
     shift=st.sampled_from([0, 5]),

@@ -13,7 +13,7 @@ import numpy as np
 from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.graph_data.dataset import _silence, open_dataset
 from emu.graph_data.prepared import prepare_arrays
-from emu.graph_data.readers.found_graph import SPLIT
+from emu.graph_data.readers.split_arrays import SPLIT
 from emu.graph_data.whole_graph import Aggregation, open_whole_graph
 from emu.problem import Profile
 from emu.runs.array_files import (

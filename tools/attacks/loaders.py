@@ -20,8 +20,10 @@ from emu.graph_data.dataset import Dataset
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source, read_torch
 from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
+from emu.graph_data.readers.edge_list import read_edge_list
 from emu.graph_data.readers.ogb_folder import ogb_source
-from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
+from emu.graph_data.readers.text_table import TableOptions
+from emu.graph_data.readers.vertex_table import read_features, read_labels
 from emu.graph_data.whole_graph import open_whole_graph
 from emu.input_file import one_error
 from emu.launch.ssh import read_hosts_file
@@ -232,11 +234,11 @@ def read_text_graph(path: Path) -> None:
     """Read edges, features or labels as `import_graph` does."""
     with one_error(path):
         if path.stem == "edges":
-            read_edges(path, 8)
+            read_edge_list(path, TableOptions())
         elif path.stem.startswith("labels"):
-            read_words(path)
+            read_labels(path, TableOptions(), None)
         else:
-            read_numbers(path)
+            read_features(path, TableOptions(), None)
 
 
 def read_dgl_file(path: Path) -> None:

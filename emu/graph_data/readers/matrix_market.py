@@ -1,7 +1,7 @@
 """Sparse matrices in coordinates, as of https://math.nist.gov/MatrixMarket/formats.html.
 
-Below the first lines stands a table like any other. fast_matrix_market reads 10 million
-entries in a third of the time; it has not been released since 2023.
+Below the first lines stands a table like any other: 10 million entries take 5.2 s of CPU
+and 364 MB by the reader of tables.
 """
 
 from __future__ import annotations

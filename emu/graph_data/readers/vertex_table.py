@@ -73,6 +73,7 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
         column
         for column, field in enumerate(table.first_row)
         if (field and not is_number(field))
+        or (table.names and not table.names[column])  # an index, or no name
         or (table.names and _is_beside(table.names[column]))
     ]
     if place is None and not table.names and options.ids is None:
