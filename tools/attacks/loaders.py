@@ -122,7 +122,8 @@ def _above(path: Path, *names: str) -> Path:
 
 def library_loaders(folder: Path) -> dict[str, Loader]:
     """Return those of files that torch and dgl write, where these are installed."""
-    kinds = {"torch": read_torch, "dgl": read_dgl_file}
+    kinds: dict[str, Callable[[Path], object]] = {"torch": read_torch}
+    kinds["dgl"] = read_dgl_file
     there = {name: read for name, read in kinds.items() if util.find_spec(name)}
     return _with_files(folder, there)
 
