@@ -11,6 +11,7 @@ from emu.fields.cluster_section import MachineSection, network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
+from emu.scenario.error_messages import NO_LATENCY
 from emu.scenario.events_section import (
     checkpoint_errors,
     event_errors,
@@ -94,6 +95,9 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     cluster = scenario.cluster
     names = [name for name, _ in cluster.named()]
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
+    for position, machine in enumerate(cluster.machines):
+        if "latency" in machine.further():
+            yield ("cluster", "machines", position, "latency"), NO_LATENCY
     seen: set[str] = set()
     for name, position in scenario.cluster.named():
         if name in seen:

@@ -206,8 +206,14 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     return tuple(steps)
 
 
+#: A machine may have any amount; this one would look as if it did something.
+NO_LATENCY = "no latency is emulated, flows move once they are active: leave it out"
+
+
 def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
+    if error["loc"][-1:] == ("latency",):
+        return NO_LATENCY
     kind, found = error["type"], shown(error.get("input"))
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:

@@ -309,6 +309,8 @@ def test_every_error_is_found_in_the_order_of_lines(tmp_path: Path) -> None:
         ("job.itertions=5", "job.itertions", "unknown key 'itertions', did you mean"),
         ("job.iterations=five", "job.iterations", "found 'five', write a whole number"),
         ("expect.makespan=5", "expect.makespan", "a bare number (5) does not say its"),
+        ("cluster.machines[0].latency=5 ms", "cluster.machines[0].latency", "no laten"),
+        ("cluster.machines[0].latency=5", "cluster.machines[0].latency", "no latency"),
         ("job.iterations", "", "write --set key.key=value"),
         ("=5", "", "write --set key.key=value"),
         ("job.iterations=[", "", "what follows = is not YAML"),
