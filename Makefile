@@ -27,7 +27,7 @@ bench: $(BUILT) ## timings, as medians and ratios within one run
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
-	git clean -qfX emu/core
+	git clean -qfX emu/prediction/core
 
 # Everything by its hash but torch, of which plain pip takes the build that is at hand:
 # a local one has another hash than that of the package index.
@@ -42,6 +42,6 @@ make PYTHON=/path/to/python3.11"; exit 1; }
 	touch $@
 
 # The core is built where its sources are, when one of them has changed.
-$(BUILT): $(STAMP) $(wildcard emu/core/*.[ch]) emu/core/build/CMakeLists.txt
+$(BUILT): $(STAMP) $(wildcard emu/prediction/core/*.[ch]) emu/prediction/core/build/CMakeLists.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable '.[train,dev]'
 	touch $@

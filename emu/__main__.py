@@ -1,10 +1,10 @@
 """``python -m emu`` and ``emu``: the command line."""
 
-from emu.first_moments import begin
+from emu.host.first_moments import begin
 
 begin()  # before any other import: a signal may come at any time
 
-from emu.interruption import one_line_at_a_signal  # noqa: E402
+from emu.host.interruption import one_line_at_a_signal  # noqa: E402
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.analysis.explanation import explain as explain_schedule
 from emu.errors import DataError, ScenarioError
-from emu.foreign_code import code_of_others
+from emu.host.foreign_code import code_of_others
+from emu.prediction.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
@@ -25,8 +25,8 @@ from emu.trust.audit import audit as audit_schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from emu.analysis.explanation import Explanation
-    from emu.packets import Control, Shares
+    from emu.prediction.analysis.explanation import Explanation
+    from emu.prediction.packets import Control, Shares
     from emu.report.comparison import Comparison
     from emu.runs.run_directory import RunDirectory
     from emu.trust.violation import AuditReport
@@ -116,7 +116,7 @@ def simulate(
     if packets is None:
         return with_deaths(experiment, experiment.simulate())
     refuse_deaths(experiment, "packets")
-    from emu.packets import Control, Shares, simulate_packets  # noqa: PLC0415
+    from emu.prediction.packets import Control, Shares, simulate_packets  # noqa: PLC0415
 
     shares, control = packets
     return simulate_packets(
@@ -210,7 +210,7 @@ def _carry_out(
         emulation_settings,
     )
     from emu.experiment.witness import PacketNetwork, with_witness  # noqa: PLC0415
-    from emu.packets import check_packets  # noqa: PLC0415
+    from emu.prediction.packets import check_packets  # noqa: PLC0415
 
     def check(experiment: Experiment) -> None:
         if packets is not None:
@@ -372,7 +372,7 @@ def _packets(
     Raises ValueError when a name is none of those that there are, or of packets that
     nothing sends.
     """
-    from emu.packets import Control, Shares  # noqa: PLC0415
+    from emu.prediction.packets import Control, Shares  # noqa: PLC0415
 
     for key, value, known in (
         (name, found, ("ns3", without)),

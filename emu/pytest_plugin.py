@@ -169,7 +169,7 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     """Return the scenario of the marker and the least trust."""
     import emu
     from emu.errors import EmulatorError
-    from emu.fields.suggestion import nearest
+    from emu.problem.fields.suggestion import nearest
     from emu.scenario.run_sections import ExpectSection
     from emu.trust.verdict import Trust
 
@@ -207,7 +207,7 @@ def _refuse(problem: str) -> NoReturn:
 
 def _located(folder: Path, name: str) -> str | Path:
     """Return the file beside the test, or else the name of a shipped scenario."""
-    from emu.fields.suggestion import nearest
+    from emu.problem.fields.suggestion import nearest
     from emu.scenario.scenario_file import shipped_scenarios
 
     if (folder / name).exists():
@@ -256,7 +256,7 @@ def pytest_runtest_makereport(
 def _guard_fired(item: pytest.Item) -> bool:
     """Return True where a guard found something in a run in the test's ``tmp_path``."""
     from emu.errors import EmulatorError
-    from emu.input_file import read_json
+    from emu.host.input_file import read_json
 
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     for path in folder.rglob("result.json") if folder is not None else ():

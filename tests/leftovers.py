@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # tests.coordinator.emulated and its like
+sys.path.insert(
+    0, str(HERE.parent)
+)  # tests.emulation.coordinator.emulated and its like
 
 
 def shared_memory() -> set[str]:

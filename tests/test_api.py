@@ -18,7 +18,7 @@ from typing_extensions import override
 import emu
 from emu.cli.app import app
 from emu.errors import DataError, ScenarioError
-from emu.packets import missing_ns3
+from emu.prediction.packets import missing_ns3
 from emu.units import DURATION
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

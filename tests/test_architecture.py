@@ -22,8 +22,16 @@ TOP_LEVEL |= {"Makefile", "LICENSE", "CITATION.cff", "Dockerfile", "docs"}
 MAX_LINES, MAX_FUNCTION = 600, 40
 SAYING_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
 #: Where JSON comes over a pipe or socket from a process of ours, and not from a file.
-OF_MESSAGES = {"machines/namespace_rpc", "machines/namespace_process", "machines/lab"}
-OF_MESSAGES |= {"machines/namespace_client", "launch/ray_client", "launch/ray_cluster"}
+OF_MESSAGES = {
+    "lab/machines/namespace_rpc",
+    "lab/machines/namespace_process",
+    "lab/machines/lab",
+}
+OF_MESSAGES |= {
+    "lab/machines/namespace_client",
+    "emulation/launch/ray_client",
+    "emulation/launch/ray_cluster",
+}
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -59,7 +67,9 @@ def test_functions_are_short(path: str) -> None:
 def test_names_in_backticks_are_there() -> None:
     """Code that moves leaves names behind, in docstrings and comments."""
     texts = [(ROOT / path).read_text() for path in PRODUCT]
-    texts += [path.read_text() for path in (ROOT / "emu" / "core").glob("*.[ch]")]
+    texts += [
+        path.read_text() for path in (ROOT / "emu/prediction/core").glob("*.[ch]")
+    ]
     names = set(re.findall(r"`((?:emu|emu_nodes)(?:\.\w+)+)`", "\n".join(texts)))
     missing = set()
     for name in names:
@@ -74,7 +84,7 @@ def test_names_in_backticks_are_there() -> None:
 
 @pytest.mark.parametrize("path", PRODUCT)
 def test_files_are_read_within_bounds(path: str) -> None:
-    """Ten bytes may unpack to gigabytes; `emu.input_file` reads what others wrote."""
+    """Ten bytes may unpack to gigabytes; `emu.host.input_file` reads what others wrote."""
     calls = {
         ast.unparse(node.func)
         for node in ast.walk(ast.parse((ROOT / path).read_text()))
@@ -88,7 +98,7 @@ def test_files_are_read_within_bounds(path: str) -> None:
         "np.lib.format.read_array",
     }
     unbounded |= {"np.lib.format.open_memmap", "pickle.load", "pickle.loads"}
-    if path == "emu/input_file.py":
+    if path == "emu/host/input_file.py":
         unbounded -= {"json.loads", "np.memmap", "np.lib.format.read_array"}
     elif path.removeprefix("emu/").removesuffix(".py") in OF_MESSAGES:
         unbounded -= {"json.loads"}
@@ -131,7 +141,7 @@ def test_docstrings_begin_with_a_noun_or_an_imperative(path: str) -> None:
 WRITE_CUSTOM = {
     "emu/scenario/scenario_file.py",
     "emu/scenario/workload_file.py",
-    "emu/fitting/fitted_job.py",
+    "emu/lab/fitting/fitted_job.py",
 }
 ROOMS = sorted(path.parent.name for path in ROOT.glob("emu/systems/*/__init__.py"))
 

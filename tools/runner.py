@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from emu.errors import DataError, EmulatorError
-from emu.files import whole_file, write_atomic
+from emu.host.files import whole_file, write_atomic
 
 
 class Case(Protocol):

@@ -26,8 +26,8 @@ import emu
 from emu.cli.completion import offer_words
 from emu.cli.signs_of_life import signs_of_life
 from emu.errors import DataError, EmulatorError
-from emu.foreign_code import code_of_others
-from emu.interruption import INTERRUPTED, tell
+from emu.host.foreign_code import code_of_others
+from emu.host.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def _policies(incomplete: str) -> Iterable[str]:
 
 
 def _placements(incomplete: str) -> Iterable[str]:
-    from emu.placement.place import PLACEMENT_POLICIES
+    from emu.prediction.placement.place import PLACEMENT_POLICIES
 
     return (incomplete[: incomplete.rfind(",") + 1] + one for one in PLACEMENT_POLICIES)
 

@@ -10,8 +10,8 @@ import typer
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, RunError
-from emu.files import left_behind, remove
-from emu.machines.cpu_groups import (
+from emu.host.files import left_behind, remove
+from emu.lab.machines.cpu_groups import (
     Hierarchy,
     groups_left_behind,
     remove_left_behind,

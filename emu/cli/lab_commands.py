@@ -13,27 +13,27 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError, ScenarioError
-from emu.files import write_atomic
-from emu.fitting import Template  # noqa: TC001 - typer reads annotations
-from emu.foreign_code import ask_to_run
+from emu.host.files import write_atomic
+from emu.host.foreign_code import ask_to_run
+from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
+from emu.lab.fitting import Template  # noqa: TC001 - typer reads annotations
+from emu.lab.machines import missing_needs
 from emu.lab.prediction import missed_by_lab
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
-from emu.machines import missing_needs
 from emu.names import for_terminal
 from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.lab_file import holder_of, log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
-from emu.this_host import module_command
 from emu.units import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from emu.machines import Lab
+    from emu.lab.machines import Lab
 
 #: Bytes at the end of a program's output of which the last line is shown.
 _SHOWN = 300
@@ -211,5 +211,5 @@ def run_beside(
     if not command:
         raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
     os.environ["EMU_MACHINE"] = machine
-    beside = module_command("emu.machines.exec", str(holder), *command)
+    beside = module_command("emu.lab.machines.exec", str(holder), *command)
     os.execv(sys.executable, beside)  # noqa: S606 - the command is the user's own

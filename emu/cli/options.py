@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from emu.errors import DataError, ExpectationMissed, ScenarioError
-from emu.files import write_atomic
-from emu.packets import Control, Shares, check_packets, missing_ns3, packets_of
+from emu.host.files import write_atomic
+from emu.prediction.packets import (
+    Control,
+    Shares,
+    check_packets,
+    missing_ns3,
+    packets_of,
+)
 from emu.units import DURATION
 
 if TYPE_CHECKING:
@@ -78,7 +84,7 @@ def address(text: str, option: str, *, port: int | None = None) -> tuple[str, in
     ScenarioError
         When it is no address.
     """
-    from emu.network import parse_address  # noqa: PLC0415 - asyncio, uvloop
+    from emu.emulation.network import parse_address  # noqa: PLC0415 - asyncio, uvloop
 
     try:
         return parse_address(text, port=port)

@@ -20,14 +20,6 @@ from rich.progress import (
 )
 
 import emu
-from emu.analysis.bounds import (
-    optimality,
-    optimality_line,
-    placement_gap,
-    placement_line,
-)
-from emu.analysis.link_load import full_queues
-from emu.analysis.throughput import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import (
     BoundTime,
@@ -42,9 +34,20 @@ from emu.cli.options import (
 )
 from emu.cli.signs_of_life import note_stage
 from emu.experiment.expectations import missed, simulated_figures, unchecked
-from emu.packets import Control, Shares, packets_of, simulate_packets
-from emu.placement import resource_loads
-from emu.placement.place import PLACEMENT_POLICIES
+from emu.prediction.analysis.bounds import (
+    optimality,
+    optimality_line,
+    placement_gap,
+    placement_line,
+)
+from emu.prediction.analysis.link_load import full_queues
+from emu.prediction.analysis.throughput import job_times, pace
+from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
+from emu.prediction.placement import resource_loads
+from emu.prediction.placement.place import PLACEMENT_POLICIES
+from emu.prediction.scheduling import policy_named
+from emu.prediction.simulation import sensitivity
+from emu.prediction.simulation import simulate as simulate_rates
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
@@ -64,9 +67,6 @@ from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import known_policies
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
-from emu.scheduling import policy_named
-from emu.simulation import sensitivity
-from emu.simulation import simulate as simulate_rates
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from emu.analysis.throughput import JobTime
-    from emu.placement import PlacementResult
+    from emu.prediction.analysis.throughput import JobTime
+    from emu.prediction.placement import PlacementResult
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Schedule
     from emu.scenario import Experiment
-    from emu.simulation.attempts import Attempts
 
 
 @app.command()

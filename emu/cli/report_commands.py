@@ -18,7 +18,7 @@ from emu.cli.app import app
 from emu.cli.options import RunCode, listed, seconds
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
-from emu.files import write_atomic
+from emu.host.files import write_atomic
 from emu.names import for_terminal
 from emu.report.html import write_report
 from emu.report.terminal import terminal

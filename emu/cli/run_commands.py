@@ -27,6 +27,17 @@ from emu.cli.options import (
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
+from emu.emulation.launch import (
+    ExternalLauncher,
+    LocalLauncher,
+    RayLauncher,
+    SshLauncher,
+    address_towards,
+    bundles_of,
+    read_hosts_file,
+)
+from emu.emulation.launch.host_report import loopback_rate, usable_cores
+from emu.emulation.launch.programs import program_path
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import check_memory, check_ready, strain
@@ -42,25 +53,14 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resumed
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.files import check_writable
-from emu.launch import (
-    ExternalLauncher,
-    LocalLauncher,
-    RayLauncher,
-    SshLauncher,
-    address_towards,
-    bundles_of,
-    read_hosts_file,
-)
-from emu.launch.host_report import loopback_rate, usable_cores
-from emu.launch.programs import program_path
+from emu.host.files import check_writable
+from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
 from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import ProfileFile, load, write_profile, write_scenario
 from emu.systems.system import outlook_on, remarks_on
-from emu.this_host import loopback_address, module_command
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from emu.coordinator import RunSettings
+    from emu.emulation.coordinator import RunSettings
+    from emu.emulation.launch import Launcher
     from emu.experiment.dry_run import DryRun
     from emu.experiment.run_result import RunResult
     from emu.experiment.scale_search import ScaleChoice
-    from emu.launch import Launcher
     from emu.scenario import Experiment, Scenario
 
 
@@ -591,9 +591,11 @@ def agent(
     product's own programs and no others, unless they are named with --allow.
     """
     # What an agent's interpreter has as its main module would be imported again by
-    # every process it forks: python -m emu.launch replaces this process.
+    # every process it forks: python -m emu.emulation.launch replaces this process.
     address(coordinator, "agent")
-    arguments = module_command("emu.launch", coordinator, f"--patience={patience}")
+    arguments = module_command(
+        "emu.emulation.launch", coordinator, f"--patience={patience}"
+    )
     arguments += [f"--allow={program}" for program in allow or ()]
     arguments += [f"--name={name}"] if name else []
     arguments += [f"--bind={bind}"] if bind else []

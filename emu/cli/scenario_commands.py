@@ -19,10 +19,10 @@ from rich.progress import Progress, TaskID
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import DataError, ScenarioError
-from emu.fields.suggestion import nearest
-from emu.files import write_atomic
+from emu.host.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
+from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table, terminal
 from emu.scenario import find_errors, load
 from emu.scenario.own_rules import is_program

@@ -17,7 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from emu.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
 from emu.cli.signs_of_life import note_stage
@@ -31,6 +30,7 @@ from emu.experiment.expectations import (
     unchecked,
 )
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.report import terminal
 from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory

@@ -13,11 +13,11 @@ from typing_extensions import override
 
 from emu.cli.options import address
 from emu.cli.signs_of_life import note_stage
-from emu.coordinator import Observer, Observers
-from emu.dashboard import LiveRun, LiveTable
+from emu.emulation.coordinator import Observer, Observers
+from emu.emulation.network import format_address, is_loopback
 from emu.errors import EmulatorError
-from emu.network import format_address, is_loopback
-from emu.this_host import loopback_address
+from emu.host.this_host import loopback_address
+from emu.report.dashboard import LiveRun, LiveTable
 from emu.units import format_rate
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from emu.coordinator import RunSettings
-    from emu.dashboard.server import Dashboard
+    from emu.emulation.coordinator import RunSettings
+    from emu.emulation.wire.messages import FlowEnded, TaskEnded
+    from emu.prediction.scheduling import Decisions
     from emu.problem import Job
+    from emu.report.dashboard.server import Dashboard
     from emu.scenario import Experiment
-    from emu.scheduling import Decisions
-    from emu.wire.messages import FlowEnded, TaskEnded
 
 
 class ProgressLine(Observer):
@@ -174,7 +174,7 @@ class Onlookers:
         self._drawing = ExitStack()
 
     def _served(self, page: str, directory: Path) -> Dashboard:
-        from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
+        from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
         here = ":" not in page
         at = f"127.0.0.1:{page}" if here else page

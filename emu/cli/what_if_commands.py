@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import emu
-from emu.analysis.bounds import placement_gap, placement_line
 from emu.cli.app import app
 from emu.cli.options import (
     BoundTime,
@@ -28,6 +27,7 @@ from emu.experiment.checkpoint_interval import copies_line, intervals, not_sough
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
 from emu.experiment.systems import write_rows
+from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report import comparison_table, terminal
 from emu.report.comparison import (
     crossover_table,

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.coordinator import Observer, Observers
-from emu.coordinator.cuts import CutPlan
+from emu.emulation.coordinator import Observer, Observers
+from emu.emulation.coordinator.cuts import CutPlan
 from emu.errors import DeadlineExceeded, NodeLost, ScenarioError
+from emu.prediction.simulation.attempts import Holders, kills_after, time_down
 from emu.problem import Due, Kill, Outages
+from emu.problem.workloads import copies_of
 from emu.runs.run_directory import Cut, digest_of, drop_cuts, newest_cut, write_cut
 from emu.scenario.realize import noted
-from emu.simulation.attempts import Holders, kills_after, time_down
 from emu.systems.system import held_by, updates_missed
-from emu.workloads import copies_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from emu.coordinator import EmulatedRun
+    from emu.emulation.coordinator import EmulatedRun
+    from emu.emulation.wire.messages import RunTask
     from emu.errors import RunError
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Schedule
     from emu.scenario import Experiment
-    from emu.simulation.attempts import Attempts
-    from emu.wire.messages import RunTask
 
     #: Carries one attempt out, with what is left, the cut that it begins with, and
     #: the attempts before it.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.coordinator.run import emulate
+from emu.emulation.coordinator.run import emulate
+from emu.emulation.launch.host_report import usable_cores
 from emu.experiment.kernel_scale import KernelCosts, kernel_time_scale
 from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
-from emu.files import scratch_folder
-from emu.launch.host_report import usable_cores
-from emu.machines import Sharing
+from emu.host.files import scratch_folder
+from emu.lab.machines import Sharing
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
@@ -80,7 +80,7 @@ def with_scales(
     ScenarioError
         When kernel NICs have no time scale, see `kernel_time_scale`.
     EmulatorError
-        What `emu.scenario.prepare` and `emu.coordinator.emulate` raise.
+        What `emu.scenario.prepare` and `emu.emulation.coordinator.emulate` raise.
     """
     check(experiment := with_byte_scale(scenario))
     schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from emu.errors import NodeLost
+from emu.prediction.simulation.attempts import attempts
 from emu.problem import Kill
+from emu.problem.workloads import copies_of
 from emu.scenario import prepare
-from emu.simulation.attempts import attempts
 from emu.units import format_duration, format_size
-from emu.workloads import copies_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.bounds import bounds
-from emu.analysis.critical_path import critical_path
-from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
 from emu.experiment.systems import chosen_system, edits, translated_systems
-from emu.fields.suggestion import nearest
-from emu.placement.moves import difference, moved
+from emu.prediction.analysis.bounds import bounds
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.throughput import pace, seeds_per_iteration
+from emu.prediction.placement.moves import difference, moved
+from emu.prediction.simulation import sensitivity
+from emu.problem.fields.suggestion import nearest
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import load, prepare
@@ -28,13 +29,12 @@ from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
-from emu.simulation import sensitivity
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from emu.placement.moves import Move, Neighbour
+    from emu.prediction.placement.moves import Move, Neighbour
     from emu.problem import Job, Problem, Realization, Schedule
     from emu.scenario import Experiment, Scenario
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.errors import DataError, ScenarioError
-from emu.foreign_code import INSTALL_TORCH, is_installed
 from emu.graph_data.sources import find_source
+from emu.host.foreign_code import INSTALL_TORCH, is_installed
+from emu.host.this_host import memory
+from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
+from emu.prediction.simulation import simulate
 from emu.scenario.run_sections import AUTO
-from emu.simulation import simulate
-from emu.this_host import memory
 from emu.trust.lateness import sensitivity
 from emu.units import format_rate, format_size
 

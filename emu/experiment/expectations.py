@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.bounds import bounds
+from emu.prediction.analysis.bounds import bounds
 from emu.units import SIZE, format_duration, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from emu.fields.quantities import Expected
     from emu.problem import Realization, Schedule
+    from emu.problem.fields.quantities import Expected
     from emu.scenario.run_sections import ExpectSection
 
     #: Key of ``expect`` -> what came out, None where it was not reported.

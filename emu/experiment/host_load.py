@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.emulation.launch.host_report import usable_cores
 from emu.errors import RunUntrusted
-from emu.launch.host_report import usable_cores
-from emu.this_host import cpu_times
+from emu.host.this_host import cpu_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.critical_path import critical_path
 from emu.errors import ScenarioError
 from emu.experiment.scale_search import SHORTEST, KernelForecast
-from emu.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
+from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
+from emu.prediction.analysis.critical_path import critical_path
 from emu.trust.verdict import round_up
 
 if TYPE_CHECKING:

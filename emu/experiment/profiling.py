@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.coordinator import Observer, emulate
+from emu.emulation.coordinator import Observer, emulate
 from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
-from emu.input_file import one_error, read_json
+from emu.host.input_file import one_error, read_json
 from emu.names import printable
-from emu.placement import place_ifs
+from emu.prediction.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
 from emu.systems.training_section import TrainingSection
@@ -177,7 +177,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     ScenarioError
         When the tasks of the job compute nothing that could be measured.
     DataError, InfeasiblePlacement
-        As `emu.scenario.build_job` and `emu.placement.place_ifs`.
+        As `emu.scenario.build_job` and `emu.prediction.placement.place_ifs`.
     """
     for _, _, section in scenario.each_job():
         if section.unmeasured or scenario.jobs:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.coordinator.outcome import EmulatedRun
+from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.run_experiment import (
@@ -26,8 +26,8 @@ from emu.experiment.run_experiment import (
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
 from emu.experiment.witness import recalled
-from emu.foreign_code import code_runs
-from emu.input_file import one_error, parse_json, read_json, read_text
+from emu.host.foreign_code import code_runs
+from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import (
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.coordinator.settings import RunSettings
+    from emu.emulation.coordinator.settings import RunSettings
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Problem, RateHistory
     from emu.runs.audit_inputs import ToAudit
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario import Experiment
-    from emu.simulation.attempts import Attempts
     from emu.trust.violation import AuditReport, Findings
 
 #: Keys of manifest.json that nothing else states.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import DataError, ScenarioError
 from emu.experiment.attempts import kept_cut
 from emu.experiment.scale_search import ScaleChoice
-from emu.input_file import one_error
+from emu.host.input_file import one_error
+from emu.prediction.simulation.attempts import later
 from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Scenario, prepare
-from emu.simulation.attempts import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable

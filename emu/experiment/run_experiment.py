@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.critical_path import (
+from emu.emulation.coordinator import EmulatedRun, Observer, emulate
+from emu.emulation.coordinator.settings import RunSettings
+from emu.emulation.launch.ssh import is_here
+from emu.emulation.network import pace_at
+from emu.errors import NodeLost
+from emu.experiment.attempts import attempted, cut_plan, foreseen, with_deaths
+from emu.experiment.run_result import RunResult
+from emu.experiment.training_results import by_mini_batch, learnt
+from emu.host.this_host import version_of_emu
+from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
+from emu.lab.machines import Sharing
+from emu.prediction.analysis.critical_path import (
     before_first_bytes,
     critical_path,
     error_budget,
     send_rows,
 )
-from emu.coordinator import EmulatedRun, Observer, emulate
-from emu.coordinator.settings import RunSettings
-from emu.errors import NodeLost
-from emu.experiment.attempts import attempted, cut_plan, foreseen, with_deaths
-from emu.experiment.run_result import RunResult
-from emu.experiment.training_results import by_mini_batch, learnt
-from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.launch.ssh import is_here
-from emu.machines import Sharing
-from emu.network import pace_at
+from emu.prediction.simulation import simulate
 from emu.runs.array_files import (
     REALIZATION,
     REPORTS,
@@ -40,9 +42,7 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.run_directory import write_scenario
 from emu.scenario.realize import model_programs, noted
-from emu.simulation import simulate
 from emu.systems.system import system_guards
-from emu.this_host import version_of_emu
 from emu.trust.guards import examine
 from emu.trust.lateness import (
     chain_lateness,
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.critical_path import CriticalPath
     from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
+    from emu.prediction.analysis.critical_path import CriticalPath
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Schedule
     from emu.runs.run_directory import Cut, RunDirectory
     from emu.scenario import Experiment, Scenario
-    from emu.simulation.attempts import Attempts
     from emu.trust.guards import Evidence
     from emu.trust.lateness import HostEffect
     from emu.trust.prediction import Prediction

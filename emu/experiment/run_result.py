@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.bounds import optimality
-from emu.analysis.critical_path import before_first_bytes, drift_of_machines
-from emu.analysis.link_load import fluid_ends
-from emu.analysis.throughput import pace, pipeline_depth
-from emu.analysis.traffic import kinds_between_machines
 from emu.experiment.attempts import recovery_of
+from emu.prediction.analysis.bounds import optimality
+from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
+from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.analysis.throughput import pace, pipeline_depth
+from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -28,13 +28,13 @@ from emu.trust.lateness import flow_completion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.coordinator import EmulatedRun
-    from emu.coordinator.settings import RunSettings
+    from emu.emulation.coordinator import EmulatedRun
+    from emu.emulation.coordinator.settings import RunSettings
     from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Schedule
     from emu.scenario import Experiment, Scenario
-    from emu.simulation.attempts import Attempts
     from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 

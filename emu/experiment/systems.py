@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from emu.analysis.throughput import seeds_per_iteration
 from emu.errors import DataError, PlacementError, ScenarioError
 from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.names import file_part
-from emu.placement.machine_sets import machine_sets
+from emu.prediction.analysis.throughput import seeds_per_iteration
+from emu.prediction.placement.machine_sets import machine_sets
+from emu.problem.workloads import first_layer_share
 from emu.scenario import build_job, load, prepare, read_profile, write_scenario
 from emu.scenario.experiment import WORTHWHILE
 from emu.systems.system import systems
 from emu.systems.training_section import PHASES, ReplicaSection
 from emu.systems.translation import SAME_KEYS, CommonJob
 from emu.units import DURATION
-from emu.workloads import first_layer_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

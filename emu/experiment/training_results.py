@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.throughput import job_times
 from emu.errors import DataError
-from emu.foreign_code import CodeWithheld
 from emu.graph_data import open_for
-from emu.input_file import one_error, read_json
+from emu.host.foreign_code import CodeWithheld
+from emu.host.input_file import one_error, read_json
+from emu.prediction.analysis.throughput import job_times
 from emu.problem import Job
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.coordinator.outcome import EmulatedRun
+    from emu.emulation.coordinator.outcome import EmulatedRun
     from emu.scenario import Experiment
 
     Parts = dict[str, NDArray[Any]]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.errors import DataError
 from emu.lab.kernel_network import burst_of
-from emu.machines import Sharing
-from emu.packets import Control, Shares, check_packets, simulate_packets
+from emu.lab.machines import Sharing
+from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
+from emu.prediction.simulation import simulate
 from emu.problem import Outages
 from emu.runs.recorded_run import read_manifest
-from emu.simulation import simulate
 from emu.trust.prediction import Witnesses
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     SchedulingError
         When ns-3 fails.
     ScenarioError, DataError
-        As `emu.packets.check_packets`.
+        As `emu.prediction.packets.check_packets`.
     """
     experiment, scenario = outcome.experiment, outcome.experiment.scenario
     emulation, problem = scenario.emulation, experiment.problem

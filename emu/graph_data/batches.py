@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.core import lib, pointer
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
-from emu.stream_key import stream_key
-from emu.workloads import SampleCounts
+from emu.host.stream_key import stream_key
+from emu.prediction.core import lib, pointer
+from emu.problem.workloads import SampleCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

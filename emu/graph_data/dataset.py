@@ -17,8 +17,6 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.files import cache_home, scratch_folder
-from emu.foreign_code import import_library
 from emu.graph_data.prepared import (
     PreparedArrays,
     prepare_arrays,
@@ -28,8 +26,10 @@ from emu.graph_data.prepared import (
 from emu.graph_data.raw_graph import CHUNK
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
+from emu.host.files import cache_home, scratch_folder
+from emu.host.foreign_code import import_library
+from emu.host.stream_key import stream_key
 from emu.names import file_part
-from emu.stream_key import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.errors import DataError
-from emu.files import whole_file
 from emu.graph_data.imported import imports_home
+from emu.host.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

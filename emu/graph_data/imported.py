@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.files import cache_home
 from emu.graph_data.import_summary import summarize
 from emu.graph_data.numbering import join_tables
 from emu.graph_data.prepared import (
@@ -43,7 +42,8 @@ from emu.graph_data.readers.vertex_table import (
     read_splits,
 )
 from emu.graph_data.sampling import Structure
-from emu.input_file import one_error
+from emu.host.files import cache_home
+from emu.host.input_file import one_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ import numpy as np
 from isal import isal_zlib
 
 from emu.errors import DataError
-from emu.input_file import map_array, open_input, read_json
+from emu.host.input_file import map_array, open_input, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

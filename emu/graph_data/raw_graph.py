@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.core import lib, pointer
 from emu.errors import DataError
 from emu.graph_data.sampling import Structure
+from emu.prediction.core import lib, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.core import lib, pointer
-from emu.stream_key import stream_key
+from emu.host.stream_key import stream_key
+from emu.prediction.core import lib, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

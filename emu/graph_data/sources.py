@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
-from emu.files import cache_home
 from emu.graph_data.fetch import PUBLIC_GRAPHS
 from emu.graph_data.imported import (
     MANIFEST,
@@ -22,6 +21,7 @@ from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
+from emu.host.files import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.core import ffi, lib, pointer
 from emu.errors import DataError
 from emu.graph_data.raw_graph import (
     CHUNK,
@@ -25,6 +24,7 @@ from emu.graph_data.raw_graph import (
     build_structure,
     random_split,
 )
+from emu.prediction.core import ffi, lib, pointer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
-from emu.fitting import (
+from emu.lab.fitting import (
     FittedIterations,
     FittedSteps,
     Unfittable,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from emu.analysis.traffic import Traffic
-    from emu.fitting import Template
+    from emu.lab.fitting import Template
+    from emu.prediction.analysis.traffic import Traffic
 
 #: Columns of a line of YAML: a list of times stays on one.
 _WIDTH = 1 << 16

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
-from emu.coordinator.run import emulate
+from emu.emulation.coordinator.run import emulate
+from emu.emulation.launch import ExternalLauncher, describe_end
+from emu.emulation.network import Alarm
 from emu.errors import RunError, ScenarioError
-from emu.launch import ExternalLauncher, describe_end
-from emu.machines import (
+from emu.host.this_host import module_command
+from emu.lab.machines import (
     BURST,
     MOST_OFF,
     SMALLEST_SEGMENT,
@@ -32,22 +34,20 @@ from emu.machines import (
     LabMachine,
     Sharing,
 )
-from emu.network import Alarm
 from emu.problem import Cluster, Problem
-from emu.this_host import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-    from emu.coordinator import Observer
-    from emu.coordinator.outcome import EmulatedRun
-    from emu.coordinator.settings import RunSettings
-    from emu.machines import NicCheck, Paces
-    from emu.network import RunClock
+    from emu.emulation.coordinator import Observer
+    from emu.emulation.coordinator.outcome import EmulatedRun
+    from emu.emulation.coordinator.settings import RunSettings
+    from emu.emulation.network import RunClock
+    from emu.lab.machines import NicCheck, Paces
+    from emu.prediction.scheduling import RateSegments
     from emu.problem import Realization
     from emu.scenario import Scenario
-    from emu.scheduling import RateSegments
 
 # NICs of the kernel that TCP shares, and that change while a run goes on.
 
@@ -74,7 +74,7 @@ def changed_nics(problem: Problem, per_second: float) -> list[tuple[float, LabMa
 
 
 class SharedNics:
-    """NICs that TCP shares by itself (`emu.coordinator.settings.KernelNics`).
+    """NICs that TCP shares by itself (`emu.emulation.coordinator.settings.KernelNics`).
 
     They change at times of the run's clock.
 
@@ -344,7 +344,7 @@ class LabLauncher(ExternalLauncher):
         with log.open("ab") as output:
             for name in self.hosts:
                 there = f"{address[0]}:{address[1]}"
-                command = module_command("emu.launch", there)
+                command = module_command("emu.emulation.launch", there)
                 command += ["--name", name, "--bind", self._lab.address(name)]
                 # Process ids repeat among machines, so scratch is of the machine, too.
                 private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108

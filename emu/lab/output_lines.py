@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from emu.errors import DataError
-from emu.fitting import ALL
-from emu.input_file import open_input
+from emu.host.input_file import open_input
+from emu.lab.fitting import ALL
 from emu.runs.array_files import read_lines
 from emu.runs.lab_file import log_name
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.traffic import Traffic
-    from emu.fitting.steps import Marks
+    from emu.lab.fitting.steps import Marks
+    from emu.prediction.analysis.traffic import Traffic
 
 #: Lines of a program whose times are noted.
 MOST_LINES = 1_000_000

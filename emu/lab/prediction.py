@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.link_load import full_queues
-from emu.analysis.traffic import CONNECTION, messages
-from emu.fitting import Unfittable, fit_traffic
+from emu.lab.fitting import Unfittable, fit_traffic
+from emu.prediction.analysis.link_load import full_queues
+from emu.prediction.analysis.traffic import CONNECTION, messages
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -28,7 +29,6 @@ from emu.problem import (
     Task,
 )
 from emu.scenario import load, prepare
-from emu.simulation import simulate
 from emu.trust.prediction import SHARE, Outcome, Prediction, blamed, of_network
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.link_load import FullQueues
-    from emu.analysis.traffic import Traffic
-    from emu.fitting import FittedIterations, FittedSteps
-    from emu.fitting.steps import Marks
+    from emu.lab.fitting import FittedIterations, FittedSteps
+    from emu.lab.fitting.steps import Marks
+    from emu.prediction.analysis.link_load import FullQueues
+    from emu.prediction.analysis.traffic import Traffic
     from emu.scenario.run_sections import LabFile
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.

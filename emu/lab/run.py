@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.traffic import (
+from emu.errors import DataError, RunError
+from emu.lab.machines import leaf_of, leaves_among
+from emu.lab.machines.counters import PortOwners
+from emu.lab.machines.programs import PLACES, TIME_SCALE, starts
+from emu.lab.output_lines import OutputLines, marks_of
+from emu.lab.prediction import forecast, judge_lab, predicted_lab, unknown
+from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
+from emu.prediction.analysis.traffic import (
     CONNECTION,
     OWNER,
     Traffic,
@@ -29,13 +36,6 @@ from emu.analysis.traffic import (
     nic_use,
     sent_matrix,
 )
-from emu.errors import DataError, RunError
-from emu.lab.output_lines import OutputLines, marks_of
-from emu.lab.prediction import forecast, judge_lab, predicted_lab, unknown
-from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
-from emu.machines import leaf_of, leaves_among
-from emu.machines.counters import PortOwners
-from emu.machines.programs import PLACES, TIME_SCALE, starts
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.fitting.steps import Marks
-    from emu.machines import Lab, LabMachine, NicCheck, Program
-    from emu.machines.programs import LabProgram, Started
+    from emu.lab.fitting.steps import Marks
+    from emu.lab.machines import Lab, LabMachine, NicCheck, Program
+    from emu.lab.machines.programs import LabProgram, Started
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario.run_sections import LabFile, LabPredictionSection

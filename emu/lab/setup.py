@@ -6,19 +6,19 @@ import os
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError, ScenarioErrors
-from emu.machines import Lab, LabMachine, Sharing
-from emu.machines.cpu_groups import CpuGroups, Hierarchy
-from emu.machines.cpu_plan import plan_cpu, scale_for
-from emu.machines.nic import plan_nic
-from emu.machines.programs import PLACES, LabProgram, starts
+from emu.lab.machines import Lab, LabMachine, Sharing
+from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy
+from emu.lab.machines.cpu_plan import plan_cpu, scale_for
+from emu.lab.machines.nic import plan_nic
+from emu.lab.machines.programs import PLACES, LabProgram, starts
 from emu.scenario.scenario_file import load_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from emu.fields.cluster_section import Nic
-    from emu.fields.section import Trail
+    from emu.problem.fields.cluster_section import Nic
+    from emu.problem.fields.section import Trail
     from emu.scenario.events_section import EventSection
     from emu.scenario.run_sections import LabFile
     from emu.scenario.scenario_file import Overrides

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from emu.foreign_code import INSTALL_FIGURES, import_library
+from emu.host.foreign_code import INSTALL_FIGURES, import_library
 from emu.names import html_table
 from emu.units import format_duration
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from emu.analysis.throughput import Pace
     from emu.errors import EmulatorError
-    from emu.placement.moves import Move
+    from emu.prediction.analysis.throughput import Pace
+    from emu.prediction.placement.moves import Move
     from emu.scenario import Scenario
 
 

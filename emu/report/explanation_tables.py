@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from emu.analysis.explanation import (
+from emu.prediction.analysis.explanation import (
     NO_MOVES,
     apart_rows,
     cause_rows,
@@ -21,8 +21,9 @@ from emu.analysis.explanation import (
     pasted,
     port_rows,
 )
-from emu.analysis.throughput import pipeline_depth
-from emu.placement import resource_loads
+from emu.prediction.analysis.throughput import pipeline_depth
+from emu.prediction.placement import resource_loads
+from emu.problem.workloads import window_of
 from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.scenario.error_messages import written
 from emu.scenario.machine_choice import machines_words
@@ -34,7 +35,6 @@ from emu.units import (
     format_ratio,
     format_size,
 )
-from emu.workloads import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from emu.analysis.critical_path import Drift
-    from emu.analysis.explanation import Explanation, TaskMoves
-    from emu.analysis.throughput import JobTime
-    from emu.analysis.what_if import Improvement
-    from emu.placement import ResourceLoad
+    from emu.prediction.analysis.critical_path import Drift
+    from emu.prediction.analysis.explanation import Explanation, TaskMoves
+    from emu.prediction.analysis.throughput import JobTime
+    from emu.prediction.analysis.what_if import Improvement
+    from emu.prediction.placement import ResourceLoad
+    from emu.prediction.simulation.attempts import Attempts
     from emu.problem import Job, Problem, Schedule
-    from emu.simulation.attempts import Attempts
     from emu.trust.violation import AuditReport
 
 #: Ranges of a trace that are listed.

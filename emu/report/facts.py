@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from emu.analysis.bounds import optimality_line
+from emu.prediction.analysis.bounds import optimality_line
 from emu.report.explanation_tables import (
     cost_row,
     difference,

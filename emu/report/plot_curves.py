@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from emu.analysis.link_load import assigned_rates, mean_rates
-from emu.analysis.what_if import edge_kind
 from emu.errors import DataError
+from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.analysis.what_if import edge_kind
 from emu.report.many_runs import Interval, interval
 from emu.report.plot_style import (
     COLOURS,

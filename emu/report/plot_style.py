@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from emu.errors import DataError
-from emu.files import whole_file
+from emu.host.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

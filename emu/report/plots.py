@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
-from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import DataError
+from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.problem import disturbances
 from emu.report import plot_curves, plot_style
 from emu.report.facts import death_bands

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - NamedTuple reads annotations
 
-from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
+from emu.prediction.analysis.link_load import assigned_rates, mean_rates
 from emu.report.facts import death_bands
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory

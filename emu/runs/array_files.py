@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
+from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import DataError
-from emu.input_file import one_error, read_arrays
+from emu.host.input_file import one_error, read_arrays
+from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.problem import RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
-from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ def read_realization(job: Job, path: Path) -> Realization:
 def read_frames(
     job: Job, path: Path
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64]]:
-    """Return the rows of `emu.wire.frame_layout` by senders and by receivers.
+    """Return the rows of `emu.emulation.wire.frame_layout` by senders and by receivers.
 
     The third are the arrivals of (edge, iteration) as reported to the coordinator.
 
@@ -97,7 +97,7 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
     seconds ``cpu``; by (edge, iteration) ``flow_ready``, ``flow_start``, ``flow_end``
     and the iteration in ``reads``; ``task_settled`` and ``flow_settled`` of the
-    schedule; ``sends``: rows of `emu.network.send_log.SendLog`; ``quotas`` of the
+    schedule; ``sends``: rows of `emu.emulation.network.send_log.SendLog`; ``quotas`` of the
     schedule where some are tuned.
 
     Raises

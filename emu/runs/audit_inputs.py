@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.traffic import kinds_between_machines, received_kinds
+from emu.emulation.network import pace_at
 from emu.errors import DataError, ScenarioError
-from emu.input_file import check_shape, one_error, read_json
-from emu.network import pace_at
+from emu.host.input_file import check_shape, one_error, read_json
+from emu.prediction.analysis.traffic import kinds_between_machines, received_kinds
+from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import ProcessesShape
@@ -19,7 +20,6 @@ from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
-from emu.scheduling import rate_policy
 from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
 from emu.trust.guards import GUARDS, Evidence, examine
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from emu.emulation.shaping import FlowEnds
     from emu.problem import Realization, Schedule
     from emu.runs.recorded_run import RecordedRun
-    from emu.shaping import FlowEnds
     from emu.trust.violation import AuditReport
 
     Floats = NDArray[np.float64]
@@ -377,7 +377,7 @@ def gathered(
     Parameters
     ----------
     flow_ends
-        As in `emu.network.pace_at`: True where senders may lead.
+        As in `emu.emulation.network.pace_at`: True where senders may lead.
     catch_up
         Emulated seconds that a sender may catch up, None where it is unlimited.
     """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
-from emu.input_file import MOST_TEXT, open_input
+from emu.host.input_file import MOST_TEXT, open_input
+from emu.prediction.analysis.link_load import assigned_rates, mean_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

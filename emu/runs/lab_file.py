@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
-from emu.input_file import check_shape, open_input, read_json
+from emu.host.input_file import check_shape, open_input, read_json
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
-from emu.input_file import check_shape
+from emu.host.input_file import check_shape
 from emu.names import checked_name
 from emu.problem import (
     CapacityChange,

@@ -12,16 +12,18 @@ import numpy as np
 from pydantic import ValidationError
 from typing_extensions import override
 
-from emu.analysis.explanation import explain
 from emu.errors import DataError
-from emu.foreign_code import (
+from emu.host.foreign_code import (
     INSTALL_FIGURES,
     CodeWithheld,
     code_of_others,
     import_library,
 )
-from emu.input_file import check_shape, one_error, read_json
+from emu.host.input_file import check_shape, one_error, read_json
 from emu.names import html_table
+from emu.prediction.analysis.explanation import explain
+from emu.prediction.scheduling import policy_named
+from emu.prediction.simulation import simulate
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
@@ -34,8 +36,6 @@ from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.own_rules import is_policy, is_program, registered
-from emu.scheduling import policy_named
-from emu.simulation import simulate
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from emu.analysis.explanation import Explanation
+    from emu.prediction.analysis.explanation import Explanation
     from emu.problem import Problem
 
     Part = TypeVar("Part")

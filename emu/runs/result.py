@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from emu.errors import DataError
-from emu.input_file import read_json
+from emu.host.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.scenario.experiment import following_placement

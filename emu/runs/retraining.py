@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.input_file import read_text
+from emu.host.input_file import read_text
 from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job, virtual_training

@@ -43,8 +43,8 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.files import whole_file
-from emu.input_file import (
+from emu.host.files import whole_file
+from emu.host.input_file import (
     check_shape,
     one_error,
     open_input,

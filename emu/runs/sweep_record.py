@@ -17,7 +17,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
-from emu.input_file import MOST_TEXT, check_shape, open_input, parse_json
+from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:

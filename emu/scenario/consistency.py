@@ -7,10 +7,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
-from emu.fields.cluster_section import MachineSection, network_errors
-from emu.fields.section import Trail
-from emu.fields.suggestion import nearest
+from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
+from emu.problem.fields.cluster_section import MachineSection, network_errors
+from emu.problem.fields.section import Trail
+from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads import CHECKPOINT
 from emu.scenario.error_messages import NO_LATENCY
 from emu.scenario.events_section import (
     checkpoint_errors,
@@ -25,10 +27,8 @@ from emu.scenario.run_sections import (
     pinned,
     pins_too_large,
 )
-from emu.scheduling import RATE_POLICIES
 from emu.systems.job_section import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
-from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

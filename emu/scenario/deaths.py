@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emu.prediction.simulation import simulate
+from emu.prediction.simulation.attempts import attempts
 from emu.problem import Profile
-from emu.simulation import simulate
-from emu.simulation.attempts import attempts
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule

@@ -21,15 +21,15 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
-from emu.fields.suggestion import nearest
-from emu.input_file import parse_json, read_text
+from emu.host.input_file import parse_json, read_text
 from emu.names import printable
+from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from emu.fields.section import Trail
+    from emu.problem.fields.section import Trail
 
 
 # A file of aliases to aliases grows without bound when written out. A custom job of

@@ -1,4 +1,4 @@
-"""Write what-ifs of `emu.analysis.what_if` as keys and values of their scenario.
+"""Write what-ifs of `emu.prediction.analysis.what_if` as keys and values of their scenario.
 
 A simulation of the file with these keys and values gives the makespan reported.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
-from emu.placement import best_placement
-from emu.placement.place import SEARCHES
+from emu.prediction.placement import best_placement
+from emu.prediction.placement.place import SEARCHES
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
@@ -25,7 +25,7 @@ from emu.units import DURATION, RATE, SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from emu.analysis.what_if import Change
+    from emu.prediction.analysis.what_if import Change
     from emu.problem import Job, Placement, Problem, Realization
     from emu.scenario.scenario import Scenario
     from emu.units import Quantity

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from emu.fields.suggestion import nearest
+from emu.problem.fields.suggestion import nearest
 from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
 from emu.systems.system import systems
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from emu.fields.section import Trail
+    from emu.problem.fields.section import Trail
 
     Node = dict[str, Any]
 

@@ -23,19 +23,19 @@ from pydantic import (
     model_validator,
 )
 
-from emu.fields.cluster_section import Nic, both_directions, rack_links
-from emu.fields.quantities import Count, Duration, Name, Rate, Seed
-from emu.fields.section import Section
-from emu.fields.suggestion import nearest
 from emu.problem import CapacityChange, Fault
+from emu.problem.fields.cluster_section import Nic, both_directions, rack_links
+from emu.problem.fields.quantities import Count, Duration, Name, Rate, Seed
+from emu.problem.fields.section import Section
+from emu.problem.fields.suggestion import nearest
 from emu.systems.system import systems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Trail
     from emu.problem import Cluster, Job
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.fields.section import Trail
     from emu.systems.job_section import JobSection
 
 

@@ -11,40 +11,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from emu.analysis.throughput import schedule_cost
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.names import html_table
-from emu.placement import (
+from emu.prediction.analysis.throughput import schedule_cost
+from emu.prediction.placement import (
     JobsCost,
     PlacementResult,
     affordable,
     with_placed_ring,
 )
-from emu.placement import place as place_by
-from emu.placement.packing import unclaimed
-from emu.placement.place import SEARCHES
+from emu.prediction.placement import place as place_by
+from emu.prediction.placement.packing import unclaimed
+from emu.prediction.placement.place import SEARCHES
+from emu.prediction.scheduling import policy_named
+from emu.prediction.simulation import best_policy, makespan, simulate
+from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
 from emu.problem import Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
-from emu.scenario.machine_choice import promising
-from emu.scenario.realize import build_job, realize
-from emu.scenario.scenario_file import collected_seldom
-from emu.scenario.virtual_training import steps_until
-from emu.scheduling import policy_named
-from emu.simulation import best_policy, makespan, simulate
-from emu.simulation.attempts import Attempts, Rules, attempts, later
-from emu.systems.system import held_by, system_of, updates_missed
-from emu.workloads import (
+from emu.problem.workloads import (
     copies_of,
     copy_names,
     repeated,
     with_peers,
     without_copies,
 )
+from emu.scenario.machine_choice import promising
+from emu.scenario.realize import build_job, realize
+from emu.scenario.scenario_file import collected_seldom
+from emu.scenario.virtual_training import steps_until
+from emu.systems.system import held_by, system_of, updates_missed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.analysis.throughput import Cost
+    from emu.prediction.analysis.throughput import Cost
     from emu.problem import Cluster, Job, Kill, Schedule
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
@@ -530,7 +530,7 @@ def check_rule(scenario: Scenario) -> None:
     Raises
     ------
     ScenarioError
-        When it cannot be loaded, or may not: see `emu.foreign_code.code_of_others`.
+        When it cannot be loaded, or may not: see `emu.host.foreign_code.code_of_others`.
     """
     try:
         policy_named(scenario.schedule.rule)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.placement import affordable, best_placement
-from emu.placement.machine_sets import MOST_SETS, machine_sets
-from emu.placement.place import FLOWS
+from emu.prediction.placement import affordable, best_placement
+from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
+from emu.prediction.placement.place import FLOWS
 from emu.problem import Realization
-from emu.workloads import without_copies
+from emu.problem.workloads import without_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError, EmulatorError
-from emu.fields.suggestion import nearest
-from emu.foreign_code import (
+from emu.host.foreign_code import (
     ask_to_run,
     called,
     class_problem,
@@ -27,9 +26,16 @@ from emu.foreign_code import (
     line_of,
     module_text,
 )
-from emu.interruption import Overdue, deadline
+from emu.host.interruption import Overdue, deadline
 from emu.names import printable
-from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, checked_rates, register
+from emu.prediction.scheduling.policies import (
+    OWN,
+    RATE_POLICIES,
+    Policy,
+    checked_rates,
+    register,
+)
+from emu.problem.fields.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

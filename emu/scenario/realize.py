@@ -14,6 +14,13 @@ import numpy as np
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Realization
+from emu.problem.workloads import (
+    JobPart,
+    copied_bytes,
+    several_jobs,
+    several_realizations,
+    without_copies,
+)
 from emu.scenario.run_sections import pinned
 from emu.scenario.workload_file import read_profile
 from emu.systems.system import held_by, state_bytes, system_of
@@ -23,17 +30,10 @@ from emu.systems.training_section import (
     TrainingSection,
 )
 from emu.training import try_out
-from emu.workloads import (
-    JobPart,
-    copied_bytes,
-    several_jobs,
-    several_realizations,
-    without_copies,
-)
 
 if TYPE_CHECKING:
-    from emu.fields.section import Section
     from emu.problem import Job
+    from emu.problem.fields.section import Section
     from emu.scenario.scenario import Scenario
 
 #: Random stream of the scenario's seed; placement has another.

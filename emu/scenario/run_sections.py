@@ -18,10 +18,12 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from emu import placement
-from emu.analysis.throughput import Prices
-from emu.fields.cluster_section import ClusterSection
-from emu.fields.quantities import (
+from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
+from emu.prediction import placement
+from emu.prediction.analysis.throughput import Prices
+from emu.prediction.placement.packing import overload
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import (
     Count,
     Duration,
     Expected,
@@ -38,9 +40,8 @@ from emu.fields.quantities import (
     Size,
     TaskName,
 )
-from emu.fields.section import Section
-from emu.fields.suggestion import nearest
-from emu.placement.packing import overload
+from emu.problem.fields.section import Section
+from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.own_rules import (
@@ -50,15 +51,14 @@ from emu.scenario.own_rules import (
     registered,
     stated_policy,
 )
-from emu.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Task
+    from emu.problem.fields.section import Trail
 
 
 def pinned(job: Job, stated: Mapping[str, str]) -> Job:

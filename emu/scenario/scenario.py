@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
-from emu.fields.cluster_section import ClusterSection
-from emu.fields.quantities import Count, Duration, FileName, FilePath, Seed, text_schema
-from emu.fields.section import Section
-from emu.fields.suggestion import nearest
 from emu.problem import Kill, with_faults
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import (
+    Count,
+    Duration,
+    FileName,
+    FilePath,
+    Seed,
+    text_schema,
+)
+from emu.problem.fields.section import Section
+from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads import JobPart, several_jobs, with_copies
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
@@ -40,7 +48,6 @@ from emu.scenario.run_sections import (
 from emu.systems.job_section import BuildContext, with_slowness
 from emu.systems.system import held_by, section_types, updates_missed
 from emu.units import RATE
-from emu.workloads import JobPart, several_jobs, with_copies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

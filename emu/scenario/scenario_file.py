@@ -20,13 +20,15 @@ from emu.errors import (
     ScenarioErrors,
     SchedulingError,
 )
-from emu.fields.suggestion import nearest
-from emu.files import write_atomic
 from emu.graph_data.sources import find_source
-from emu.input_file import one_error
-from emu.placement import place
-from emu.placement.place import SEARCHES
+from emu.host.files import write_atomic
+from emu.host.input_file import one_error
+from emu.prediction.placement import place
+from emu.prediction.placement.place import SEARCHES
+from emu.prediction.simulation import simulate
 from emu.problem import Problem
+from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads import without_copies
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Document,
@@ -48,16 +50,14 @@ from emu.scenario.workload_file import (
     read_profile,
     workload_document,
 )
-from emu.simulation import simulate
 from emu.systems.training_section import batch_problem, program_text
-from emu.workloads import without_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from emu.fields.section import Trail
     from emu.problem import Job
+    from emu.problem.fields.section import Trail
 
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
     Texts: TypeAlias = Mapping[str, str]

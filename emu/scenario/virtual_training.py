@@ -13,9 +13,9 @@ import numpy as np
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
+from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
 from emu.systems.system import system_of
-from emu.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

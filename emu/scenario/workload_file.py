@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError, ScenarioError
-from emu.files import write_atomic
-from emu.input_file import one_error, read_json
+from emu.host.files import write_atomic
+from emu.host.input_file import one_error, read_json
 from emu.problem import Profile
 from emu.scenario.document import Document
 from emu.systems.custom.section import FlowSection

@@ -7,17 +7,17 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from emu.fields.quantities import DEFAULT_DEVICE
-from emu.fields.section import Section
-from emu.fields.suggestion import nearest
+from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.problem.fields.section import Section
+from emu.problem.fields.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Resources, Trail
     from emu.problem import Cluster, Job, Realization, Task, Tuner
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.fields.section import Resources, Trail
 
     Problems = Iterator[tuple[Trail, str]]
     Times = Mapping[str, float]

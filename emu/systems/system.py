@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from emu.errors import EmulatorError
-from emu.workloads import CHECKPOINT
+from emu.problem.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,14 +12,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
-from emu.fields.quantities import DEFAULT_DEVICE, combined, time_on
+from emu.problem.fields.quantities import DEFAULT_DEVICE, combined, time_on
 from emu.systems.training_section import PHASES
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from emu.fields.cluster_section import ClusterSection
+    from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.training_section import ReplicaSection, TrainingSection
 
     Time = float | dict[str, float]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
 
-from emu.fields.quantities import (
+from emu.problem.fields.quantities import (
     Count,
     DurationPerDevice,
     Few,
     Name,
     text_schema,
 )
-from emu.fields.section import Section
+from emu.problem.fields.section import Section
 from emu.systems.job_section import JobSection, rank_problems
 from emu.systems.training_section import (
     DatasetSection,
@@ -26,7 +26,7 @@ from emu.units import DURATION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.fields.cluster_section import ClusterSection
+    from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.job_section import BuildContext, Problems
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"

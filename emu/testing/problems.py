@@ -18,7 +18,7 @@ from emu.problem import (
     Route,
     Task,
 )
-from emu.workloads.all_reduce import phase_of
+from emu.problem.workloads.all_reduce import phase_of
 
 
 def two_machine_example(

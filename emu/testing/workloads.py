@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.input_file import read_json
+from emu.host.input_file import read_json
 from emu.problem import (
     Cluster,
     Edge,

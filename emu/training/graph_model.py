@@ -1,7 +1,7 @@
 """A graph neural network, and the flat parameter vector of any model.
 
 Parameters stand layer by layer from the input, tensors as in
-`emu.workloads.model_shapes`, or those of a program. Workers and parameter servers
+`emu.problem.workloads.model_shapes`, or those of a program. Workers and parameter servers
 derive the same first values from the seed, so iteration 0 needs no message. No torch
 here for a model of emu's: its parameter server runs on numpy alone.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.problem.workloads import PARTS, layer_shapes
 from emu.training.layers import (
     LAYERS,
     Block,
@@ -22,7 +23,6 @@ from emu.training.layers import (
     make_blocks,
 )
 from emu.training.own_model import OwnModel
-from emu.workloads import PARTS, layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class GraphModel:
-    """Layers of one kind with ReLU between them; see `emu.workloads.model_shapes`.
+    """Layers of one kind with ReLU between them; see `emu.problem.workloads.model_shapes`.
 
     Building one gives this process a single torch thread: the machine's cores belong
     to dozens of processes, and one thread sums in one order.

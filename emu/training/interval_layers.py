@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
-from emu.workloads import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The layers of every model, on torch alone; blocks and mini-batches they work on.
 
 A layer is a function of a block, the vectors of its sources, and its tensors in the
-order of `emu.workloads.model_shapes`. tests/training compares each with dgl.nn.
+order of `emu.problem.workloads.model_shapes`. tests/training compares each with dgl.nn.
 
 Means and sums are ``embedding_bag``: the same bits as dgl's message passing, in a fifth
 of its time forward (72,000 edges of 100 floats, one thread: 2.5 against 12.3 ms) and
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.workloads import SPLIT_WEIGHTS
+from emu.problem.workloads import SPLIT_WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import DataError
-from emu.foreign_code import (
+from emu.graph_data import BatchPlan, open_for, sample_batch
+from emu.host.foreign_code import (
     INSTALL_TORCH,
     OWN,
     ask_to_run,
@@ -30,9 +31,8 @@ from emu.foreign_code import (
     imported,
     line_of,
 )
-from emu.graph_data import BatchPlan, open_for, sample_batch
+from emu.host.stream_key import stream_key
 from emu.names import printable
-from emu.stream_key import stream_key
 from emu.training.layers import MiniBatch, add_gradients, as_tensor
 
 if TYPE_CHECKING:

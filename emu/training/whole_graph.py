@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from emu.problem.workloads import layer_shapes
 from emu.training.layers import as_tensor
-from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.link_load import excess_loads, fluid_bytes, pieces, worst_interval
+from emu.prediction.analysis.link_load import (
+    excess_loads,
+    fluid_bytes,
+    pieces,
+    worst_interval,
+)
 from emu.trust import audit_checks as alone
 from emu.trust.violation import (
     AuditReport,
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.link_load import Pieces
+    from emu.prediction.analysis.link_load import Pieces
     from emu.problem import Schedule
 
     Floats = NDArray[np.float64]

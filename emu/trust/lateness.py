@@ -6,7 +6,7 @@ the critical path, is not of the schedule. Along the chain it sums to what the m
 would have been shorter by, had the rates been the same.
 
 A flow that is late takes nothing from the others: when its bytes have been served, its
-rate is given to them (`emu.coordinator.scheduler_driver`).
+rate is given to them (`emu.emulation.coordinator.scheduler_driver`).
 
 Its effect is the simulation, repeated with ends that are late. The scheduler of the
 simulator is that of the run: the order that changed, the flow that waited behind a late
@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.link_load import fluid_ends
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.simulation import makespan
 from emu.problem import Realization
-from emu.simulation import makespan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from emu.analysis.critical_path import CriticalPath
+    from emu.prediction.analysis.critical_path import CriticalPath
     from emu.problem import Outages, Problem, Profile, Schedule
 
 
@@ -445,7 +445,7 @@ def sensitivity(
     Parameters
     ----------
     realization, policy, profile
-        As for `emu.simulation.simulate`.
+        As for `emu.prediction.simulation.simulate`.
     schedule
         What that returned.
     """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.analysis.critical_path import critical_path, divergences
+from emu.prediction.analysis.critical_path import critical_path, divergences
 from emu.trust.rate_audit import shares_of_max_min
 from emu.units import format_size
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.critical_path import CriticalPath
+    from emu.prediction.analysis.critical_path import CriticalPath
     from emu.problem import Schedule
     from emu.trust.verdict import Verdict
 
@@ -107,7 +107,7 @@ def judge_prediction(
     timed
         Whether times were predicted; else ``replayed`` alone counts.
     budget
-        Of `emu.analysis.critical_path`.
+        Of `emu.prediction.analysis.critical_path`.
     chain
         Critical path of ``emulated``, where it is known already.
     """
@@ -422,7 +422,7 @@ class Witnesses:
         verdict
             On the measurement.
         budget
-            Of `emu.analysis.critical_path`.
+            Of `emu.prediction.analysis.critical_path`.
         time_scale
             Wall seconds per emulated second, of the packets.
         """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeMisbehaved
-from emu.workloads import part_bounds, steps_of
+from emu.problem.workloads import part_bounds, steps_of
 from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:

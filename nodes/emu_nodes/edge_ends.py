@@ -7,15 +7,15 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from emu.emulation.network import BufferPool, DataServer, Handoff, Inbox, open_edge
+from emu.emulation.wire.messages import FlowEnded
 from emu.errors import DeadlineExceeded, EmulatorError
-from emu.network import BufferPool, DataServer, Handoff, Inbox, open_edge
-from emu.wire.messages import FlowEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from emu.network import OutEdge, Pacer, RunClock
-    from emu.wire.process_spec import EdgeEnd, ProcessSpec
+    from emu.emulation.network import OutEdge, Pacer, RunClock
+    from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 
 
 class EdgeEnds:

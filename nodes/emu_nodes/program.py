@@ -12,7 +12,7 @@ from emu.errors import NodeMisbehaved
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.wire.process_spec import EdgeEnd
+    from emu.emulation.wire.process_spec import EdgeEnd
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]

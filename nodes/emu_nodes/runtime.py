@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import uvloop
 
-from emu.errors import (
-    DeadlineExceeded,
-    EmulatorError,
-    MalformedFrame,
-    NodeLost,
-    NodeMisbehaved,
-)
-from emu.network import (
+from emu.emulation.network import (
     BEAT,
     Identity,
     Pacer,
@@ -33,9 +26,8 @@ from emu.network import (
     connect_control,
     tune_process,
 )
-from emu.this_host import cpu_times, this_host
-from emu.wire.array_parts import ArrayParts, parts_of
-from emu.wire.messages import (
+from emu.emulation.wire.array_parts import ArrayParts, parts_of
+from emu.emulation.wire.messages import (
     Begin,
     Failed,
     Finish,
@@ -55,8 +47,16 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
-from emu.wire.process_spec import ProcessSpec
-from emu.workloads import CHECKPOINT
+from emu.emulation.wire.process_spec import ProcessSpec
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+)
+from emu.host.this_host import cpu_times, this_host
+from emu.problem.workloads import CHECKPOINT
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
 from emu_nodes.task_runner import (
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
     from concurrent.futures import Executor
 
-    from emu.network import ControlConnection, FrameLog
+    from emu.emulation.network import ControlConnection, FrameLog
     from emu_nodes.program import KeepsState, Program
 
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a

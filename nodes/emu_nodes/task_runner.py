@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu.network import (
+from emu.emulation.network import (
     Alarm,
     BufferPool,
     DataServer,
@@ -31,19 +30,20 @@ from emu.network import (
     edge_keys,
     open_edge,
 )
+from emu.emulation.wire.array_parts import state_parts
+from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
+from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.host.this_host import loopback_address, this_host
 from emu.problem import end_of_work
-from emu.this_host import loopback_address, this_host
-from emu.wire.array_parts import state_parts
-from emu.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
-from emu.workloads import CHECKPOINT
+from emu.problem.workloads import CHECKPOINT
 from emu_nodes.program import Copy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from emu.network import Delivery, Handoff, OutEdge
-    from emu.wire.process_spec import ProcessTask
+    from emu.emulation.network import Delivery, Handoff, OutEdge
+    from emu.emulation.wire.process_spec import ProcessTask
     from emu_nodes.program import KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import NodeMisbehaved
-from emu.stream_key import stream_key
+from emu.host.stream_key import stream_key
 from emu_nodes.program import TaskProgram, sends, tensor
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from emu.placement import EtpOptions, SearchOptions, search, search_etp
+from emu.prediction.placement import EtpOptions, SearchOptions, search, search_etp
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
 
 ITERATIONS = 20

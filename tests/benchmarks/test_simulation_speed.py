@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from emu.scheduling import End, Scheduler
-from emu.simulation import MakespanEvaluator, simulate
+from emu.prediction.scheduling import End, Scheduler
+from emu.prediction.simulation import MakespanEvaluator, simulate
 from emu.testing import bench_directory, load_workload, two_machine_example
 
 pytestmark = pytest.mark.skipif(

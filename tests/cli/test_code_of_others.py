@@ -97,7 +97,7 @@ def walk(
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("emu.training.own_model._known", {})
-    monkeypatch.setattr("emu.scheduling.policies._own", {})
+    monkeypatch.setattr("emu.prediction.scheduling.policies._own", {})
 
     def call(kind: str, words: list[str]) -> tuple[bool, str, int]:
         mark = folders[kind] / "ran"

@@ -9,8 +9,8 @@ import pytest
 
 from emu.cli.run_commands import Hosts
 from emu.cli.watching import ProgressLine
+from emu.emulation.launch import bundles_of
 from emu.errors import ScenarioError
-from emu.launch import bundles_of
 from emu.report import terminal
 from emu.scenario import load, prepare
 from emu.testing import two_machine_example

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from emu.dashboard.server import metrics, page
 from emu.errors import DataError, ScenarioError
 from emu.names import SHOWN, checked_name, file_part, for_terminal, printable
 from emu.problem import Cluster, Problem
 from emu.report import terminal
+from emu.report.dashboard.server import metrics, page
 from emu.report.facts import run_tables
 from emu.report.html import write_report
 from emu.report.trace import write_trace
@@ -29,7 +29,7 @@ from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
-from tests.dashboard.replay import Replay
+from tests.report.dashboard.replay import Replay
 from tests.report.drawn_run import write_run_of
 
 NASTY = [

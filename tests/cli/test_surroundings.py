@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from emu.cli.app import app
-from emu.coordinator import run as coordinator
-from emu.first_moments import _write_plainly
+from emu.emulation.coordinator import run as coordinator
+from emu.host.first_moments import _write_plainly
+from emu.host.this_host import version_of_emu
 from emu.names import file_part
-from emu.this_host import version_of_emu
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]

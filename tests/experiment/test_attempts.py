@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from emu.coordinator import Observer
+from emu.emulation.coordinator import Observer
+from emu.emulation.wire.messages import RunTask
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
 from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
 from emu.problem import Outages
 from emu.runs.run_directory import Cut
 from emu.scenario import Experiment
-from emu.wire.messages import RunTask
 from tests.testing.trial_cases import experiment
 
 DONE: Any = object()

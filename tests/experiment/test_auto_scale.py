@@ -20,8 +20,8 @@ from emu.experiment.auto_scale import (
     with_scales,
 )
 from emu.experiment.scale_search import ScaleTrial
+from emu.prediction.simulation import simulate
 from emu.scenario import Experiment, load
-from emu.simulation import simulate
 from tests.integration.scenarios import custom, read
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"

@@ -15,7 +15,7 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import prepare
 from emu.trust.guards import examine
-from tests.coordinator.emulated import Acts, named
+from tests.emulation.coordinator.emulated import Acts, named
 from tests.integration.scenarios import custom, flow, read
 from tests.leftovers import Leftovers
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from emu.analysis.throughput import Pace
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import (
@@ -20,6 +19,7 @@ from emu.experiment.crossover import (
 )
 from emu.experiment.systems import as_system
 from emu.graph_data import batches
+from emu.prediction.analysis.throughput import Pace
 from emu.report.comparison import Crossover, Side, SystemResult, crossover_table
 from emu.scenario import prepare
 from emu.scenario.document import value_at

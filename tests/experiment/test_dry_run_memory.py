@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.experiment.dry_run import dry_run, most_waiting, strain, training_memory
+from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
 from tests.leftovers import Leftovers

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from emu.coordinator import run as coordinator_run
+from emu.emulation.coordinator import run as coordinator_run
 from emu.experiment import run_experiment
+from emu.prediction.scheduling import Scheduler
+from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Problem, Schedule
 from emu.problem.cluster import Links
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
-from emu.scheduling import Scheduler
-from emu.simulation import simulate
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"

@@ -17,8 +17,9 @@ from emu.experiment.kernel_scale import (
     kernel_time_scale,
 )
 from emu.experiment.scale_search import SHORTEST, ScaleChoice
-from emu.machines import Sharing
-from emu.machines.nic import FASTEST, SLOWEST
+from emu.lab.machines import Sharing
+from emu.lab.machines.nic import FASTEST, SLOWEST
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -32,7 +33,6 @@ from emu.problem import (
 )
 from emu.report.facts import choice_line, run_facts
 from emu.scenario import load
-from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 
 KERNEL = ("emulation.network=kernel", "schedule.policy=maxmin", "expect=null")

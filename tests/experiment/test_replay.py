@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from emu.experiment.run_experiment import replay
+from emu.prediction.simulation import simulate
 from emu.problem import Realization
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 
 TUNED = """\
 cluster:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems
 from emu.experiment.systems import as_system, edits, translated_systems, write_rows
+from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.problem import Profile
 from emu.report.comparison import ranking
 from emu.scenario import (

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from emu.coordinator import Observer
+from emu.emulation.coordinator import Observer
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.facts import run_tables
 from emu.report.html import write_report
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
-from tests.coordinator.emulated import Acts, named
+from tests.emulation.coordinator.emulated import Acts, named
 from tests.integration.scenarios import custom, flow, read
 from tests.leftovers import Leftovers
 

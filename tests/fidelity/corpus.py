@@ -18,8 +18,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from emu.scheduling import RATE_POLICIES
-from emu.workloads import parameter_count
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.problem.workloads import parameter_count
 
 _Tasks: TypeAlias = dict[str, dict[str, Any]]
 _Flows: TypeAlias = list[dict[str, Any]]

@@ -16,7 +16,7 @@ import psutil
 from numpy.random import Generator
 from typing_extensions import override
 
-from emu.coordinator import Observer
+from emu.emulation.coordinator import Observer
 
 _PROGRAM = Path(__file__).with_name("hog_process.py")
 #: Seconds that a hog has to end once its input has.

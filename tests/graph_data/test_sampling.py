@@ -14,7 +14,7 @@ from emu.graph_data import (
     sample_batch,
     sample_neighbours,
 )
-from emu.stream_key import stream_key
+from emu.host.stream_key import stream_key
 
 
 def random_structure(vertices: int, degree: int, seed: int) -> Structure:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.bounds import bounds, optimality
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.explanation import exact_name
 from emu.errors import ScenarioError
+from emu.prediction.analysis.bounds import bounds, optimality
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.explanation import exact_name
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import Problem, Realization, Schedule
 from emu.scenario import prepare
 from emu.scenario.experiment import Experiment
-from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from tests.integration.scenarios import custom, flow, read
@@ -283,7 +283,7 @@ def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
 
     On every link a flow could have the same rate earlier: no NIC is shared.
     """
-    from emu.coordinator import RunSettings, emulate
+    from emu.emulation.coordinator import RunSettings, emulate
 
     tasks = [{"name": f"w{i}"} for i in range(3)]
     tasks += [{"name": name, "server": "kv"} for name in ("pull", "push")]

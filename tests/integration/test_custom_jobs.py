@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 import emu
-from emu.analysis.critical_path import critical_path
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.simulation import simulate
 from emu.report.trace import write_trace
 from emu.scenario import prepare
-from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.integration.scenarios import command, custom, flow, read, written
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emu.coordinator import emulate
+from emu.emulation.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
 from emu.scenario import prepare
@@ -16,7 +16,7 @@ from emu.scenario.scenario_file import loads
 from emu.systems.system import systems
 from emu.testing.trials import Case, run_trial
 from emu.training import reference_training
-from tests.coordinator.emulated import Acts, named
+from tests.emulation.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out, check_training
 from tests.leftovers import Leftovers
 

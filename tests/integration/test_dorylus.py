@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.coordinator import emulate
+from emu.emulation.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
+from emu.prediction.simulation import simulate
 from emu.problem import Schedule
 from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import evaluate
-from tests.coordinator.emulated import Acts, named
+from tests.emulation.coordinator.emulated import Acts, named
 from tests.integration.scenarios import Carried, carried_out, check_training
 from tests.leftovers import Leftovers
 

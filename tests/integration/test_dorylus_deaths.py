@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.coordinator import emulate
+from emu.emulation.coordinator import emulate
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
@@ -23,7 +23,7 @@ from emu.systems.dorylus.deaths import LATE
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
-from tests.coordinator.emulated import Acts, named
+from tests.emulation.coordinator.emulated import Acts, named
 from tests.integration.scenarios import Carried, carried_out
 from tests.integration.test_dorylus import TEXT
 from tests.leftovers import Leftovers

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.bounds import bounds, optimality
-from emu.analysis.critical_path import Cause, critical_path
-from emu.placement.bound import placement_bound
+from emu.prediction.analysis.bounds import bounds, optimality
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.placement.bound import placement_bound
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import CapacityChange, Problem, Realization
 from emu.report.plot_style import Window
 from emu.report.plots import gantt
 from emu.report.trace import trace_events
 from emu.runs.result import port_rows
 from emu.scenario import load, prepare
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
 from emu.trust.guards.schedule import least_makespan

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
+from emu.prediction.scheduling import Scheduler
+from emu.prediction.simulation import simulate
 from emu.report.trace import trace_events
 from emu.scenario import prepare
-from emu.scheduling import Scheduler
-from emu.simulation import simulate
 from emu.trust.audit import audit
-from tests.coordinator.virtual import drive
+from tests.emulation.coordinator.virtual import drive
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import custom, flow, read
 
@@ -100,7 +100,7 @@ def test_gates_alone_are_no_job() -> None:
 
 @pytest.mark.emulation
 def test_gates_over_sockets(tmp_path: Path) -> None:
-    from emu.coordinator import RunSettings, emulate
+    from emu.emulation.coordinator import RunSettings, emulate
 
     experiment = prepare(read(STATED))
     problem, realization = experiment.problem, experiment.realization

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.coordinator.emulated import Acts, golden, run
+from tests.emulation.coordinator.emulated import Acts, golden, run
 from tests.leftovers import Leftovers
 from tools.attacks.ports import attack, ports_of
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emu.coordinator import RunSettings, emulate
+from emu.emulation.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
 from emu.problem import (
@@ -26,7 +26,7 @@ from emu.problem import (
 )
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from tests.coordinator.emulated import Acts, emulable, named
+from tests.emulation.coordinator.emulated import Acts, emulable, named
 from tests.golden.cases import cases, problem_of
 from tests.integration.scenarios import attempts, carried_out, check_training
 from tests.leftovers import Leftovers

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from emu.coordinator import Observer
+from emu.emulation.coordinator import Observer
+from emu.emulation.wire.messages import TaskEnded
 from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
@@ -22,8 +23,7 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import loads
-from emu.wire.messages import TaskEnded
-from tests.coordinator.emulated import named
+from tests.emulation.coordinator.emulated import named
 from tests.integration.scenarios import tiny_training
 from tests.leftovers import Leftovers
 from tests.testing.trial_cases import CASES

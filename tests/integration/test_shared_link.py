@@ -9,25 +9,25 @@ import pytest
 from rich.table import Table
 
 import emu
-from emu.analysis.bounds import bounds
-from emu.analysis.critical_path import critical_path
-from emu.analysis.explanation import explain
-from emu.coordinator import RunSettings, emulate
-from emu.dashboard.live_run import live_table
-from emu.dashboard.server import metrics, page
+from emu.emulation.coordinator import RunSettings, emulate
+from emu.prediction.analysis.bounds import bounds
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.explanation import explain
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
 from emu.report import port_table, terminal
+from emu.report.dashboard.live_run import live_table
+from emu.report.dashboard.server import metrics, page
 from emu.report.html import report_page
 from emu.report.html.chart_data import chart_data
 from emu.report.plots import plot
 from emu.report.trace import trace_events
 from emu.runs.result import port_rows
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.trust.audit import audit
-from tests.coordinator.emulated import emulable
-from tests.dashboard.replay import Replay
+from tests.emulation.coordinator.emulated import emulable
+from tests.report.dashboard.replay import Replay
 from tests.report.drawn_run import write_run
 
 #: Slower than a NIC (10 B/s); both ways cross it, so it limits what goes on at all.

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from emu.analysis.bounds import bounds, optimality
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.explanation import explain
 from emu.errors import ScenarioError, SchedulingError
+from emu.prediction.analysis.bounds import bounds, optimality
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.explanation import explain
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import Schedule
 from emu.scenario import prepare
-from emu.simulation import makespan, simulate
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import custom, emu, flow, read, written
@@ -146,8 +146,8 @@ def test_slots_do_not_multiply(tmp_path: Path) -> None:
 @pytest.mark.emulation
 @pytest.mark.parametrize("name", ["thread_pool", "remote_functions"])
 def test_slots_over_sockets(name: str, tmp_path: Path) -> None:
-    from emu.coordinator import RunSettings, emulate
-    from tests.coordinator.emulated import emulable
+    from emu.emulation.coordinator import RunSettings, emulate
+    from tests.emulation.coordinator.emulated import emulable
 
     (case,) = [case for case in cases("executors") if case.name == name]
     problem, realization = problem_of(case)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from emu.emulation.network import RunClock
 from emu.errors import RunError, ScenarioError
 from emu.lab.kernel_network import (
     AssignedRates,
@@ -17,10 +18,9 @@ from emu.lab.kernel_network import (
     changed_nics,
     check_network,
 )
-from emu.machines import Lab, LabMachine, Paces
-from emu.network import RunClock
+from emu.lab.machines import Lab, LabMachine, Paces
+from emu.prediction.scheduling import RateSegments
 from emu.scenario import load, prepare
-from emu.scheduling import RateSegments
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"

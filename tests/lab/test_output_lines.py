@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.errors import DataError
-from emu.fitting import ALL
-from emu.fitting.steps import Marks
+from emu.lab.fitting import ALL
+from emu.lab.fitting.steps import Marks
 from emu.lab.output_lines import OutputLines, marks_of
+from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic
 from emu.runs.array_files import write_lines
 from emu.runs.run_directory import RunDirectory
 

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
-from emu.analysis.traffic import Traffic
 from emu.errors import ScenarioError, ScenarioErrors
-from emu.fitting import fit_iterations, fitted_scenario
+from emu.lab.fitting import fit_iterations, fitted_scenario
 from emu.lab.prediction import forecast, judge_lab, laid_out, predicted_lab
+from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule
 from emu.scenario.scenario_file import load_lab, loads
-from tests.fitting.crossed import crossed
-from tests.fitting.test_fit import PROGRAMS, job
+from tests.lab.fitting.crossed import crossed
+from tests.lab.fitting.test_fit import PROGRAMS, job
 
 ASK, ADD = [0.004, 0.006, 0.005], 0.010
 ANSWERS = [20000, 30000, 25000, 8000, 40000, 31000] * 2

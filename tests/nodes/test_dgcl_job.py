@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from emu.emulation.wire import payload_kind
 from emu.graph_data import open_for, open_parts
+from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
-from emu.wire import payload_kind
-from emu.workloads import parameter_count
 from emu_nodes.dgcl import carrier, programs
 from tests.nodes.one_process import drive
 

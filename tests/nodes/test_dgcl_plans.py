@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from emu.graph_data import open_layers
+from emu.problem.workloads import parameter_count
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.section import DgclJobSection
 from emu.training import reference_training
-from emu.workloads import parameter_count
 from tests.nodes.one_process import drive
 
 EPOCHS = 6

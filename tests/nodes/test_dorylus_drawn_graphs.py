@@ -20,8 +20,8 @@ from emu.graph_data import Aggregation, split_graph
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
+from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
-from emu.simulation import simulate
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replayed_training

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.emulation.wire.frame_layout import OPAQUE, payload_kind
 from emu.graph_data.sampling import Structure
+from emu.prediction.simulation import simulate
 from emu.problem import Placement, Problem, Schedule
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 from emu.systems.dorylus import replay as replay_module
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
@@ -27,7 +28,6 @@ from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
-from emu.wire.frame_layout import OPAQUE, payload_kind
 from tests.golden.cases import cases, problem_of
 from tests.nodes.one_process import brief_of
 

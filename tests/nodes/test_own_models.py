@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, open_for
-from emu.stream_key import stream_key
+from emu.host.stream_key import stream_key
 from emu.training import initial_parameters, reference_training
 from tests.nodes.one_process import drive, small_job
 from tests.training.programs import PROGRAMS, model_of

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.emulation.wire import payload_kind
 from emu.graph_data import open_for
+from emu.prediction.simulation import simulate
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 from emu.systems.data_parallel.section import DataParallelJobSection
 from emu.systems.p3.job import PIPELINES
 from emu.systems.p3.section import P3JobSection
 from emu.systems.system import systems
 from emu.training import reference_training
-from emu.wire import payload_kind
 from tests.nodes.one_process import drive
 
 TEXT = """\

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.emulation.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
+from emu.emulation.wire.messages import Message, RunTask, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
-from emu.wire.messages import Message, RunTask, TaskEnded
 from emu_nodes.program import Payload
 from emu_nodes.runtime import load_program, offset_now, result_parts
 from emu_nodes.task_runner import (
@@ -24,7 +24,7 @@ from emu_nodes.task_runner import (
     TaskRunner,
     WallClockTimer,
 )
-from tests.launch.specs import edge_end, process_task
+from tests.emulation.launch.specs import edge_end, process_task
 
 
 class Doubles:

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Fault,
@@ -22,7 +23,6 @@ from emu.problem import (
     end_of_work,
     with_faults,
 )
-from emu.simulation import simulate
 from emu.trust.audit_checks import stated_work
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from emu.analysis.bounds import optimality
-from emu.analysis.throughput import pace
+from emu.prediction.analysis.bounds import optimality
+from emu.prediction.analysis.throughput import pace
+from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
 from emu.runs.array_files import REALIZATION
 from emu.runs.result import (
@@ -20,7 +21,6 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.runs.run_directory import RunDirectory
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from emu.prediction.simulation import simulate
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import REALIZATION
 from emu.runs.recorded_run import with_rates
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory
-from emu.simulation import simulate
 from emu.testing import two_machine_example
-from tests.analysis.chains import distorted
+from tests.prediction.analysis.chains import distorted
 
 
 def schedules() -> tuple[Schedule, Schedule]:

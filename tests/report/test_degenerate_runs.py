@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from emu.analysis.explanation import explain
 from emu.cli import app
 from emu.cli.report_commands import draw
+from emu.prediction.analysis.explanation import explain
 from emu.problem import Placement, Problem, Realization
 from emu.report.explanation_tables import explanation_tables
 from emu.report.facts import run_tables

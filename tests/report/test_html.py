@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import emu
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.link_load import assigned_rates
-from emu.analysis.throughput import pace
 from emu.errors import DataError
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.link_load import assigned_rates
+from emu.prediction.analysis.throughput import pace
 from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
 from emu.report.html import report_page, write_report

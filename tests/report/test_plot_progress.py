@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
 from emu.report.plot_curves import carried, compared, time_to
 from emu.report.plot_style import Window
@@ -18,7 +19,6 @@ from emu.runs.retraining import progress_of, step_ends, trains
 from emu.scenario import build_job, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import LOOKS, Progress
-from emu.simulation import simulate
 from emu.testing.strategies import problems
 from tests.integration.scenarios import tiny_training
 

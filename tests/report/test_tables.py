@@ -10,6 +10,8 @@ import pytest
 from rich.table import Table
 
 from emu.experiment.attempts import Ended, recovery_of
+from emu.prediction.simulation import simulate
+from emu.prediction.simulation.attempts import Attempts, Killed
 from emu.problem import (
     Cluster,
     Edge,
@@ -39,8 +41,6 @@ from emu.report.explanation_tables import (
 from emu.report.facts import budget_table, run_facts, setting
 from emu.report.html.page import headline
 from emu.runs.result import flow_rows, port_rows
-from emu.simulation import simulate
-from emu.simulation.attempts import Attempts, Killed
 from emu.testing import two_machine_example
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.prediction.simulation import simulate
 from emu.report.trace import pack_lanes, write_trace
-from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader
 from tests.report.recorded import schedules, with_deaths, write_run

@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import DataError, EmulatorError
 from emu.report.trace import write_trace
 from emu.runs.array_files import read_frames
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run, with_simulated_rates
-from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 from tests.report.recorded import schedules, write_run
 

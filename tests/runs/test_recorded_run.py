@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import emu
-from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.cli import app
 from emu.errors import DataError, RunError
+from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.simulation import makespan
 from emu.runs.array_files import REALIZATION
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.recorded_run import realization_of, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
-from emu.simulation import makespan
 from emu.testing import two_machine_example
 from tests.report.recorded import schedules, write_run
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.prediction.simulation import simulate
 from emu.problem import Problem, Schedule
 from emu.runs.result import read_result, result_of
 from emu.scenario import Scenario, build_job, load, place, realize
-from emu.simulation import simulate
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.input_file import read_json
+from emu.host.input_file import read_json
+from emu.prediction.simulation import simulate
 from emu.problem import Schedule
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.run_directory import RunDirectory
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 
 

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import emu
-from emu.analysis.bounds import bounds, placement_gap
-from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.what_if import Change, changes_of
 from emu.errors import EmulatorError
+from emu.prediction.analysis.bounds import bounds, placement_gap
+from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.what_if import Change, changes_of
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, write_profile
 from emu.scenario.edits import ScenarioEdits

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from emu.emulation.launch.ssh import is_here
 from emu.errors import EmulatorError, NodeLost, ScenarioError
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.lab.kernel_network import check_network
-from emu.launch.ssh import is_here
 from emu.problem import CapacityChange, SpeedChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.run_directory import RunDirectory

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from emu.prediction.scheduling import RATE_POLICIES
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.scheduling import RATE_POLICIES
 from tests.golden.as_scenario import as_scenario
 from tests.golden.cases import cases, exactly
 

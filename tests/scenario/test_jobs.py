@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.throughput import JobTime, job_times
 from emu.errors import ScenarioError
+from emu.prediction.analysis.throughput import JobTime, job_times
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import Placement, Problem
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.trust.audit import audit
 from tests.golden.cases import Case, cases, exactly
 

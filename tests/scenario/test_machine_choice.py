@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import emu
-from emu.analysis.bounds import optimality_line, placement_gap
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.crossover import compare_systems
 from emu.experiment.systems import write_rows
+from emu.prediction.analysis.bounds import optimality_line, placement_gap
+from emu.prediction.simulation import makespan
 from emu.report.explanation_tables import placing_line
 from emu.scenario import Experiment, Scenario, load, prepare, write_scenario
-from emu.simulation import makespan
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
-from emu.placement import PLACEMENT_POLICIES
+from emu.prediction.placement import PLACEMENT_POLICIES
+from emu.prediction.scheduling import RATE_POLICIES
 from emu.scenario import find_errors, load, prepare
-from emu.scheduling import RATE_POLICIES
 
 CUSTOM: dict[str, Any] = {
     "cluster": {

@@ -17,9 +17,9 @@ import pytest
 import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.crossover import compare_variants
+from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, json_schema, load, own_rules, prepare
 from emu.scenario.own_rules import GROUP, registered
-from emu.simulation import simulate
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
-from emu.fields.section import Section
+from emu.problem.fields.section import Section
+from emu.problem.workloads import window_of
 from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
-from emu.workloads import window_of
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 GOLDEN = next(path for path in SCENARIOS if path.stem == "golden")

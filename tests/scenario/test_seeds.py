@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.throughput import pace
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for
+from emu.prediction.analysis.throughput import pace
 from emu.problem import Profile
 from emu.scenario import ProfileFile, Scenario, build_job, prepare, realize
 from emu.scenario.scenario_file import loads

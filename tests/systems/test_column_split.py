@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, open_columns, open_for
+from emu.problem.workloads import SPLIT_WEIGHTS
 from emu.systems.p3.column_split import ColumnSplit
 from emu.training import GraphModel, MiniBatch, initial_parameters
 from emu.training.layers import Block
-from emu.workloads import SPLIT_WEIGHTS
 
 #: 100 columns, which three machines cannot share evenly.
 BLOCKS = (34, 33, 33)

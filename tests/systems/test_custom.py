@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from emu.problem import Edge, Task
+from emu.problem.workloads import credit_edges
 from emu.systems.custom.job import (
     CustomFlow,
     CustomTask,
     custom_job,
     custom_realization,
 )
-from emu.workloads import credit_edges
 
 TASKS = [
     CustomTask("g0", 1.0, "graph_store", {"memory": 5.0}, "m0"),

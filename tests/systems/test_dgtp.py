@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from emu.problem import Job
+from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
 from emu.systems.dgtp.section import dgtp_volumes
-from emu.workloads import SampleCounts, parameter_count, shard_sizes
 
 SMALL = DgtpConfig(
     machines=("a", "b"),

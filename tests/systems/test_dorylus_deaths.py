@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.throughput import Prices
 from emu.errors import ScenarioError
+from emu.prediction.analysis.throughput import Prices
+from emu.prediction.simulation import simulate
 from emu.scenario import Experiment, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads
-from emu.simulation import simulate
 from emu.systems.dorylus.deaths import (
     ANSWERS,
     DIES,

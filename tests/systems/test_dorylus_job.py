@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
-from emu.simulation import simulate
 from emu.systems.dorylus.graph import DorylusConfig, steps_of
 from emu.systems.dorylus.job import dorylus_job, least_edges
 from emu.systems.dorylus.remarks import ages_of_reads, live_versions

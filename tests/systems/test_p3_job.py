@@ -7,15 +7,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pytest
 
+from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
+from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
-from emu.simulation import simulate
 from emu.systems.data_parallel.section import DataParallelConfig, data_parallel_job
 from emu.systems.dgtp.job import dgtp_times
 from emu.systems.dgtp.section import dgtp_volumes
 from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
 from emu.systems.p3.section import SplitModel, p3_realization
-from emu.workloads import SampleCounts
 from tests.golden.cases import Case, cases, exactly
 
 Push: TypeAlias = Literal["derived", "shipped"]

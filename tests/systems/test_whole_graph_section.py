@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from emu.errors import ScenarioError
-from emu.fields.cluster_section import ClusterSection
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario.scenario_file import loads
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ModelSection

@@ -26,7 +26,7 @@ from tests.testing.drawn_scenarios import RULE, draw_scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.coordinator import EmulatedRun, Observer, RunSettings
+    from emu.emulation.coordinator import EmulatedRun, Observer, RunSettings
     from emu.scenario import Experiment
 
 #: Wall seconds that rates may come too late by.

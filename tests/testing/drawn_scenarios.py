@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from emu.scheduling import RATE_POLICIES
+from emu.prediction.scheduling import RATE_POLICIES
 
 Section: TypeAlias = dict[str, Any]
 T = TypeVar("T")

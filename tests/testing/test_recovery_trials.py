@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.coordinator import EmulatedRun, Observer
+from emu.emulation.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
 from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
 from emu.experiment.training_results import by_mini_batch
+from emu.problem.workloads import copies_of
 from emu.runs.run_directory import Cut
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import held_by
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
-from emu.workloads import copies_of
 from tests.testing.trial_cases import CASES
 
 ITERATIONS, EVERY = 5, 2

@@ -21,7 +21,7 @@ from emu.errors import DataError, ScenarioError
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
-from emu.input_file import read_arrays
+from emu.host.input_file import read_arrays
 from emu.runs.array_files import read_realization
 from emu.scenario import find_errors
 from emu.scenario.scenario_file import load_lab

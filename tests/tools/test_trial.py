@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from emu.errors import NodeLost
+from emu.prediction.simulation import simulate
 from emu.scenario import Experiment, load
-from emu.simulation import simulate
 from emu.trust.lateness import FlowCompletion
 from emu.trust.verdict import HostFigures
 from tests.fidelity.corpus import draw_scenario

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, Dataset, open_for
+from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes, parameter_count
 from emu.training import (
     GraphModel,
     MiniBatch,
@@ -17,7 +18,6 @@ from emu.training import (
     reference_training,
 )
 from emu.training.layers import Block, as_tensor
-from emu.workloads import SPLIT_WEIGHTS, layer_shapes, parameter_count
 
 
 def first_batch(settings: dict[str, Any], dataset: Dataset, sampler: int) -> MiniBatch:

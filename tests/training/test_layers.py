@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu.training.layers import LAYERS, Block
-from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from tests.training.test_mini_batch import sampled
 
 HEADS = 3

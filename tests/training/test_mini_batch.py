@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.graph_data import Structure, sample_batch
-from emu.stream_key import stream_key
+from emu.host.stream_key import stream_key
 from emu.training import MiniBatch
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.problem.workloads import shard_bounds
 from emu.training import make_optimizer, mean_gradient
-from emu.workloads import shard_bounds
 
 
 def stepped(

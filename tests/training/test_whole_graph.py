@@ -23,6 +23,7 @@ from emu.graph_data import (
     open_parts,
     split_graph,
 )
+from emu.problem.workloads import parameter_count
 from emu.training import (
     PartModel,
     evaluate,
@@ -31,7 +32,6 @@ from emu.training import (
     reference_training,
 )
 from emu.training.reference import WholeGraphModel
-from emu.workloads import parameter_count
 
 EPOCHS = 20
 SETTINGS = {

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import Problem, RateHistory, Realization, Schedule
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit

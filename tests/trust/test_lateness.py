@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.critical_path import critical_path
-from emu.analysis.link_load import fluid_ends
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -23,7 +24,6 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.trust.lateness import (
     YOUNG,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -20,11 +21,10 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.lateness import delayed, sensitivity
-from tests.coordinator.virtual import LateProcesses, drive
+from tests.emulation.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
 
 

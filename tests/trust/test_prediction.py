@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.critical_path import error_budget
+from emu.prediction.analysis.critical_path import error_budget
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -24,7 +25,6 @@ from emu.problem import (
     Task,
 )
 from emu.scenario import load, prepare
-from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from emu.trust.prediction import (
     Outcome,

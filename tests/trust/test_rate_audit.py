@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.prediction.simulation import simulate
 from emu.problem import CapacityChange, Problem, Realization
 from emu.scenario import load, prepare
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import POLICIES, rule_audit, shares_of_max_min

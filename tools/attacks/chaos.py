@@ -62,9 +62,9 @@ def role_of(process: psutil.Process) -> str:
     name, command = process.name(), process.cmdline()
     if name.startswith("emu:"):
         return name.removeprefix("emu:")
-    if "emu.launch.fork_server" in " ".join(command):
+    if "emu.emulation.launch.fork_server" in " ".join(command):
         return "fork server"
-    return "agent" if "emu.launch" in command[1:4] else "command"
+    return "agent" if "emu.emulation.launch" in command[1:4] else "command"
 
 
 def roles(mark: str) -> dict[str, psutil.Process]:

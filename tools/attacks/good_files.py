@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.graph_data.dataset import _silence, open_dataset
 from emu.graph_data.prepared import prepare_arrays
 from emu.graph_data.readers.split_arrays import SPLIT
 from emu.graph_data.whole_graph import Aggregation, open_whole_graph
+from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic
+from emu.prediction.simulation import simulate
 from emu.problem import Profile
 from emu.runs.array_files import (
     REALIZATION,
@@ -28,7 +29,6 @@ from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario.scenario_file import shipped_scenarios
 from emu.scenario.workload_file import ProfileFile, write_profile
-from emu.simulation import simulate
 from emu.systems.dgcl.planner import Needs, Topology
 from emu.systems.dgcl.plans import make_plan, write_plans
 from emu.testing import two_machine_example

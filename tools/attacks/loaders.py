@@ -13,9 +13,9 @@ from zlib import crc32
 import numpy as np
 
 import emu
+from emu.emulation.launch.ssh import read_hosts_file
 from emu.errors import EmulatorError
 from emu.experiment.profiling import profile_from_trace
-from emu.fitting import Unfittable, fit_iterations
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source, read_torch
@@ -25,8 +25,8 @@ from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.readers.text_table import TableOptions
 from emu.graph_data.readers.vertex_table import read_features, read_labels
 from emu.graph_data.whole_graph import open_whole_graph
-from emu.input_file import one_error
-from emu.launch.ssh import read_hosts_file
+from emu.host.input_file import one_error
+from emu.lab.fitting import Unfittable, fit_iterations
 from emu.report.explanation_tables import explanation_tables
 from emu.report.html.page import write_report
 from emu.report.trace import write_trace

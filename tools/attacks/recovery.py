@@ -45,7 +45,7 @@ import psutil
 from emu.runs.array_files import read_weights
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from tests.coordinator.hosts import namespaces
+from tests.emulation.coordinator.hosts import namespaces
 from tests.testing.trial_cases import CASES
 from tools.attacks.chaos import Trial, family, gone, role_of
 

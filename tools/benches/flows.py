@@ -18,7 +18,7 @@ import uvloop
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.network import (
+from emu.emulation.network import (
     BufferPool,
     DataServer,
     Inbox,
@@ -31,10 +31,10 @@ from emu.network import (
     open_edge,
     tune_process,
 )
-from emu.network.inbox import size_class
-from emu.network.pacer import QUANTUM, pace_at
-from emu.network.rx_timestamps import ArrivalReader
-from emu.wire import WireLimits
+from emu.emulation.network.inbox import size_class
+from emu.emulation.network.pacer import QUANTUM, pace_at
+from emu.emulation.network.rx_timestamps import ArrivalReader
+from emu.emulation.wire import WireLimits
 
 MB = 1_000_000
 TOKEN = "bench"  # noqa: S105 -- both ends are ours, on loopback

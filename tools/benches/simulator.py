@@ -16,7 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.placement import EtpOptions, PlacementResult, SearchOptions, search, search_etp
+from emu.prediction.placement import (
+    EtpOptions,
+    PlacementResult,
+    SearchOptions,
+    search,
+    search_etp,
+)
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import MakespanEvaluator, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -28,8 +36,6 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import MakespanEvaluator, simulate
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once

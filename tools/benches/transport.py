@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from emu.network import (
+from emu.emulation.network import (
     BufferPool,
     ControlConnection,
     ControlServer,

@@ -13,7 +13,7 @@ MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.nin
 
 
 def build_core(tree: Path, *, sanitize: bool = False) -> None:
-    """Build ``emu/core`` in ``tree``; what has not changed is not built again.
+    """Build ``emu/prediction/core`` in ``tree``; what has not changed is not built again.
 
     Raises subprocess.CalledProcessError when it cannot be built; its output holds what
     the compiler says.
@@ -26,7 +26,7 @@ def build_core(tree: Path, *, sanitize: bool = False) -> None:
             "SANITIZE": "ON" if sanitize else "OFF",
         }
         given = [f"-D{name}={value}" for name, value in choices.items()]
-        source = tree / "emu/core/build"
+        source = tree / "emu/prediction/core/build"
         _call("cmake", "-G", "Ninja", "-S", str(source), "-B", str(made), *given)
     _call("cmake", "--build", str(made))
 

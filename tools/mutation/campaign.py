@@ -28,7 +28,7 @@ TABLE = Path(__file__).with_name("faults.toml")
 #: What tests of the product read.
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
 #: What is built again with a fault in it.
-CORE = "emu/core/"
+CORE = "emu/prediction/core/"
 #: Seconds after which tests are stopped: the fault makes them hang, or others the host.
 PATIENCE = 600.0
 #: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.

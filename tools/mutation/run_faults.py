@@ -24,11 +24,11 @@ class RunFault(Fault):
 
 
 _LINKS = "emu/problem/cluster.py"
-_PACER = "emu/network/pacer.py"
-_PACING = "emu/shaping.py"
-_SERVER = "emu/network/data_server.py"
-_SHARING = "emu/core/sharing.c"
-_RECORDER = "emu/coordinator/outcome.py"
+_PACER = "emu/emulation/network/pacer.py"
+_PACING = "emu/emulation/shaping.py"
+_SERVER = "emu/emulation/network/data_server.py"
+_SHARING = "emu/prediction/core/sharing.c"
+_RECORDER = "emu/emulation/coordinator/outcome.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
 _PARAMETERS = "nodes/emu_nodes/dgtp/programs.py"
@@ -58,7 +58,7 @@ FAULTS: dict[str, RunFault] = {
         _LINKS, "= [(OUT, IN)]", "= [(OUT,)]", scenario="incast"
     ),
     "a change that the run does not carry out": RunFault(
-        "emu/core/rate_changes.c",
+        "emu/prediction/core/rate_changes.c",
         "state->capacity[port] = change[2];",
         ";",
         scenario="events",
@@ -91,7 +91,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     # What is reported.
     "arrivals noted 5 ms early": RunFault(
-        "emu/network/rx_timestamps.py",
+        "emu/emulation/network/rx_timestamps.py",
         "return count, self._last",
         "return count, self._last - 0.005",
     ),
@@ -101,7 +101,7 @@ FAULTS: dict[str, RunFault] = {
         "FlowEnded(edge, n, time - 0.5,",
     ),
     "arrivals do not count": RunFault(
-        "emu/coordinator/scheduler_driver.py",
+        "emu/emulation/coordinator/scheduler_driver.py",
         "time=max(event.time, served)",
         "time=served",
     ),
@@ -137,7 +137,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     # Clocks.
     "a clock 1 % fast": RunFault(
-        "emu/network/clock.py",
+        "emu/emulation/network/clock.py",
         "return (wall + self._ahead(wall) - self._start) / self.time_scale",
         "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
     ),
@@ -170,7 +170,7 @@ FAULTS: dict[str, RunFault] = {
         _TIMED, _CONTENT, _CONTENT.replace("edge", "0")
     ),
     "a byte altered on its way": RunFault(
-        "emu/wire/decoding.py",
+        "emu/emulation/wire/decoding.py",
         "header, body = self._header, self._body",
         "header, body = self._header, self._body\n        "
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
@@ -205,12 +205,12 @@ FAULTS: dict[str, RunFault] = {
         scenario="training",
     ),
     "senders count half of what they send": RunFault(
-        "emu/network/out_edge.py",
+        "emu/emulation/network/out_edge.py",
         "self._payload_bytes += outgoing.volume",
         "self._payload_bytes += outgoing.volume // 2",
     ),
     "first bytes stamped 50 ms early": RunFault(
-        "emu/network/out_edge.py",
+        "emu/emulation/network/out_edge.py",
         "queued.last = this_host.monotonic()",
         "queued.last = this_host.monotonic() - 0.05",
     ),
@@ -238,7 +238,7 @@ FAULTS: dict[str, RunFault] = {
         _TASK, _DURATION, f"{_DURATION} * 0.97", scenario="incast"
     ),
     "a credit window off by one": RunFault(
-        "emu/workloads/all_reduce.py",
+        "emu/problem/workloads/all_reduce.py",
         "Edge(end, start, lag=window, credit=True)",
         "Edge(end, start, lag=window + 1, credit=True)",
         scenario="incast",
@@ -248,7 +248,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
     "one slot too many": RunFault(
-        "emu/core/state.c",
+        "emu/prediction/core/state.c",
         _QUOTA,
         f"{_QUOTA}\n    for (int64_t i = 0; i < layout->pools && !measures(room); i++)"
         "\n        state->free[i]++;",
@@ -256,7 +256,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     # What everything is read from.
     "NICs read as twice as fast": RunFault(
-        "emu/fields/cluster_section.py",
+        "emu/problem/fields/cluster_section.py",
         "=self.nic.outward",
         "=2 * self.nic.outward",
         unseen="guards, too, know a NIC by what the one parser read; its tests hold it "

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.analysis.bounds import bounds
 from emu.graph_data import BatchPlan, batch_counts, open_dataset
-from emu.placement import (
+from emu.prediction.analysis.bounds import bounds
+from emu.prediction.placement import (
     EtpOptions,
     PlacementResult,
     SearchOptions,
@@ -23,11 +23,11 @@ from emu.placement import (
     search,
     search_etp,
 )
+from emu.prediction.simulation import best_policy, makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile
-from emu.simulation import best_policy, makespan
+from emu.problem.workloads import parameter_count
+from emu.problem.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
 from emu.systems.dgtp.job import dgtp_times
-from emu.workloads import parameter_count
-from emu.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
 from tools.paper_figures.settings import Setting, feasible_cluster, generator
 
 REFERENCE_BATCH = 1000

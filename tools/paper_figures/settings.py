@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emu.errors import InfeasiblePlacement
-from emu.placement import place_ifs
+from emu.prediction.placement import place_ifs
 from emu.problem import Cluster, Job, Machine
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from emu.analysis.critical_path import critical_path
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import Placement, Problem, Schedule
 from emu.scenario import Scenario
 from emu.scenario.scenario_file import load, loads
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.systems.dgcl.job import dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.plans import needs_of_settings, read_topology

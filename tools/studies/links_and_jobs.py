@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from emu.prediction.scheduling import RATE_POLICIES
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
-from emu.scheduling import RATE_POLICIES
 from tests.golden.as_scenario import as_scenario
 from tests.golden.cases import cases, exactly
 from tools.runner import Study, Work

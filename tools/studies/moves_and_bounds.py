@@ -24,11 +24,11 @@ from functools import partial
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.placement import best_placement, place, placement_bound
-from emu.placement.moves import neighbours
+from emu.prediction.placement import best_placement, place, placement_bound
+from emu.prediction.placement.moves import neighbours
+from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.scenario import load, prepare
-from emu.simulation import makespan
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from tools.paper_figures.settings import draw_cluster
 from tools.runner import Study, Work

@@ -21,11 +21,11 @@ import numpy as np
 
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for, sampled_counts
+from emu.prediction.simulation import makespan
+from emu.problem.workloads import SampleCounts
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import load, loads
-from emu.simulation import makespan
 from emu.units import DURATION
-from emu.workloads import SampleCounts
 from tools.runner import Study, Work
 
 TEXT = """\

@@ -5,7 +5,7 @@
 N drawn scenarios, those of `tools/study kernel`, and N drawn incasts go over packets at
 the scale at which kernel NICs would carry them, ``fair`` and ``tcp``, by cubic and
 reno. Each makespan is held against that of max-min rates. Under ``tcp`` those of which
-`emu.analysis.link_load` says beforehand that rates hold stand apart: the exit status
+`emu.prediction.analysis.link_load` says beforehand that rates hold stand apart: the exit status
 is 1 where one of these is more than 5 % off.
 """
 
@@ -18,13 +18,13 @@ from functools import partial
 
 import numpy as np
 
-from emu.analysis.link_load import full_queues
 from emu.errors import EmulatorError
-from emu.packets import Control, Shares, missing_ns3, simulate_packets
+from emu.prediction.analysis.link_load import full_queues
+from emu.prediction.packets import Control, Shares, missing_ns3, simulate_packets
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Realization
 from emu.problem import Task as Node
 from emu.scenario import prepare
-from emu.simulation import makespan, simulate
 from tools.runner import Study, Work, distribution, heading
 from tools.studies.kernel import FASTEST, changed, drawn, first_seed
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from emu.errors import DataError
-from emu.foreign_code import INSTALL_TORCH, import_library
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
     MATRICES,
@@ -35,7 +34,8 @@ from emu.graph_data.readers.split_arrays import (
     split_part,
 )
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
-from emu.input_file import (
+from emu.host.foreign_code import INSTALL_TORCH, import_library
+from emu.host.input_file import (
     ALWAYS_ALLOWED,
     array_names,
     check_inflation,

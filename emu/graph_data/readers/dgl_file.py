@@ -20,7 +20,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
-from emu.input_file import one_error, open_input, read_json
+from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
 
 if TYPE_CHECKING:

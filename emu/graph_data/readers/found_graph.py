@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.files import cache_home
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers.split_arrays import (
     NESTED,
@@ -27,6 +26,7 @@ from emu.graph_data.readers.split_arrays import (
     sort_splits,
     split_part,
 )
+from emu.host.files import cache_home
 from emu.names import printable
 
 if TYPE_CHECKING:

@@ -21,7 +21,13 @@ from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, name_unread
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
-from emu.input_file import map_member, one_error, open_gzip, open_input, read_arrays
+from emu.host.input_file import (
+    map_member,
+    one_error,
+    open_gzip,
+    open_input,
+    read_arrays,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.input_file import open_gzip, open_input
+from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
 if TYPE_CHECKING:

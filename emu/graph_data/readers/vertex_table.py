@@ -18,7 +18,7 @@ from emu.graph_data.readers.text_table import (
     open_table,
     read_keys,
 )
-from emu.input_file import map_array
+from emu.host.input_file import map_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

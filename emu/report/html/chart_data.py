@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.critical_path import critical_path
-from emu.analysis.link_load import assigned_rates, fluid_bytes, mean_rates, pieces
 from emu.errors import DataError
-from emu.input_file import read_text
+from emu.host.input_file import read_text
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.link_load import (
+    assigned_rates,
+    fluid_bytes,
+    mean_rates,
+    pieces,
+)
 from emu.problem import disturbances
 from emu.report.facts import death_bands
 from emu.report.trace import crossings, packed

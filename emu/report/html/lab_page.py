@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Group
 
-from emu.analysis.traffic import PACKET, Traffic, answer_times, messages, nic_use
 from emu.errors import DataError
+from emu.prediction.analysis.traffic import (
+    PACKET,
+    Traffic,
+    answer_times,
+    messages,
+    nic_use,
+)
 from emu.report.facts import lab_facts
 from emu.report.html.markup import chart, figures, section, table
 from emu.report.terminal import facts_table, plain_table

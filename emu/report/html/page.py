@@ -8,13 +8,18 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.bounds import placement_gap, placement_line
-from emu.analysis.critical_path import MOVING, Cause, critical_path, divergences
-from emu.analysis.explanation import NO_MOVES
 from emu.errors import DataError
-from emu.files import write_atomic
-from emu.input_file import read_json
-from emu.placement import resource_loads
+from emu.host.files import write_atomic
+from emu.host.input_file import read_json
+from emu.prediction.analysis.bounds import placement_gap, placement_line
+from emu.prediction.analysis.critical_path import (
+    MOVING,
+    Cause,
+    critical_path,
+    divergences,
+)
+from emu.prediction.analysis.explanation import NO_MOVES
+from emu.prediction.placement import resource_loads
 from emu.report.explanation_tables import (
     QUESTION,
     apart,
@@ -46,8 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from emu.analysis.critical_path import ChainLink
-    from emu.analysis.explanation import Explanation
+    from emu.prediction.analysis.critical_path import ChainLink
+    from emu.prediction.analysis.explanation import Explanation
     from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
 

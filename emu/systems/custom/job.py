@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from emu.problem import Edge, Job, Realization, Task
-from emu.workloads.all_reduce import ALL_REDUCE, credit_edges, phase_of, steps_of
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    credit_edges,
+    phase_of,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -197,7 +202,7 @@ def custom_realization(
     return Realization(times, volumes)
 
 
-# An all-reduce runs round the ring of `emu.workloads.all_reduce`. The chunk of a step
+# An all-reduce runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of a step
 # is cut into segments that follow one another, so that one is on its way while another
 # is added up: two in gloo, more in NCCL. A rank has one connection to the next, a
 # channel.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from emu.fields.quantities import (
+from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
     DurationPerIteration,
@@ -20,8 +20,8 @@ from emu.fields.quantities import (
     Window,
     default_time,
 )
-from emu.fields.section import Resources, Section
-from emu.fields.suggestion import nearest
+from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.suggestion import nearest
 from emu.systems.custom.job import (
     SEGMENTS,
     AllReduce,
@@ -36,9 +36,9 @@ from emu.systems.job_section import MOST_EDGES, JobSection, rank_problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Realization, Task
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 

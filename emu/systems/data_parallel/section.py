@@ -15,6 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import override
 
 from emu.problem import Realization, Task
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    NamedEdge,
+    all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    credit_edges,
+    named_job,
+)
 from emu.systems.dgtp import job as dgtp
 from emu.systems.dgtp.section import realize_volumes
 from emu.systems.training_section import ReplicaSection
@@ -26,22 +35,13 @@ from emu.systems.translation import (
     summed,
     written,
 )
-from emu.workloads.all_reduce import (
-    ALL_REDUCE,
-    NamedEdge,
-    all_reduce_edge_count,
-    all_reduce_edges,
-    all_reduce_tasks,
-    credit_edges,
-    named_job,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job
+    from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.job_section import BuildContext, Times
 
 

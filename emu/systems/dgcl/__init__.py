@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.system import System
-from emu.workloads import parameter_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.prediction.simulation import makespan
 from emu.problem import Realization
-from emu.simulation import makespan
 from emu.systems.dgcl.job import CARRIES
 from emu.systems.dgcl.plans import (
     gradient_plan,

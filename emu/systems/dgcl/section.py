@@ -10,9 +10,11 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.fields.quantities import Duration, Few, Name, Seed, default_time
-from emu.fields.section import Section
 from emu.graph_data import open_for, open_layers
+from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_time
+from emu.problem.fields.section import Section
+from emu.problem.workloads.all_reduce import all_reduce_edge_count
+from emu.problem.workloads.model_shapes import parameter_count
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
@@ -24,16 +26,14 @@ from emu.systems.whole_graph_section import (
     layer_time,
     written_time,
 )
-from emu.workloads.all_reduce import all_reduce_edge_count
-from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Realization
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 

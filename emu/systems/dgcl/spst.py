@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.core import lib, pointer, structure
+from emu.prediction.core import lib, pointer, structure
 from emu.systems.dgcl.planner import Plan, PlanError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.problem.workloads import parameter_count, shard_sizes
+from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import System
-from emu.workloads import parameter_count, shard_sizes
-from emu.workloads.all_reduce import ALL_REDUCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Task
-from emu.workloads.all_reduce import (
+from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     RECEIVE,
     STEP,

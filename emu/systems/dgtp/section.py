@@ -9,10 +9,17 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from emu.fields.quantities import Few, Name  # noqa: TC001 - for pydantic
-from emu.fields.section import Resources, Section
 from emu.graph_data import BatchPlan, sampled_counts
 from emu.problem import Realization
+from emu.problem.fields.quantities import Few, Name  # noqa: TC001 - for pydantic
+from emu.problem.fields.section import Resources, Section
+from emu.problem.workloads import parameter_count, shard_sizes
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    all_reduce_edge_count,
+    elements_sent,
+)
+from emu.problem.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
 from emu.systems.job_section import rank_problems
 from emu.systems.training_section import TrainingSection, number_bytes
@@ -26,20 +33,17 @@ from emu.systems.translation import (
     written,
 )
 from emu.units import SIZE
-from emu.workloads import parameter_count, shard_sizes
-from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edge_count, elements_sent
-from emu.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job, Task
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.workloads import SampleCounts
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
-    from emu.workloads import SampleCounts
 
 
 _STORE_MEMORY = "job.demands.graph_store.memory"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
 from emu.systems.system import System
-from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

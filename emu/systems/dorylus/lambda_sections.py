@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from emu.fields.quantities import Duration, Few, Positive, Ratio
-from emu.fields.section import Section
 from emu.problem.cluster import LEAST_PERIOD
+from emu.problem.fields.quantities import Duration, Few, Positive, Ratio
+from emu.problem.fields.section import Section
 from emu.units import DURATION
 
 

@@ -9,8 +9,11 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.fields.cluster_section import MachineSection, Nic, RackSection
-from emu.fields.quantities import (
+from emu.graph_data import open_for
+from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.problem import Tuner
+from emu.problem.fields.cluster_section import MachineSection, Nic, RackSection
+from emu.problem.fields.quantities import (
     DurationPerDevice,
     Few,
     Index,
@@ -18,11 +21,8 @@ from emu.fields.quantities import (
     Rate,
     default_time,
 )
-from emu.fields.section import Section
-from emu.fields.suggestion import nearest
-from emu.graph_data import open_for
-from emu.graph_data.intervals import cut_intervals, interval_counts
-from emu.problem import Tuner
+from emu.problem.fields.section import Section
+from emu.problem.fields.suggestion import nearest
 from emu.systems.dorylus.deaths import DyingLambdas, UnansweredLambda
 from emu.systems.dorylus.graph import LAMBDAS, THREADS, DorylusConfig
 from emu.systems.dorylus.job import dorylus_job, least_edges
@@ -50,11 +50,11 @@ from emu.units import SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from emu.fields.cluster_section import ClusterSection
-    from emu.fields.section import Trail
     from emu.graph_data import Dataset
     from emu.graph_data.intervals import IntervalCounts
     from emu.problem import Cluster, Job, Realization
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).

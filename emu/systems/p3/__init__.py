@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.traffic import received_kinds
+from emu.emulation.wire import FEATURES
+from emu.prediction.analysis.traffic import received_kinds
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.system import System
 from emu.trust.violation import Finding
-from emu.wire import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

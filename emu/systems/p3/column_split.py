@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.problem.workloads import layer_shapes
 from emu.training.layers import LAYERS, as_tensor, make_blocks
-from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Task
-from emu.systems.dgtp import job as dgtp
-from emu.workloads.all_reduce import (
+from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
     named_job,
 )
-from emu.workloads.model_shapes import shard_sizes
+from emu.problem.workloads.model_shapes import shard_sizes
+from emu.systems.dgtp import job as dgtp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,9 +11,22 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.fields.quantities import Few, word_or_list
 from emu.graph_data import BatchPlan, sampled_counts
 from emu.problem import Realization
+from emu.problem.fields.quantities import Few, word_or_list
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    all_reduce_edge_count,
+    part_elements,
+)
+from emu.problem.workloads.model_shapes import (
+    ANSWERED_EDGE_BYTES,
+    BLOCK_EDGE_BYTES,
+    SPLIT_WEIGHTS,
+    VERTEX_ID_BYTES,
+    layer_shapes,
+    parameter_count,
+)
 from emu.systems.p3.job import PIPELINES, P3Config, p3_edges, p3_job, p3_tasks
 from emu.systems.training_section import (
     ModelProgramSection,
@@ -29,25 +42,16 @@ from emu.systems.translation import (
     written,
 )
 from emu.units import SIZE
-from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edge_count, part_elements
-from emu.workloads.model_shapes import (
-    ANSWERED_EDGE_BYTES,
-    BLOCK_EDGE_BYTES,
-    SPLIT_WEIGHTS,
-    VERTEX_ID_BYTES,
-    layer_shapes,
-    parameter_count,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job
+    from emu.problem.fields.cluster_section import ClusterSection
+    from emu.problem.workloads.all_reduce import NamedEdge
+    from emu.problem.workloads.model_shapes import SampleCounts
     from emu.systems.job_section import BuildContext, Problems, Times
-    from emu.workloads.all_reduce import NamedEdge
-    from emu.workloads.model_shapes import SampleCounts
 
 
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from emu.simulation import simulate
+from emu.prediction.simulation import simulate
 from emu.testing.trials.trial import COORDINATOR, Case, Faults, Trial, run_trial
 from emu.testing.trials.wires import Damage, Kinds
 

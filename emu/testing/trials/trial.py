@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
-from emu.coordinator.cuts import CutPlan
+from emu.emulation.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
+from emu.emulation.coordinator.cuts import CutPlan
+from emu.emulation.launch import describe_end
+from emu.emulation.launch.agent import Agent
+from emu.emulation.launch.programs import RUNTIME
+from emu.emulation.shaping import EmulationSettings
 from emu.errors import EmulatorError
-from emu.launch import describe_end
-from emu.launch.agent import Agent
-from emu.launch.programs import RUNTIME
+from emu.host.this_host import this_host, version_of_emu
 from emu.runs.run_directory import Cut
 from emu.scenario.realize import model_programs
-from emu.shaping import EmulationSettings
 from emu.systems.system import held_by
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
-from emu.this_host import this_host, version_of_emu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from emu.emulation.wire.process_spec import ProcessSpec
     from emu.problem import Kill, Problem, Realization
     from emu.scenario import Experiment
     from emu.testing.trials.world import VirtualProcess
-    from emu.wire.process_spec import ProcessSpec
 
 #: Wall seconds, of virtual time, in which a run of any length has ended.
 _ENDLESS = 100_000.0
@@ -46,7 +46,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class Case:
-    """A job to be tried, as `emu.coordinator.Coordinator` takes it."""
+    """A job to be tried, as `emu.emulation.coordinator.Coordinator` takes it."""
 
     problem: Problem
     expected: Realization
@@ -60,7 +60,7 @@ class Case:
     """Iterations between two cuts, which `Trial.cuts` gets; 0 for none."""
     kills: tuple[Kill, ...] = ()
     began: float = 0.0
-    """As `emu.coordinator.RunSettings` has them."""
+    """As `emu.emulation.coordinator.RunSettings` has them."""
     start: Cut = field(default_factory=lambda: Cut(0, {}))
     """Cut that it begins with; problem and times are of what is left to do."""
 
@@ -88,7 +88,7 @@ class Case:
         hosts
             As the field.
         changes
-            Fields of `emu.shaping.EmulationSettings` in place of the scenario's. Its
+            Fields of `emu.emulation.shaping.EmulationSettings` in place of the scenario's. Its
             byte scale is in the programs already: change that where it is loaded.
         """
         settings = replace(experiment.scenario.emulation.settings, **changes)
@@ -261,7 +261,7 @@ async def _serve(
     name: str,
     allow: Collection[str],
 ) -> int:
-    """Be the agent of a host, as ``python -m emu.launch`` is."""
+    """Be the agent of a host, as ``python -m emu.emulation.launch`` is."""
 
     async def describe(_: str) -> dict[str, Any]:
         return {"name": name, "cpus": 2, "emu": version_of_emu()}

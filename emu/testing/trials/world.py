@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
+from emu.host.this_host import Host, create_memory
 from emu.testing.trials.wires import Draws, Network, VirtualSocket
-from emu.this_host import Host, create_memory
 
 if TYPE_CHECKING:
     from collections import deque

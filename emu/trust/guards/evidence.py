@@ -28,7 +28,7 @@ class Evidence:
     """As the tasks and receivers reported it, emulated seconds and bytes."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
-    """Rows of `emu.wire.frame_layout` by senders and by receivers."""
+    """Rows of `emu.emulation.wire.frame_layout` by senders and by receivers."""
     notified: Floats | None
     """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
     none was notified, None in runs of an earlier emu."""

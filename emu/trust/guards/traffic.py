@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.analysis.link_load import best_sums
+from emu.prediction.analysis.link_load import best_sums
 from emu.trust.guards.evidence import CLOCKS, fitting, most_stated, stated_hops
 from emu.trust.violation import Finding
 

@@ -26,6 +26,7 @@ from emu.graph_data import (
     open_for,
     sample_neighbours,
 )
+from emu.problem.workloads import shard_bounds
 from emu.training import (
     GraphModel,
     MiniBatch,
@@ -36,7 +37,6 @@ from emu.training import (
     make_optimizer,
     mean_gradient,
 )
-from emu.workloads import shard_bounds
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import TaskProgram, sends, tensor
 

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_for
+from emu.problem.workloads import PARTS
 from emu.systems.dorylus.deaths import ANSWERS, DIES, IDLE, LATE
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, TENSORS
 from emu.training.interval_layers import (
@@ -22,7 +23,6 @@ from emu.training.interval_layers import (
     initial_weights,
 )
 from emu.training.optimizers import make_optimizer
-from emu.workloads import PARTS
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
 from emu_nodes.program import TaskProgram, sends, tensor
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import open_columns
+from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu.systems.p3.column_split import ColumnSplit
 from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
-from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu_nodes.dgtp.programs import JobData
 
 if TYPE_CHECKING:

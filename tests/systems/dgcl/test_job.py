@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.prediction.simulation import simulate
 from emu.problem import Job, Placement, Problem, Realization, Schedule
-from emu.simulation import simulate
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import peer_to_peer
 from emu.systems.dgcl.spst import spst

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.problem import Realization, Schedule
 from emu.trust.guards import Evidence
-from emu.wire.frame_layout import FRAME_ROWS
 
 BYTE_SCALE = 1e5
 TIME_SCALE = 0.2

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.bounds import bounds
+from emu.prediction.analysis.bounds import bounds
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -21,8 +23,6 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling import RATE_POLICIES
-from emu.simulation import simulate
 from emu.systems.system import system_guards
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.prediction.simulation import simulate
 from emu.problem import (
     CapacityChange,
     Cluster,
@@ -22,7 +24,6 @@ from emu.problem import (
 )
 from emu.runs.audit_inputs import unchecked_windows
 from emu.scenario import Experiment, load, prepare
-from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
@@ -33,7 +34,6 @@ from emu.trust.guards.schedule import (
     task_times,
     window,
 )
-from emu.wire.frame_layout import FRAME_ROWS
 from tests.integration.scenarios import GOLDEN
 
 

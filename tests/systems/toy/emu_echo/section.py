@@ -8,8 +8,15 @@ from typing import Literal
 import numpy as np
 from typing_extensions import override
 
-from emu.fields.quantities import DEFAULT_WINDOW, Count, Duration, Few, Size, Window
 from emu.problem import Cluster, Edge, Job, Realization, Task
+from emu.problem.fields.quantities import (
+    DEFAULT_WINDOW,
+    Count,
+    Duration,
+    Few,
+    Size,
+    Window,
+)
 from emu.systems.job_section import BuildContext, JobSection
 from emu_echo import PROGRAMS
 

@@ -1,2 +1,0 @@
-/* What Python defines for C to call: an `Ask` (emu/scheduling/policies.py). */
-extern "Python" void ask_rule(void *own, const Question *question);

@@ -1,0 +1,158 @@
+"""Cuts of a job between two iterations: the state that it can go on from.
+
+What a job's iterations 0 to k - 1 leave to the others is the state of the tasks that
+keep some, as each has it before its iteration k. Such a task sends a copy on its way
+into that iteration; the cut is whole when all have come, and kept in a thread then.
+With copies on other machines (`emu.problem.workloads.copies`) those send it, once they have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from emu.emulation.wire.array_parts import ArrayParts, state_parts
+from emu.errors import NodeMisbehaved
+from emu.problem.workloads import copies_of
+from emu.runs.run_directory import Cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from emu.emulation.wire.messages import StatePart
+    from emu.problem import Job
+
+
+@dataclass(frozen=True, eq=False)
+class CutPlan:
+    """Cuts that an attempt takes, and the one that it begins with."""
+
+    begins: Mapping[str, tuple[str, ...]]
+    """Tasks with whose state a task begins, see `emu.systems.system.System.cuts`."""
+    every: int
+    """Iterations between two cuts."""
+    keep: Callable[[Cut], None]
+    """Keeps a cut for good; called in a thread, one after the other."""
+    start: Cut = field(default_factory=lambda: Cut(0, {}))
+    """The cut that it begins with: none before iteration 0."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Tasks whose state makes a cut."""
+        needed = (name for names in self.begins.values() for name in names)
+        return tuple(dict.fromkeys(needed))
+
+    def restores(self, task: str) -> tuple[str, ...]:
+        """Return the tasks with whose state a task begins in this attempt."""
+        return self.begins.get(task, ()) if self.start.iteration else ()
+
+    def parts_for(self, tasks: list[str]) -> list[StatePart]:
+        """Return the messages that carry what the tasks of a process begin with."""
+        names = dict.fromkeys(name for task in tasks for name in self.restores(task))
+        first, states = self.start.iteration, self.start.states
+        return [
+            part for name in names for part in state_parts(name, first, states[name])
+        ]
+
+
+class CutKeeper:
+    """Gathers the states of one cut after the other, and has them kept.
+
+    Parameters
+    ----------
+    plan
+        None where nothing is kept: no state may come then.
+    """
+
+    def __init__(self, job: Job, plan: CutPlan | None) -> None:
+        self._plan = plan
+        self._process = {task.name: task.process_name for task in job.tasks}
+        self._copies = copies_of(job)
+        for owner, copy in self._copies.items():
+            self._process[owner] = job.tasks[copy].process_name
+        first = plan.start.iteration if plan is not None else 0
+        self._last = first + job.iterations
+        self._coming: dict[int, dict[str, ArrayParts]] = {}
+        self._done: dict[int, set[str]] = {}
+        self._keeping: asyncio.Task[None] | None = None
+
+    def add(self, process: str, part: StatePart) -> None:
+        """Take in a piece of the state of a task.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When it is not the process's, of no cut, or damaged.
+        """
+        plan, n = self._plan, part.iteration
+        if (
+            plan is None
+            or part.task not in plan.owners
+            or self._process.get(part.task) != process
+            or n % plan.every
+            or not plan.start.iteration <= n < self._last
+            or (n == plan.start.iteration and not self._copies)
+        ):
+            raise NodeMisbehaved(f"{process} sent state that was not asked for")
+        states = self._coming.setdefault(n, {})
+        done = self._done.setdefault(n, set())
+        if part.task in done:
+            raise NodeMisbehaved(f"{process} sent the state of {part.task} twice")
+        try:
+            states.setdefault(part.task, ArrayParts()).add(part)
+        except ValueError as error:
+            raise NodeMisbehaved(f"{process} sent state: {error}") from error
+        if part.last:
+            done.add(part.task)
+        if len(done) == len(plan.owners):
+            self._begin(plan, n)
+
+    def _begin(self, plan: CutPlan, n: int) -> None:
+        """Keep a cut that is whole, after the one before it; the first is kept."""
+        parts = self._coming.pop(n)
+        if n == plan.start.iteration:
+            return
+        try:
+            states = {name: parts[name].arrays() for name in plan.owners}
+        except ValueError as error:
+            raise NodeMisbehaved(f"the state before {n} is damaged: {error}") from error
+        cut = Cut(n, states)
+        before, loop = self._keeping, asyncio.get_running_loop()
+
+        async def keep() -> None:
+            if before is not None:
+                await before
+            await loop.run_in_executor(None, plan.keep, cut)
+
+        self._keeping = loop.create_task(keep())
+
+    def check(self) -> None:
+        """Raise what has gone wrong where a cut is kept.
+
+        Raises
+        ------
+        DataError
+            When one could not be.
+        """
+        if self._keeping is not None and self._keeping.done():
+            keeping, self._keeping = self._keeping, None
+            keeping.result()
+
+    async def finish(self) -> None:
+        """Wait until all cuts are kept.
+
+        Raises
+        ------
+        DataError
+            When one could not be.
+        """
+        if self._keeping is not None:
+            await self._keeping
+
+    async def aclose(self) -> None:
+        """Wait for what is being written: a thread cannot be stopped."""
+        if self._keeping is not None:
+            await asyncio.wait([self._keeping])
+            if not self._keeping.cancelled():
+                self._keeping.exception()  # retrieved: another error counts

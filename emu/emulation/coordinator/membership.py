@@ -1,0 +1,430 @@
+"""Agents and node processes of a run: who has joined, what they say, how they end.
+
+A thin shell: it knows connections and nothing of schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+from emu.emulation.coordinator.peers import (
+    Gathering,
+    JoinedAgent,
+    Mailbox,
+    Process,
+    Report,
+    RunLog,
+    Severity,
+    Standstill,
+    agent_name,
+    cause,
+    severity_of,
+)
+from emu.emulation.launch import LocalLauncher, describe_end
+from emu.emulation.network import (
+    BEAT,
+    ControlConnection,
+    ControlServer,
+    Identity,
+    RateBoard,
+    format_address,
+    is_loopback,
+)
+from emu.emulation.wire.messages import (
+    AgentHello,
+    Beat,
+    BoardReady,
+    Failed,
+    Kill,
+    Message,
+    Outcome,
+    ProcessDied,
+    ProcessHello,
+    Stop,
+    pack,
+    unpack,
+)
+from emu.errors import (
+    EmulatorError,
+    NodeLost,
+    NodeMisbehaved,
+    RunError,
+    WireError,
+)
+from emu.host.this_host import this_host
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from emu.emulation.coordinator.settings import RunSettings
+
+_INTRODUCTION = 10.0  # wall seconds that who has proved itself has to say what it is
+_CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
+_LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
+
+
+class Membership:
+    """Everybody who takes part in a run; an asynchronous context manager.
+
+    Leaving it ends every process that the run started, whatever happened.
+
+    Parameters
+    ----------
+    log
+        File for what the local agent and its processes print.
+    doing, story
+        What a process, and the whole run, is at: for messages.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        log: Path,
+        *,
+        doing: Callable[[str], str],
+        story: Callable[[], str],
+    ) -> None:
+        self._settings, self._log = settings, RunLog(log)
+        self._doing, self._story = doing, story
+        self.token = settings.token or secrets.token_hex(16)
+        self.address = ("", 0)
+        self.agents: list[JoinedAgent] = []
+        self.processes: dict[str, Process] = {}
+        self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
+        self._server: ControlServer | None = None
+        self._launcher = settings.launcher or LocalLauncher()
+        self._watching: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+        self.gathering = Gathering(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.silence)
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        # A listening socket that was handed over is in a network of our own.
+        beyond = settings.listening is None and not is_loopback(settings.listen)
+        self._server = ControlServer(
+            token=self.token,
+            on_connection=self._joined,
+            encrypted=beyond or settings.tls == "all",
+            notify=self._log.note,
+        )
+        try:
+            if settings.listening is not None:
+                self.address = await self._server.serve(settings.listening)
+            else:
+                self.address = await self._server.start(
+                    settings.listen, settings.port, settings.ports
+                )
+        except OSError as error:
+            number = error.errno or 0  # negative where a name does not resolve
+            chosen = settings.ports is not None and not settings.port
+            why = os.strerror(number) if number > 0 else error.strerror or str(error)
+            why = str(error.strerror) if chosen else why
+            where = format_address(settings.listen, settings.port)
+            where = settings.listen if chosen else where
+            raise RunError(f"cannot listen on {where}: {why}") from error
+        try:
+            await self._launcher.start(
+                self.address, self.token, self._log.path, settings.allow
+            )
+            self._watching = asyncio.create_task(self._await_end())
+        except BaseException as error:
+            await self._launcher.aclose(0.0)
+            await self._server.aclose()
+            if isinstance(error, OSError):
+                raise RunError(f"cannot start an agent: {error}") from error
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        reason = "the run is over" if error is None else str(error) or "interrupted"
+        if self._watching is not None:
+            self._watching.cancel()
+        self.tell_all(Stop(reason, failed=error is not None))
+        try:
+            await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
+        finally:
+            for agent in self.agents:
+                if agent.board is not None:
+                    agent.board.close()
+            if self._server is not None:
+                await self._server.aclose()
+            self._mail.close()
+
+    @property
+    def embedded(self) -> bool:
+        """True where every process is one of this host."""
+        return self._launcher.embedded
+
+    def begin(self) -> None:
+        """Hear that run time 0 is near."""
+        for agent in self.agents:
+            agent.clock.begin()
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Return the description and clock of every host, for the manifest."""
+        return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
+
+    def tell_all(self, message: Message) -> None:
+        """Send ``message`` to every process and agent that can still be reached."""
+        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
+        for member in members:
+            with contextlib.suppress(EmulatorError):
+                member.connection.send(pack(message))
+
+    def send_to_processes(self, message: Message) -> None:
+        """Send ``message`` to every process."""
+        for process in self.processes:
+            self.send(process, message)
+
+    def send(self, process: str, message: Message) -> None:
+        """Send ``message`` to one process."""
+        # Whoever reads from a lost connection reports the loss; to whom the message
+        # was does not say why.
+        with contextlib.suppress(NodeLost):
+            self.processes[process].connection.send(pack(message), together=True)
+
+    def send_to_agent(self, agent: JoinedAgent, message: Message) -> None:
+        """Send ``message`` to one agent."""
+        with contextlib.suppress(NodeLost):
+            agent.connection.send(pack(message))
+
+    def kill(self, processes: Sequence[str]) -> None:
+        """Have processes killed, wherever they are."""
+        self._log.note(f"the scenario kills {', '.join(processes)}")
+        for agent in self.agents:
+            self.send_to_agent(agent, Kill([*processes]))
+
+    async def events(self, patience: float) -> list[tuple[str, Message]]:
+        """Return the messages received, waiting up to ``patience`` wall seconds.
+
+        Raises
+        ------
+        NodeLost, NodeMisbehaved, RunError
+            When a process or agent died, broke the protocol or gave up: the cause, if
+            several report consequences of it.
+        """
+        said = await self._mail.everything(patience)
+        reports = [report for report in said if isinstance(report, Report)]
+        if reports:
+            raise await self._cause(reports)
+        return [event for event in said if not isinstance(event, Report)]
+
+    async def _cause(self, reports: list[Report]) -> EmulatorError:
+        """Wait for what else is reported within a moment; return what counts."""
+        deadline = this_host.monotonic() + _CAUSE_SHOWS
+        while all(report.severity > Severity.KILLED for report in reports):
+            said = await self._mail.everything(
+                max(deadline - this_host.monotonic(), 0.0)
+            )
+            if not said:
+                break
+            reports += [report for report in said if isinstance(report, Report)]
+        if stood_still := self._standstill.story():
+            return RunError(f"{stood_still} ({self._story()})")
+        return cause(reports)
+
+    async def gather_agents(self) -> None:
+        """Wait until the agent of every host has joined.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When one has not within the deadline.
+        """
+        known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
+
+        def missing() -> list[str]:
+            joined = [agent.name for agent in self.agents]
+            unknown = count - len(joined)
+            nameless = [f"{unknown} of {count} agents"] if unknown else []
+            return [name for name in known if name not in joined] if known else nameless
+
+        await self.gathering.until(
+            missing, "join", lambda *_: None, patience=self._launcher.patience
+        )
+        self.agents.sort(key=lambda agent: agent.name)
+
+    async def open_boards(self) -> None:
+        """Wait for every agent's rate board; open those in reach directly.
+
+        Boards of other hosts are reached by messages through their agents. Machines
+        with kernel NICs are of this host: by messages their agents, all awake at once
+        for every rate, took the cores from the senders.
+
+        Raises
+        ------
+        RunError
+            When a board in reach has gone with its agent.
+        """
+        names = [agent.name for agent in self.agents]
+        boards = await self.gathering.messages(names, "open a rate board", BoardReady)
+        nics = self._settings.kernel_nics
+        if not self._launcher.embedded and nics is None:
+            return
+        for agent in self.agents:
+            path = boards[agent.name].path
+            path = path if nics is None else nics.path_in(agent.host_name, path)
+            try:
+                agent.board = RateBoard.open(path, writable=True)
+            except OSError as error:
+                gone = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, gone)
+
+    async def _joined(self, connection: ControlConnection, who: Identity) -> None:
+        """Take in a connection that has proved who it is, until it ends."""
+        try:
+            hello = unpack(await connection.receive(_INTRODUCTION))
+        except EmulatorError:
+            return  # not one of ours after all; who is missing will be noticed
+        if isinstance(hello, AgentHello) and who.role == "agent":
+            await self._follow_agent(connection, who.name, hello)
+        elif isinstance(hello, ProcessHello) and who.role == "process":
+            process = Process(who.name, hello.pid, connection)
+            await self._follow_process(process)
+
+    async def _follow_agent(
+        self, connection: ControlConnection, host_name: str, hello: AgentHello
+    ) -> None:
+        if unwanted := self._unwanted(host_name):
+            connection.send(pack(Failed("NotWanted", unwanted, "")))
+            self._log.note(
+                f"refused an agent from {connection.peer_address}: {unwanted}"
+            )
+            return
+        agent = JoinedAgent(host_name, connection, hello.host, self._settings.silence)
+        self.agents.append(agent)
+        self._mail.put((agent.name, hello))
+        beat = asyncio.create_task(self._beat(agent))
+        watching = asyncio.create_task(self._await_silence(agent))
+        try:
+            await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
+        except (WireError, RunError) as error:
+            lost = NodeLost(f"{agent} is gone: {error} ({self._story()})")
+            self._report(Severity.FAILED, lost)
+        finally:
+            agent.gone = True
+            self._left.set()
+            beat.cancel()
+            watching.cancel()
+
+    def _unwanted(self, host_name: str) -> str:
+        """Return why an agent of this name has no place here, nothing if it has."""
+        hosts, joined = self._launcher.hosts, {a.host_name for a in self.agents}
+        if len(joined) == self._launcher.count:
+            return "every agent of this run has joined already"
+        if host_name in joined:
+            return f"agent {host_name} has joined already: give each a --name"
+        if hosts and host_name not in hosts:
+            return f"no host of this run is called {printable(host_name)}"
+        return ""
+
+    def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
+        agent.watch.received(this_host.monotonic())
+        if isinstance(message, ProcessDied):
+            self._process_died(message)
+        elif isinstance(message, Failed):
+            text = f"{agent}: {message.text} ({self._story()})"
+            self._report(Severity.KILLED, NodeLost(text))
+        elif not isinstance(message, Beat):
+            self._mail.put((agent.name, message))
+        else:
+            agent.clock.note(message.clock)
+            if message.stood_still:
+                self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
+        return True
+
+    async def _beat(self, agent: JoinedAgent) -> None:
+        with contextlib.suppress(EmulatorError):
+            while True:
+                agent.connection.send(pack(Beat()))
+                self._standstill.look()
+                if stood_still := agent.watch.stood_still():
+                    self._log.note(f"this process stood still for {stood_still:.1f} s")
+                await asyncio.sleep(BEAT)
+
+    async def _follow_process(self, process: Process) -> None:
+        name = process.name
+        if name in self.processes:
+            twice = NodeMisbehaved(f"process {name} joins twice")
+            self._report(Severity.FAILED, twice)
+            return
+        self.processes[name] = process
+        try:
+            await process.connection.follow(
+                lambda said: self._process_said(process, unpack(said))
+            )
+        except WireError as error:
+            wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
+            self._report(Severity.FAILED, wrong)
+        except RunError:
+            if not (process.done or process.failed):
+                self._report(Severity.GONE, self._lost(name, "closed its connection"))
+
+    def _process_said(self, process: Process, message: Message) -> bool:
+        if isinstance(message, Failed):
+            self._process_failed(process, message)
+        else:
+            process.done = process.done or isinstance(message, Outcome)
+            self._mail.put((process.name, message))
+        return True
+
+    def _process_failed(self, process: Process, failed: Failed) -> None:
+        process.failed = True
+        at = failed.doing or self._doing(process.name)
+        text = f"process {process.name} ({at}): {failed.error}: {failed.text}"
+        severity = severity_of(failed.error)
+        # Of who misses another one: that one is lost, whoever it is.
+        error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+        self._report(severity, error(text))
+
+    def _process_died(self, died: ProcessDied) -> None:
+        process = self.processes.get(died.process)
+        if process is not None and (process.done or process.failed):
+            return
+        severity = Severity.KILLED if died.code < 0 else Severity.FAILED
+        self._report(severity, self._lost(died.process, describe_end(died.code)))
+
+    def _lost(self, process: str, how: str) -> NodeLost:
+        return NodeLost(f"process {process} {how} ({self._doing(process)})")
+
+    def _report(
+        self, severity: Severity, error: EmulatorError, ago: float = 0.0
+    ) -> None:
+        """Report an error whose first sign was so many wall seconds ago."""
+        self._mail.put(Report(severity, error, this_host.monotonic() - ago))
+
+    async def _await_end(self) -> None:
+        """Report the end of an agent that its launcher has seen, maybe alone."""
+        how = await self._launcher.ended()
+        when = self._story() if self.agents else "before it had joined"
+        text = f"{how} ({when}); {self._log.last_words()}"
+        self._report(Severity.KILLED, NodeLost(text))
+
+    async def _await_silence(self, agent: JoinedAgent) -> None:
+        """Report an agent that is cut off."""
+        how = await agent.watch.silence()
+        agent.gone = True
+        lost = NodeLost(f"{agent} {how} ({self._story()})")
+        self._report(Severity.KILLED, lost, ago=self._settings.silence)
+
+    async def _all_left(self) -> None:
+        """Wait for the agents to have ended their processes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE):
+                while not all(agent.gone for agent in self.agents):
+                    self._left.clear()
+                    await self._left.wait()

@@ -1,0 +1,73 @@
+"""Observers of a run, which are notified of what happens in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
+    from emu.prediction.scheduling import Decisions
+    from emu.problem import Due, Schedule
+
+
+class Observer:
+    """An observer of a run; its notifications do nothing unless overridden."""
+
+    def predicted(self, schedule: Schedule) -> None:
+        """Note what is expected, before anything starts."""
+
+    def listening(self, host: str, port: int, token: str) -> None:
+        """Note where agents can join, and what they must show."""
+
+    def joined(self, processes: int) -> None:
+        """Note that so many processes have joined."""
+
+    def began(self, seconds: float) -> None:
+        """Note that all were ready after so many wall seconds; run time 0 is now."""
+
+    def zeroed(self, start: float) -> None:
+        """Note when run time 0 is, on the clock of this host; a moment to come."""
+
+    def notified(self, line: str) -> None:
+        """Take a sentence for who watches."""
+
+    def killing(self, due: Due) -> None:
+        """Note what the scenario kills now, and what it has killed in vain."""
+
+    def restarting(self, error: str, first: int) -> None:
+        """Note that an attempt has ended with an error, and where the next begins."""
+
+    def task_started(self, message: RunTask) -> None:
+        """Note that the order to start a task was sent."""
+
+    def task_ended(self, message: TaskEnded) -> None:
+        """Note that a task ended."""
+
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Note that a flow ended."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """Note what the scheduler decided."""
+
+
+class Observers(Observer):
+    """Several observers as one: each gets everything, in their order."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+
+def _passed_on(name: str) -> Callable[..., None]:
+    """Return the method of `Observers` that passes a notification on."""
+
+    def notify(self: Observers, *what: object) -> None:
+        for observer in self._observers:
+            getattr(observer, name)(*what)
+
+    return notify
+
+
+for _name in [name for name in vars(Observer) if not name.startswith("_")]:
+    setattr(Observers, _name, _passed_on(_name))

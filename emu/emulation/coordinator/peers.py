@@ -1,0 +1,341 @@
+"""Members of a run, as the coordinator knows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from typing_extensions import override
+
+from emu.emulation.network import Alarm, AwakeClock, SilenceWatch
+from emu.errors import DeadlineExceeded, MalformedFrame, RunError
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from pathlib import Path
+
+    from emu.emulation.network import ControlConnection, RateBoard
+    from emu.emulation.wire.messages import Message
+    from emu.errors import EmulatorError
+
+# Root causes. A process that dies takes its peers down: within milliseconds they report
+# broken connections, often before the agent reports the death. So reports are weighed.
+
+#: Errors that a process reports when another one has gone.
+_CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
+
+
+class Severity(IntEnum):
+    """Rank of a report as the likely cause of an error: the lowest is taken."""
+
+    KILLED = 0  #: a process was killed, as its parent saw
+    FAILED = 1  #: a process failed by itself, or was silent
+    GONE = 2  #: a connection ended; the report of why follows
+    CONSEQUENCE = 3  #: a process misses another one
+
+
+@dataclass(frozen=True)
+class Report:
+    """One error that reached the coordinator."""
+
+    severity: Severity
+    error: EmulatorError
+    seen: float = 0.0
+    """When the first sign of it came, wall time."""
+
+
+def severity_of(error: str) -> Severity:
+    """Return the severity of an error that a process reports, by its class."""
+    return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
+
+
+def cause(reports: Sequence[Report]) -> EmulatorError:
+    """Return the likeliest cause; of equal ones, the first.
+
+    The first sign of it is that of any report: it may have been a consequence.
+    """
+    found = min(reports, key=lambda report: report.severity).error
+    if isinstance(found, RunError):
+        found.seen = min(report.seen for report in reports)
+    return found
+
+
+# A coordinator that was stopped, or starved of the cores, sees all others as dead, and
+# its agents give it up: a failure soon after has no other cause.
+class Standstill:
+    """Follows how much wall time passes between two looks at the clock.
+
+    Parameters
+    ----------
+    fatal
+        Wall seconds after which others give this process up.
+    """
+
+    def __init__(self, fatal: float) -> None:
+        self._fatal = fatal
+        self._looked = this_host.monotonic()
+        self._pause, self._resumed = 0.0, -math.inf
+
+    def look(self) -> float:
+        """Look at the clock; return the wall seconds since the last look."""
+        now = this_host.monotonic()
+        pause, self._looked = now - self._looked, now
+        if pause > self._fatal:
+            self._pause, self._resumed = pause, now
+        return pause
+
+    def story(self) -> str:
+        """Return the pause for which this process was just given up, else nothing."""
+        self.look()
+        if this_host.monotonic() - self._resumed > 2 * self._fatal:
+            return ""
+        return (
+            f"the coordinator, this process, stood still for {self._pause:.1f} s of "
+            f"wall time: agents give it up after {self._fatal:g} s"
+        )
+
+
+_LINE = 3  # numbers that describe a clock
+
+
+def agent_name(host_name: str) -> str:
+    """Return the name of a host's agent: no process has a blank in its name."""
+    return f"agent {host_name}"
+
+
+@dataclass
+class ClockRelation:
+    """Relation of the coordinator's clock to that of a host that reads another."""
+
+    readings: int = 0
+    """Lines that its agent has sent; 0 where both read one clock."""
+    offset: float = 0.0
+    drift: float = 0.0
+    last_uncertainty: float = 0.0
+    """Uncertainty of the newest line, wall seconds."""
+    uncertainty: float = 0.0
+    """Wall seconds by which the offset may have been off during the run, at most."""
+
+    def begin(self) -> None:
+        """Count what is uncertain from now on: the clock was watched before."""
+        self.uncertainty = self.last_uncertainty
+
+    def note(self, line: list[Any]) -> None:
+        """Take the clock's line of a beat.
+
+        Raises
+        ------
+        MalformedFrame
+            When that is no clock.
+        """
+        if not line:
+            return
+        if len(line) != _LINE or not all(
+            isinstance(each, float) and math.isfinite(each) for each in line
+        ):
+            raise MalformedFrame("a beat's clock is no line")
+        self.offset, self.drift, self.last_uncertainty = line
+        self.uncertainty = max(self.uncertainty, self.last_uncertainty)
+        self.readings += 1
+
+
+class JoinedAgent:
+    """An agent that has joined, with the rate board of its host."""
+
+    def __init__(
+        self,
+        host_name: str,
+        connection: ControlConnection,
+        host: dict[str, Any],
+        silence: float,
+    ) -> None:
+        self.host_name, self.connection = host_name, connection
+        self.host = {**host, "host": host_name}
+        self.name = agent_name(host_name)
+        self.address = connection.peer_address
+        self.board: RateBoard | None = None
+        self.watch = SilenceWatch(silence, this_host.monotonic())
+        self.clock = ClockRelation()
+        self.gone = False
+
+    @property
+    def cores(self) -> int:
+        """Processor cores that its host says it has, at least 1."""
+        stated = self.host.get("cpus")
+        return stated if isinstance(stated, int) and stated > 0 else 1
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} at {self.address}"
+
+
+class Process:
+    """A node process that has joined."""
+
+    def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
+        self.name, self.pid, self.connection = name, pid, connection
+        self.failed = self.done = False
+
+
+# Waiting for everybody: one deadline per wait, and the names of who is missing.
+
+T = TypeVar("T")
+
+
+class Mailbox(Generic[T]):
+    """Takes one thing at a time, gives all that have come; one waiter.
+
+    An `asyncio.Queue` under `asyncio.wait_for` would make a task for every wait, and
+    wake its waiter a turn of the loop later; uvloop's own timers are off by up to half
+    a millisecond either way. What has come is settled in one compiled call, which takes
+    10 to 20 us to enter, and goes out once: a line per edge, a message per process.
+    """
+
+    def __init__(self) -> None:
+        self._there: list[T] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._alarm: Alarm | None = None
+
+    def put(self, thing: T) -> None:
+        """Add something, and wake who waits."""
+        self._there.append(thing)
+        self._wake()
+
+    async def everything(self, patience: float) -> list[T]:
+        """Return all that has come since the last call, in its order.
+
+        Parameters
+        ----------
+        patience
+            Wall seconds after which [] is returned when nothing comes.
+        """
+        if not self._there:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            self._alarm = self._alarm or Alarm(loop, self._wake)
+            self._alarm.set(this_host.monotonic() + patience)
+            await self._waiter
+        there, self._there = self._there, []
+        return there
+
+    def close(self) -> None:
+        """Give the timer back; no call may wait afterwards."""
+        if self._alarm is not None:
+            self._alarm.close()
+            self._alarm = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class RunLog:
+    """A file that agents and their processes write as well."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def note(self, line: str) -> None:
+        """Write what happened here."""
+        with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as log:
+            log.write(f"emu run: {line}\n")
+
+    def last_words(self) -> str:
+        """Return the last line of all, for a message about who died."""
+        try:
+            lines = self.path.read_text("utf-8", errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"its output is lost: {error}"
+        said = f"it said: {lines[-1]}" if lines else "it said nothing"
+        return f"{said} (the log is {self.path})"
+
+
+#: Returns what has been said within so many wall seconds: (who, what).
+Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
+_LOOK = 0.25  # wall seconds between two looks at the deadline
+_LISTED = 5
+
+
+class Gathering:
+    """Waits of the coordinator outside the run itself.
+
+    Parameters
+    ----------
+    deadline
+        Wall seconds that a wait may take, pauses of this process apart.
+    log
+        File whose output may show why a process or agent is missing.
+    """
+
+    def __init__(self, events: Events, deadline: float, log: Path) -> None:
+        self._events, self._deadline, self._log = events, deadline, log
+        self._early: list[tuple[str, Message]] = []
+
+    async def messages(
+        self, missing: Collection[str], what: str, kind: type[Message]
+    ) -> dict[str, Any]:
+        """Wait until each of ``missing`` has said a message of ``kind``.
+
+        Messages of other kinds are kept for the next call: the processes of one host
+        may be up before another host has its rate board.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When one has not within the deadline; names the first few.
+        """
+        left, said = set(missing), {}
+
+        def received(name: str, message: Message) -> None:
+            if isinstance(message, kind) and name in left:
+                left.discard(name)
+                said[name] = message
+            else:
+                self._early.append((name, message))
+
+        early, self._early = self._early, []
+        for name, message in early:
+            received(name, message)
+        await self.until(lambda: left, what, received)
+        return said
+
+    async def until(
+        self,
+        missing: Callable[[], Collection[str]],
+        what: str,
+        received: Callable[[str, Message], None],
+        *,
+        patience: float = 0.0,
+    ) -> None:
+        """Hand over messages until none is missing.
+
+        Parameters
+        ----------
+        patience
+            Wall seconds to wait where those are more than the deadline.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When one is at the deadline: the message names who did not do
+            ``what``.
+        """
+        awake = AwakeClock(_LOOK, this_host.monotonic())
+        deadline = max(self._deadline, patience)
+        end = this_host.monotonic() + deadline
+        while names := sorted(missing()):
+            if awake.read(this_host.monotonic()) > end:
+                count = len(names) - _LISTED
+                more = f" and {count} more" if count > 0 else ""
+                raise DeadlineExceeded(
+                    f"the coordinator waited {deadline:g} s of wall time: "
+                    f"{', '.join(names[:_LISTED])}{more} did not {what} "
+                    f"(their output is in {self._log})"
+                )
+            for name, message in await self._events(_LOOK):
+                received(name, message)

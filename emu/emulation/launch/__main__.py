@@ -1,0 +1,58 @@
+"""``python -m emu.emulation.launch HOST:PORT``: an agent, its token in EMU_TOKEN.
+
+A module of its own rather than a command of the CLI's process: what the agent's
+interpreter has as its main module is imported again by everything it forks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from emu.emulation.launch.agent import Agent
+from emu.emulation.launch.host_report import own_host_name
+from emu.emulation.launch.programs import program_path
+from emu.emulation.launch.signals import run_until_signalled
+from emu.emulation.network import parse_address
+from emu.errors import EmulatorError
+from emu.host.first_moments import begin
+from emu.names import checked_name
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve one run; return the exit status."""
+    begin()
+    parser = argparse.ArgumentParser(prog="emu agent")
+    parser.add_argument("coordinator", metavar="HOST:PORT", type=_address)
+    parser.add_argument("--name", default=own_host_name(), type=checked_name)
+    parser.add_argument("--bind", default="")
+    parser.add_argument("--patience", type=float, default=10.0)
+    parser.add_argument("--allow", action="append", default=[], type=program_path)
+    options = parser.parse_args(arguments)
+    agent = Agent(
+        options.coordinator,
+        os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
+        name=options.name,
+        allow=options.allow,
+        bind=options.bind,
+        patience=options.patience,
+        say=lambda line: print(f"emu agent {options.name}: {line}", file=sys.stderr),  # noqa: T201 -- its terminal
+    )
+    try:
+        run_until_signalled(agent.run(), lambda: "serving a run")
+    except (EmulatorError, KeyboardInterrupt) as error:
+        print(f"emu agent: {error}", file=sys.stderr)  # noqa: T201 -- its whole output
+        return error.exit_code if isinstance(error, EmulatorError) else 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""The agent: one per host; it forks node processes and watches them, nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from emu.emulation.launch.fork import ForkServer, describe_end
+from emu.emulation.launch.host_report import (
+    ClockComparison,
+    measured_host,
+    own_host_name,
+)
+from emu.emulation.launch.programs import (
+    check_allowed,
+    model_programs,
+    preloaded,
+    programs_of,
+    with_keys,
+)
+from emu.emulation.network import (
+    BEAT,
+    SILENCE,
+    Identity,
+    RateBoard,
+    SilenceWatch,
+    connect_control,
+    draw_certificate,
+    format_address,
+)
+from emu.emulation.wire import WireLimits
+from emu.emulation.wire.messages import (
+    AgentHello,
+    Beat,
+    BoardReady,
+    Failed,
+    Kill,
+    Launch,
+    Message,
+    ProcessDied,
+    RateUpdate,
+    Stop,
+    expect,
+    pack,
+    unpack,
+)
+from emu.emulation.wire.process_spec import HostSide, ProcessSpec
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+    RunError,
+)
+from emu.host.this_host import this_host
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    from emu.emulation.network import ControlConnection
+
+#: A launch brings every process of this host the times and lengths of all iterations.
+_LIMITS = WireLimits(message=1 << 28)
+_GRACE = 1.0  # wall seconds that a node process has to end by itself
+
+
+class ProcessStarter(Protocol):
+    """Calls of an agent to its `ForkServer`."""
+
+    async def start(self) -> None:
+        """Get ready."""
+
+    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
+        """Start a process per specification."""
+
+    def kill(self, process: str) -> None:
+        """Kill a process, where it is one of these."""
+
+    async def aclose(self, grace: float) -> None:
+        """End everybody, who have ``grace`` wall seconds to do so by themselves."""
+
+
+class Agent:
+    """Joins a coordinator, runs the processes ordered, ends with the run.
+
+    Parameters
+    ----------
+    coordinator
+        Host and port to join.
+    token
+        Of the run; agent and coordinator prove to each other that they know it.
+    name
+        Of this host in the run; by default what an engine or the host calls it.
+    allow
+        Programs, ``module:Class``, that it may start beside the product's own.
+    bind
+        Address on which this host's processes accept data; empty takes the one that
+        the coordinator is reached from.
+    patience
+        Wall seconds to keep trying to reach the coordinator.
+    say
+        Called with a line on what the agent does.
+    forks
+        Makes what starts its processes, from the callbacks of `ForkServer`.
+    describe
+        Describes this host, which the coordinator reaches at an address.
+    """
+
+    def __init__(
+        self,
+        coordinator: tuple[str, int],
+        token: str,
+        *,
+        name: str = "",
+        allow: Collection[str] = (),
+        bind: str = "",
+        patience: float = 10.0,
+        say: Callable[[str], None] = lambda _: None,
+        forks: Callable[..., ProcessStarter] = ForkServer,
+        describe: Callable[[str], Awaitable[dict[str, Any]]] = measured_host,
+    ) -> None:
+        self._coordinator, self._token = coordinator, token
+        self._name = name or own_host_name()
+        self._allow, self._bind, self._patience = frozenset(allow), bind, patience
+        self._forks = forks(self._process_ended, self._forks_lost)
+        self._describe = describe
+        self._connection: ControlConnection | None = None
+        self._clock: ClockComparison | None = None
+        self._say = say
+        self._watch = SilenceWatch(SILENCE, this_host.monotonic())
+
+    async def run(self) -> None:
+        """Serve one run and return when it is over.
+
+        Raises
+        ------
+        NodeLost
+            When the coordinator cannot be reached, or is lost during the run; every
+            process of this agent is ended before.
+        NodeMisbehaved
+            When the coordinator refuses this agent, cannot prove that it knows the
+            token, or wants a program started that is not allowed.
+        RunError
+            When the run failed, here or elsewhere.
+        """
+        try:
+            await self._forks.start()  # it imports while this agent joins
+        except OSError as error:
+            self._say(f"cannot start its fork server: {error}")
+        try:
+            self._connection = await self._join()
+            await self._take_part(self._connection)
+        finally:
+            await self._forks.aclose(_GRACE)
+            if self._connection is not None:
+                await self._connection.aclose()
+
+    async def _take_part(self, connection: ControlConnection) -> None:
+        self._say(f"joined the run at {format_address(*self._coordinator)}")
+        self._watch.received(this_host.monotonic())
+        beat = asyncio.create_task(self._beat(connection))
+        watching = asyncio.create_task(self._await_silence(connection))
+        try:
+            launch = await self._order(connection)
+            if launch is None:
+                return
+            self._watch.limit = launch.silence
+            with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
+                self._clock = ClockComparison(connection, board, launch.clock)
+                await self._clock.compare()
+                connection.send(pack(BoardReady(board.path)))
+                await self._serve(launch, board, connection, self._clock)
+        finally:
+            beat.cancel()
+            watching.cancel()
+
+    async def _serve(
+        self,
+        launch: Launch,
+        board: RateBoard,
+        connection: ControlConnection,
+        clock: ClockComparison,
+    ) -> None:
+        """Launch, and follow the coordinator from the first moment: it may give up."""
+        launching = asyncio.create_task(self._launch(launch, board, connection))
+        following = asyncio.create_task(self._follow(connection, board))
+        comparing = asyncio.create_task(clock.keep())
+        try:
+            await asyncio.wait(
+                (launching, following), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not following.done():
+                await launching
+            await following
+        finally:
+            under_way = launching, following, comparing
+            for each in under_way:
+                each.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _join(self) -> ControlConnection:
+        deadline = this_host.monotonic() + self._patience
+        host, port = self._coordinator
+        while True:
+            try:
+                connection = await connect_control(
+                    (host, port),
+                    identity=Identity.of(self._token, "agent", self._name),
+                    limits=_LIMITS,
+                )
+            except (NodeLost, DeadlineExceeded) as error:
+                if this_host.monotonic() > deadline:
+                    raise NodeLost(
+                        f"no coordinator answers at {format_address(host, port)}: "
+                        f"{error}"
+                    ) from error
+                await asyncio.sleep(0.1)
+            else:
+                has = await self._describe(connection.local_address)
+                connection.send(pack(AgentHello(has)))
+                return connection
+
+    async def _order(self, connection: ControlConnection) -> Launch | None:
+        """Return the launch order, None when the run ended before it began.
+
+        Raises NodeMisbehaved when the run has no use for this agent.
+        """
+        while True:
+            message = unpack(await connection.receive())
+            self._watch.received(this_host.monotonic())
+            if isinstance(message, Stop):
+                self._stop(message)
+                return None
+            if isinstance(message, Failed):
+                raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
+            if not isinstance(message, Beat):
+                return expect(message, Launch)
+
+    def _stop(self, order: Stop) -> None:
+        """Say how the run ended; raises RunError where it failed."""
+        if order.failed:
+            raise RunError(f"the run failed: {printable(order.reason)}")
+        self._say(f"the run ended: {printable(order.reason)}")
+
+    async def _launch(
+        self, launch: Launch, board: RateBoard, connection: ControlConnection
+    ) -> None:
+        # One key for a host: its processes are of one user, and each proves its edges.
+        ordered = [ProcessSpec.from_map(fields) for fields in launch.processes]
+        encrypted = any(spec.settings.tls == "all" for spec in ordered)
+        host = HostSide(
+            certificate=draw_certificate() if encrypted else b"",
+            coordinator=self._coordinator,
+            bind=self._bind or connection.local_address,
+            board=board.path,
+        )
+        specs = [with_keys(spec, self._token, host) for spec in ordered]
+        programs = programs_of(specs)
+        try:
+            check_allowed(programs | model_programs(specs), self._allow)
+        except NodeMisbehaved as error:
+            self._send(Failed("ProgramRefused", str(error), ""))
+            raise
+        names = ", ".join(spec.process for spec in specs)
+        self._say(f"starts {len(specs)} processes: {printable(names)}")
+
+        try:
+            await self._forks.fork(specs, preloaded(programs))
+        except OSError as error:
+            lost = NodeLost(f"cannot fork node processes: {error}; see the log")
+            self._send(Failed("ForkServerLost", str(lost), ""))
+            raise lost from error
+
+    def _process_ended(self, name: str, code: int) -> None:
+        self._send(ProcessDied(name, code))
+        if code:
+            self._say(f"process {printable(name)} {describe_end(code)}")
+
+    def _forks_lost(self, how: str) -> None:
+        self._send(Failed("ForkServerLost", how, ""))
+
+    def _send(self, message: Message) -> None:
+        """Send to the coordinator, if it still listens."""
+        if self._connection is not None:
+            with contextlib.suppress(EmulatorError, OSError):
+                self._connection.send(pack(message))
+
+    async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
+        """Do what the coordinator says until it ends the run.
+
+        Raises NodeLost when it falls silent.
+        """
+        while True:
+            message = unpack(await connection.receive())
+            self._watch.received(this_host.monotonic())
+            if isinstance(message, RateUpdate):
+                publish_lines(board, message)
+            elif isinstance(message, Kill):
+                for process in message.processes:
+                    self._forks.kill(process)
+            elif isinstance(message, Stop):
+                return self._stop(message)
+            elif not isinstance(message, Beat):
+                raise MalformedFrame(f"{type(message).__name__} is not for an agent")
+
+    async def _beat(self, connection: ControlConnection) -> None:
+        with contextlib.suppress(EmulatorError, OSError):
+            while True:
+                line = [] if self._clock is None else self._clock.reading()
+                connection.send(pack(Beat(self._watch.stood_still(), line)))
+                await asyncio.sleep(BEAT)
+
+    async def _await_silence(self, connection: ControlConnection) -> None:
+        how = await self._watch.silence()
+        where = format_address(*self._coordinator)
+        connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
+
+
+def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
+    """Put lines that came by message on the board of this host."""
+    board.publish(
+        np.frombuffer(lines.edges, "<i8"),
+        np.frombuffer(lines.iterations, "<i8"),
+        np.frombuffer(lines.served, "<f8"),
+        np.frombuffer(lines.rates, "<f8"),
+        np.frombuffer(lines.since, "<f8"),
+    )

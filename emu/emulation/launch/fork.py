@@ -1,0 +1,164 @@
+"""Node processes forked from a server that has torch and dgl imported."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from emu.emulation.launch.fork_server import LENGTH, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from emu.emulation.wire.process_spec import ProcessSpec
+
+# One compute thread per process: they share two or four cores with dozens of others,
+# and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+_LEAVE = 0.5  # wall seconds that the server has to end when it is let go
+
+
+class ForkServer:
+    """The fork server of an agent, and the processes that it has forked.
+
+    Parameters
+    ----------
+    on_end
+        Called with the name of a process that has ended, and its exit status: negative
+        is the number of the signal that killed it.
+    on_lost
+        Called when the server forks nothing more: how it ended, or what does not
+        import on this host.
+    """
+
+    def __init__(
+        self,
+        on_end: Callable[[str, int], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._on_end, self._on_lost = on_end, on_lost
+        self._alive: set[str] = set()
+        self._ordered, self._lost = False, ""
+        self._changed = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def start(self) -> None:
+        """Start the server, which at once imports what every process needs (0.4 s).
+
+        Raises
+        ------
+        OSError
+            When it cannot be started.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-c",  # with -m its module was there twice, and runpy warned of it
+                "from emu.emulation.launch.fork_server import main; main()",
+                stdin=theirs.fileno(),
+                env={"DGLBACKEND": "pytorch", **os.environ, **_ENVIRONMENT},
+            )
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self._following = asyncio.create_task(self._follow(reader))
+
+    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
+        """Order one process per specification.
+
+        The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
+        are needed.
+
+        Raises
+        ------
+        OSError
+            When it was not started, or has ended.
+        """
+        if self._writer is None or self._lost:
+            raise BrokenPipeError(self._lost or "the fork server was not started")
+        self._ordered = True
+        self._alive = {spec.process for spec in specs}
+        try:
+            self._writer.write(packed({"preload": preload}))
+            for spec in specs:
+                self._writer.write(packed({"fork": spec.to_map()}))
+                await self._writer.drain()
+        except OSError as error:  # the kernel tells of its end a little later
+            if self._following is not None:
+                await asyncio.wait([self._following], timeout=_LEAVE)
+            raise BrokenPipeError(str(self._lost) or str(error)) from error
+
+    def kill(self, process: str) -> None:
+        """Have the server kill a process, where it is one of its own."""
+        if self._writer is not None and process in self._alive:
+            self._writer.write(packed({"kill": process}))
+
+    async def _follow(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                note = msgpack.unpackb(await reader.readexactly(length))
+                if "broken" in note:
+                    self._lose(note["broken"])
+                    continue
+                self._alive.discard(note["ended"])
+                self._changed.set()
+                self._on_end(note["ended"], note["code"])
+        if self._process is not None:
+            how = describe_end(await self._process.wait())
+            self._lose(f"the fork server {how}")
+
+    def _lose(self, how: str) -> None:
+        self._alive.clear()  # never forked, or they die with the server
+        self._changed.set()
+        self._lost = how
+        self._on_lost(how)
+
+    async def aclose(self, grace: float) -> None:
+        """End everybody: processes have ``grace`` wall seconds to do so by themselves.
+
+        The server takes those along that it has left; the kernel does so where the
+        server is killed.
+        """
+        if self._process is None:
+            return
+        if not self._ordered and not self._lost:
+            self._process.kill()  # what it imports serves no process
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while self._alive:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        if self._writer is not None:
+            self._writer.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _LEAVE)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()  # it imports, or is stopped
+        await self._process.wait()
+
+
+def describe_end(code: int) -> str:
+    """Return in words how a process ended: by a signal (negative), or by itself."""
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,168 @@
+"""The fork server: forks node processes for its agent.
+
+A process of its own, so that what all of them need is imported once (torch and dgl take
+seconds) and copied by the kernel when they are forked. Its standard input is one end of
+a socket pair whose other end only its agent has: it has no address that anybody could
+find or take first, and leaves nothing behind however it ends. Over it come orders and
+go notes, msgpack maps behind their lengths:
+
+    {"preload": [module, ...]}       import these beside the runtime's
+    {"fork": specification}          fork a process
+    {"kill": name}                   kill a process, if it is one of these
+    {"ended": name, "code": status}  how it ended; negative is the number of a signal
+    {"broken": reason}               what does not import; nothing is forked after it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import msgpack
+
+from emu.emulation.launch.programs import RUNTIME
+from emu.emulation.launch.signals import die_with_parent
+
+LENGTH = struct.Struct(">Q")
+
+
+def packed(message: dict[str, Any]) -> bytes:
+    """Return a message behind its length."""
+    body = bytes(msgpack.packb(message))
+    return LENGTH.pack(len(body)) + body
+
+
+_PR_SET_NAME = 15
+
+
+class _ForkServer:
+    def __init__(self, agent: socket.socket) -> None:
+        self._agent = agent
+        self._names: dict[int, str] = {}
+        self._broken = False
+        # A signal writes into it what select wakes up of.
+        self._woken, self._wakes = socket.socketpair()
+        self._woken.setblocking(False)
+        self._wakes.setblocking(False)
+
+    def serve(self) -> None:
+        """Do as ordered until the agent has gone, then take everybody along."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._obey({"preload": [RUNTIME.partition(":")[0]]})
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._agent, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            with contextlib.suppress(OSError, EOFError):
+                while True:
+                    ready = {key.fileobj for key, _ in selector.select()}
+                    if self._woken in ready:
+                        self._woken.recv(4096)
+                        self._reap()
+                    if self._agent in ready:
+                        self._obey(msgpack.unpackb(self._receive()))
+        for pid in self._names:
+            os.kill(pid, signal.SIGKILL)
+
+    def _receive(self) -> bytearray:
+        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return self._exactly(length)
+
+    def _exactly(self, length: int) -> bytearray:
+        data, came = bytearray(length), 0
+        while came < length:
+            count = self._agent.recv_into(memoryview(data)[came:])
+            if not count:
+                raise EOFError
+            came += count
+        return data
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        for module in order.get("preload", ()):
+            try:
+                importlib.import_module(module)
+            except Exception as error:  # noqa: BLE001 -- torch raises OSError too
+                traceback.print_exc()
+                cause = f"{module} does not import: {type(error).__name__}: {error}"
+                self._agent.sendall(packed({"broken": cause}))
+                self._broken = True
+                return
+        if "fork" in order and not self._broken:
+            self._fork(order["fork"])
+        for pid, name in self._names.items():
+            if name == order.get("kill"):
+                os.kill(pid, signal.SIGKILL)
+
+    def _fork(self, spec: dict[str, Any]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if not pid:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for ours in (self._agent, self._woken, self._wakes):
+                ours.close()
+            _enter(spec)
+        self._names[pid] = spec["process"]
+
+    def _reap(self) -> None:
+        while self._names:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            if (name := self._names.pop(pid, None)) is not None:
+                self._agent.sendall(packed({"ended": name, "code": code}))
+
+
+def _enter(spec: dict[str, Any]) -> None:
+    """Run the runtime in the forked process, and end it."""
+    code = 1
+    try:
+        # What the fork server imported is never garbage. To look through it takes
+        # 100 ms where torch is, at any moment of the run, and copies every page.
+        gc.freeze()
+        die_with_parent()  # the fork server, which in turn dies with its agent
+        _name_process(f"emu:{spec['process']}")
+        module, function = RUNTIME.split(":")
+        code = getattr(importlib.import_module(module), function)(spec)
+    except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
+        traceback.print_exc()
+    finally:
+        _leave(code)  # not sys.exit, which would wait for a program that still computes
+
+
+def _leave(code: int) -> NoReturn:
+    """End without taking the interpreter down: that takes 0.7 s where torch is."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _name_process(name: str) -> None:
+    """Show ``name`` in ps and top (Linux cuts it at 15 characters)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def main() -> None:
+    """Serve the agent at standard input."""
+    die_with_parent()
+    # Ctrl-C is for the coordinator, which then ends its processes one by one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    agent = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    _ForkServer(agent).serve()
+    _leave(0)

@@ -1,0 +1,201 @@
+"""An agent's report on its host: cores, memory, and what its networks carry."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from emu.emulation.network import BEAT, PeerClock
+from emu.host.this_host import loopback_address, memory, this_host, version_of_emu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.emulation.network import ClockLine, ControlConnection, RateBoard
+
+#: Pings before the first line, and of every beat: the surest of each counts.
+_FIRST, _PER_BEAT = 20, 4
+_APART = 0.01  # wall seconds from one ping to the next
+
+
+class ClockComparison:
+    """Compares this host's clock with the coordinator's, once a beat.
+
+    Parameters
+    ----------
+    theirs
+        Name of the clock that the coordinator reads; who reads the same compares
+        nothing.
+    """
+
+    def __init__(
+        self, connection: ControlConnection, board: RateBoard, theirs: str
+    ) -> None:
+        self._connection, self._board = connection, board
+        self._clock = PeerClock()
+        self.same = this_host.name_of_clock() == theirs != ""
+        self.line: ClockLine | None = None
+
+    async def compare(self, pings: int = _FIRST) -> None:
+        """Put the coordinator's clock on the board of this host.
+
+        Raises
+        ------
+        EmulatorError
+            When the coordinator has gone.
+        """
+        if self.same:
+            return
+        pongs = self._connection.pongs
+        pongs.clear()
+        while pings > 0 or not pongs:
+            self._connection.ping()
+            pings -= 1
+            await asyncio.sleep(_APART)
+        self._clock.note(pongs)
+        self.line = self._clock.line(this_host.monotonic())
+        if self.line is not None:
+            self._board.publish_clock(self.line)
+
+    async def keep(self) -> None:
+        """Compare until cancelled."""
+        while not self.same:
+            await asyncio.sleep(BEAT)
+            await self.compare(_PER_BEAT)
+
+    def reading(self) -> list[float]:
+        """Return the line as offset, drift, uncertainty; empty where there is none."""
+        line = self.line
+        return [] if line is None else [line.offset, line.drift, line.uncertainty]
+
+
+_SENT = 16 << 20  # bytes over loopback: 10 ms, long enough to be past the first ones
+_PATIENCE = 5.0  # wall seconds
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_host(address: str = "") -> dict[str, Any]:
+    """Return the manifest's description of this host; msgpack-able.
+
+    Parameters
+    ----------
+    address
+        Of this host, by which others reach it: whose NIC is described.
+    """
+    return {
+        "name": platform.node(),
+        "system": f"{platform.system()} {platform.release()}",
+        "emu": version_of_emu(),
+        "python": platform.python_version(),
+        "cpus": usable_cores(),
+        "memory": memory("total"),
+        "pid": os.getpid(),
+        **nic_of(address),
+    }
+
+
+def nic_of(address: str) -> dict[str, Any]:
+    """Return name and stated bytes per second of the NIC that has an address.
+
+    Without a speed where the kernel states none, as of loopback and many virtual ones.
+    """
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == address for each in addresses):
+            stats = None
+            with contextlib.suppress(OSError):  # /proc is not there
+                stats = psutil.net_if_stats().get(name)
+            speed = 125_000.0 * stats.speed if stats and stats.speed else None
+            return {"nic": name} | ({} if speed is None else {"nic_speed": speed})
+    return {}
+
+
+def loopback_rate() -> float | None:
+    """Return bytes per second of one TCP connection within this host, measured now.
+
+    None where there is no loopback.
+    """
+    own = loopback_address()
+    family = socket.AF_INET6 if ":" in own else socket.AF_INET
+    try:
+        with (
+            socket.create_server((own, 0), family=family) as server,
+            socket.create_connection(server.getsockname()[:2], _PATIENCE) as sender,
+            _accept(server, sender) as receiver,
+        ):
+            sending = threading.Thread(target=_send, args=(sender,))
+            left, buffer = _SENT, bytearray(1 << 18)
+            begun = time.monotonic()
+            sending.start()
+            try:
+                while left > 0 and (count := receiver.recv_into(buffer)):
+                    left -= count
+                took = time.monotonic() - begun
+            finally:
+                sending.join()
+    except OSError:
+        return None
+    return (_SENT - left) / took
+
+
+def _accept(server: socket.socket, sender: socket.socket) -> socket.socket:
+    """Return the other end of a connection; strangers, who may come first, are closed.
+
+    Raises OSError when it does not come in time.
+    """
+    server.settimeout(_PATIENCE)
+    while True:
+        receiver, peer = server.accept()
+        if peer == sender.getsockname():
+            receiver.settimeout(_PATIENCE)
+            return receiver
+        receiver.close()
+
+
+def _send(sender: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # its end is seen by the receiver
+        sender.sendall(bytes(_SENT))
+
+
+async def measured_host(address: str) -> dict[str, Any]:
+    """Return `describe_host`, and what its loopback carries."""
+    loopback = await asyncio.to_thread(loopback_rate)
+    return {**describe_host(address), "loopback": loopback}
+
+
+# Name of a host in a run where none is stated.
+
+#: How engines number what they start: mpirun, PMIx, PMI, srun, torchrun, a Job's pods.
+_RANKS = (
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "GROUP_RANK",
+    "JOB_COMPLETION_INDEX",
+)
+
+
+def own_host_name(environment: Mapping[str, str] = os.environ) -> str:
+    """Return ``hostN`` where an engine gave the rank N, else the name of this host.
+
+    Which hosts an engine hands out is not known before it does; ranks are.
+    """
+    for variable in _RANKS:
+        rank = environment.get(variable, "")
+        if rank.isascii() and rank.isdecimal():
+            return f"host{rank}"
+    return platform.node() or "host"

@@ -1,0 +1,251 @@
+"""Launchers of agents: one interface, so that an engine has to do nothing else.
+
+A launcher knows hosts and nothing of a run. Agents join the coordinator by themselves,
+whoever has started them, and payload never passes through an engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+from emu.emulation.launch.fork import describe_end
+from emu.emulation.network import format_address
+from emu.host.this_host import module_command
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+
+class Launcher(Protocol):
+    """Starts one agent per host."""
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """Names of the hosts; none where they are known only as agents join."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of the hosts."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """Wall seconds that agents may take to join, beyond the run's deadline."""
+        ...
+
+    @property
+    def embedded(self) -> bool:
+        """True where the only host is this one, whose memory can be shared."""
+        ...
+
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Start an agent per host; it is to join at ``address``.
+
+        Parameters
+        ----------
+        token
+            Of the run; it must not show in an argument of a process.
+        log
+            File that takes what agents and their processes print.
+        allow
+            Programs that the agents may start beside the product's own.
+
+        Raises
+        ------
+        OSError, RunError
+            When one cannot be started.
+        """
+        ...
+
+    async def ended(self) -> str:
+        """Wait until an agent has ended and return how, in words.
+
+        Where a launcher cannot see that, it waits for ever: a connection ends as well.
+        """
+        ...
+
+    async def aclose(self, grace: float) -> None:
+        """End what was started here; it has ``grace`` wall seconds to do so itself."""
+        ...
+
+
+class ExternalLauncher:
+    """Starts nothing: srun, mpirun, torchrun, a pod or a person starts the agents."""
+
+    hosts: Sequence[str] = ()
+    embedded = False
+    patience = 600.0  # a person logs in to each host, an engine has a queue
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Do nothing."""
+
+    async def ended(self) -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    async def aclose(self, grace: float) -> None:
+        """Do nothing: agents end when the run does."""
+
+
+# Agents that are children of this process, or whose engine's clients are.
+
+
+class ChildAgents:
+    """Child processes, each with the name that messages give it.
+
+    Each is a session of its own, so that Ctrl-C at the terminal reaches the coordinator
+    alone, and everything that it starts can be ended as one group.
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[str, Process] = {}
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids, each also the id of a process group."""
+        return [child.pid for child in self._children.values()]
+
+    async def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str],
+        said: bytes = b"",
+    ) -> None:
+        """Start one, with its output in ``log`` and ``said`` at its standard input.
+
+        Raises
+        ------
+        OSError
+            When the log cannot be written or the process cannot be started.
+        """
+        with log.open("ab") as output, _said(said) as there:
+            self._children[name] = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=there,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
+
+    async def ended(self) -> str:
+        """Wait until one has ended and return which and how, in words."""
+        waits = {
+            asyncio.create_task(child.wait()): name
+            for name, child in self._children.items()
+        }
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        first = next(wait for wait in waits if wait in done)
+        return f"{waits[first]} {describe_end(first.result())}"
+
+    async def aclose(self, grace: float) -> None:
+        """End all: they have ``grace`` wall seconds to do so by themselves."""
+        children = list(self._children.values())
+        waits = [asyncio.create_task(child.wait()) for child in children]
+        try:
+            if waits:
+                await asyncio.wait(waits, timeout=grace)
+        finally:
+            # Also what an already dead agent left in its group (kill -9 of the agent).
+            for child in children:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        await asyncio.gather(*waits)
+
+
+# Written before the child is there: a pipe of the loop is closed where the child has
+# ended at once, and its writes raise what only uvloop knows.
+@contextlib.contextmanager
+def _said(text: bytes) -> Iterator[int]:
+    """Yield a descriptor that a text is read from, and its end.
+
+    Raises OSError when a pipe does not hold it.
+    """
+    there, writes = os.pipe()
+    try:
+        with os.fdopen(writes, "wb", buffering=0) as pipe:
+            os.set_blocking(writes, False)
+            if (pipe.write(text) or 0) < len(text):
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        yield there
+    finally:
+        os.close(there)
+
+
+# The launcher of one host, this one: nothing has to be set up for it.
+
+#: Name of the only host.
+LOCALHOST = "localhost"
+#: Wall seconds to reach the coordinator, which listens before the agent is started:
+#: an agent whose coordinator was killed meanwhile must not linger.
+_PATIENCE = 2.0
+
+
+class LocalLauncher:
+    """Starts ``python -m emu.emulation.launch`` as a child process."""
+
+    hosts: Sequence[str] = (LOCALHOST,)
+    count = 1
+    embedded = True
+    patience = 0.0
+
+    def __init__(self) -> None:
+        self._agents = ChildAgents()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the agent, also the id of its process group."""
+        return self._agents.pids[0]
+
+    async def start(
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str] = (),
+    ) -> None:
+        """Start the agent; the token is in its environment, which others cannot read.
+
+        Raises
+        ------
+        OSError
+            When the log cannot be written or the process cannot be started.
+        """
+        command = module_command("emu.emulation.launch", format_address(*address))
+        command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
+        command += [f"--allow={program}" for program in allow]
+        environment = {**os.environ, "EMU_TOKEN": token}
+        await self._agents.start(
+            "the agent of this host", command, log, environment=environment
+        )
+
+    async def ended(self) -> str:
+        """Wait until the agent has ended and return how, in words."""
+        return await self._agents.ended()
+
+    async def aclose(self, grace: float = 2.0) -> None:
+        """End the agent: it has ``grace`` wall seconds to do so by itself."""
+        await self._agents.aclose(grace)

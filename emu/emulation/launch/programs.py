@@ -1,0 +1,107 @@
+"""Programs that an agent may start: this product's, and those that its owner named.
+
+The coordinator sends a run to an agent as import paths. To import is to execute,
+so nothing is imported only because a message names it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from emu.emulation.network import derive_key
+from emu.errors import NodeMisbehaved
+from emu.host.foreign_code import INSTALL_TORCH
+from emu.names import printable
+from emu.problem.workloads.copies import COPY
+from emu.systems.system import systems
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
+
+#: What every node process runs; it makes the programs of its tasks.
+RUNTIME = "emu_nodes.runtime:main"
+
+
+def program_path(text: str) -> str:
+    """Return an import path, ``module:Class``, or a model's program, ``net.py:Net``.
+
+    Raises
+    ------
+    ValueError
+        When it is not one.
+    """
+    module, _, name = text.rpartition(":")
+    model = module.endswith(".py") and module.isprintable() and "/" not in module
+    path = all(map(str.isidentifier, module.split(".")))
+    if not ((model or path) and name.isidentifier()):
+        raise ValueError(f"{printable(text)} is neither module:Class nor net.py:Net")
+    return text
+
+
+def _known(*, torch: bool) -> frozenset[str]:
+    """Return the programs of the installed systems that need torch, or do not."""
+    offered = [one for one in systems().values() if one.needs_torch == torch]
+    return frozenset(path for one in offered for path in one.programs.values())
+
+
+def programs_of(specs: Iterable[ProcessSpec]) -> set[str]:
+    """Return the programs of all tasks of these processes."""
+    return {task.program for spec in specs for task in spec.tasks}
+
+
+def model_programs(specs: Iterable[ProcessSpec]) -> set[str]:
+    """Return the programs of models that these processes run, whose text came along."""
+    models = [spec.job_settings.get("model", {}) for spec in specs]
+    return {model["program"] for model in models if "program" in model}
+
+
+def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
+    """Let pass the product's own programs and those allowed by who owns the host.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When there is another one; nothing of it was imported. When one needs torch,
+        and this host has none.
+    """
+    known = _known(torch=False) | _known(torch=True) | {COPY}
+    for program in sorted(set(programs) - known - set(allowed)):
+        raise NodeMisbehaved(
+            f"program {printable(program)} is not allowed on this host: start the "
+            f"agent (or emu run) with --allow {printable(program)} if it shall be"
+        )
+    if not _known(torch=True).isdisjoint(programs) and find_spec("torch") is None:
+        raise NodeMisbehaved(
+            f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
+        )
+
+
+def preloaded(programs: Collection[str]) -> list[str]:
+    """Return the modules to import once, beside the runtime, for processes of these."""
+    light = _known(torch=True).isdisjoint(programs)
+    heavy = [] if light else ["torch", "emu.emulation.launch.preload"]
+    modules = [name.partition(":")[0] for name in sorted(programs)]
+    return [*heavy, *dict.fromkeys(modules)]
+
+
+def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
+    """Return a specification with its host's part, and the keys of process and edges.
+
+    None of them gives away the token: a process can pose as no other.
+    """
+
+    def keyed(ends: tuple[EdgeEnd, ...]) -> tuple[EdgeEnd, ...]:
+        return tuple(
+            replace(end, key=derive_key(token, "edge", end.edge)) for end in ends
+        )
+
+    tasks = tuple(
+        replace(task, inputs=keyed(task.inputs), outputs=keyed(task.outputs))
+        for task in spec.tasks
+    )
+    own = replace(host, key=derive_key(token, "process", spec.process))
+    return replace(spec, tasks=tasks, host=own)

@@ -1,0 +1,171 @@
+"""``python -m emu.emulation.launch.ray_client``: reserve hosts of a Ray cluster, start agents.
+
+`emu.emulation.launch.ray_cluster` says at standard input what to reserve, a line of JSON; the
+answer at standard output says where that is. The second line has the token and what
+agents get. All ends with this process: Ray takes back what its clients hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from emu.emulation.launch.signals import die_with_parent
+from emu.host.this_host import module_command
+
+# Ray keeps what an actor is made with, sends the rest in clear, and logs much. So the
+# token goes to an actor that runs, encrypted to a key that it has drawn.
+_LINES = 1000  # of what an agent and its processes print, the last
+
+
+def _padding() -> padding.OAEP:
+    return padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
+
+
+class Host:
+    """The actor of a host: runs its agent."""
+
+    def __init__(self) -> None:
+        self._key = rsa.generate_private_key(65537, 2048)
+
+    def public_key(self) -> bytes:
+        """Return the key that the token is to be encrypted with."""
+        return self._key.public_key().public_bytes(
+            serialization.Encoding.DER,
+            serialization.PublicFormat.SubjectPublicKeyInfo,
+        )
+
+    def run(self, sealed: bytes, arguments: list[str]) -> tuple[int, str]:
+        """Run the agent to its end; return its exit status and what was printed."""
+        token = self._key.decrypt(sealed, _padding()).decode()
+        agent = subprocess.Popen(
+            module_command("emu.emulation.launch", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "EMU_TOKEN": token},
+            text=True,
+            errors="replace",
+        )
+        said = deque(agent.stdout or (), maxlen=_LINES)
+        return agent.wait(), "".join(said)
+
+
+def sealed(token: str, key: bytes) -> bytes:
+    """Return the token as only the actor of this key can read it.
+
+    Raises
+    ------
+    TypeError
+        When the key is none of an actor.
+    """
+    public = serialization.load_der_public_key(key)
+    if not isinstance(public, rsa.RSAPublicKey):
+        raise TypeError("an actor has sent another kind of key")
+    return public.encrypt(token.encode(), _padding())
+
+
+ROOM = 10.0  # wall seconds in which others may give back what they hold
+_LEAVE = 2.0  # wall seconds that the other agents have to end after the first
+
+
+def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:
+    """Return on which hosts the bundles are, or why they are on none."""
+    group = ray.util.placement_group(bundles, strategy="SPREAD")
+    deadline = time.monotonic() + ROOM
+    while True:
+        table = ray.util.placement_group_table(group)
+        hosts = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes()}
+        if table["state"] == "CREATED":
+            at = table["bundles_to_node_id"]
+            return {"group": group, "hosts": [hosts[at[n]] for n in range(len(at))]}
+        never = table["stats"]["scheduling_state"] == "INFEASIBLE"
+        if never or time.monotonic() > deadline:
+            has = [
+                (n["NodeManagerAddress"], {"CPU": n["Resources"].get("CPU", 0.0)})
+                for n in ray.nodes()
+                if n["Alive"]
+            ]
+            full = "can never hold" if never else f"had no room for {ROOM:g} s for"
+            free = ray.available_resources().get("CPU", 0.0)
+            return {"full": f"{full} these machines", "has": has, "free": free}
+        time.sleep(0.05)
+
+
+def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
+    """Run an agent on each host until the first has ended; return its exit status."""
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    actors = {
+        host: ray.remote(Host)
+        .options(
+            num_cpus=0,
+            scheduling_strategy=strategy(placed["group"], placed["hosts"].index(host)),
+        )
+        .remote()
+        for host in sorted(set(placed["hosts"]))
+    }
+    runs = {}
+    for host, actor in actors.items():
+        token = sealed(order["token"], ray.get(actor.public_key.remote()))
+        run = actor.run.remote(token, [*order["arguments"], "--name", host])
+        runs[run] = host
+    ray.wait(list(runs), num_returns=1)
+    done, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+    status = 0
+    for run in done:
+        try:
+            code, said = ray.get(run)
+        except ray.exceptions.RayError as error:
+            code, said = 1, f"{error}\n"
+        _say(f"{said}the agent on {runs[run]} ended with status {code}")
+        status = status or code
+    return status
+
+
+def connected(address: str) -> Any:
+    """Return the module of Ray, once it is a client of the cluster."""
+    ray = importlib.import_module("ray")
+    importlib.import_module("ray.util.scheduling_strategies")
+    ray.init(address, log_to_driver=False, logging_level="ERROR")
+    return ray
+
+
+def main() -> int:
+    """Reserve, answer, serve; return the exit status."""
+    die_with_parent()
+    request = json.loads(sys.stdin.readline())
+    ray: Any = None
+    here = Path.cwd()
+    os.chdir("/")  # workers of Ray import from where their driver is
+    try:
+        ray = connected(request["address"])
+        placed = reserve(ray, request["bundles"])
+    except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
+        placed = {"error": " ".join(str(error).split())}
+    _say(json.dumps({key: placed[key] for key in placed.keys() - {"group"}}))
+    order = sys.stdin.readline()
+    if not order:
+        return 0
+    options = json.loads(order)
+    with (here / options["log"]).open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    return serve(ray, placed, options)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 -- its parent, then its log
+
+
+if __name__ == "__main__":
+    sys.exit(main())

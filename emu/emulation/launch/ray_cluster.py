@@ -1,0 +1,184 @@
+"""The launcher of hosts that a Ray cluster hands out: the extra ``ray``.
+
+What an emulated machine takes of a host is a bundle of a placement group. So Ray
+chooses the hosts, several machines may share one, and none is over two. Ray's client
+is a process of its own (`emu.emulation.launch.ray_client`), since its threads and signal handlers
+have no place in a coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+from collections import Counter
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from emu.emulation.launch.fork import describe_end
+from emu.emulation.network import format_address
+from emu.errors import RunError
+from emu.host.this_host import module_command
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from emu.problem import Problem
+
+_PATIENCE = 10.0  # wall seconds that an agent may take to reach the coordinator
+_ANSWER = 60.0  # wall seconds that Ray may take: it tries a dead cluster for ever
+_LOOK = 0.1  # wall seconds between two looks at the client
+_ON_IT = 0.001  # of the resource that Ray gives every host under its address
+
+
+def bundles_of(
+    problem: Problem, cpus: float, stated: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """Return the share of a host that every emulated machine takes, as Ray counts.
+
+    Parameters
+    ----------
+    cpus
+        Processors that one process takes.
+    stated
+        Addresses of hosts that machines shall be on, by their names.
+    """
+    job, machine_of = problem.job, problem.placement.machine_of
+    count = Counter(machine_of[members[0]] for members in job.processes.values())
+    bundles = {}
+    for position, machine in enumerate(problem.cluster.machines):
+        bundles[machine.name] = {"CPU": cpus * max(count[position], 1)}
+        if machine.name in stated:
+            bundles[machine.name][f"node:{stated[machine.name]}"] = _ON_IT
+    return bundles
+
+
+class RayLauncher:
+    """Starts an agent on each host on which Ray has put emulated machines.
+
+    Made once Ray has room for all of them, and holds it until `aclose`.
+
+    Parameters
+    ----------
+    address
+        Of the cluster, as ``ray.init`` takes it.
+    bundles
+        What every machine takes, by its name.
+
+    Raises
+    ------
+    RunError
+        When ray is not installed, the cluster cannot be reached, or it has no room.
+    """
+
+    embedded = False
+    patience = 0.0
+
+    def __init__(
+        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+    ) -> None:
+        if find_spec("ray") is None:
+            problem = "--ray needs ray, which is not installed here"
+            raise RunError(f"{problem}: pip install 'dgtp-emulator[ray]'")
+        # The token of another run is not for workers of Ray.
+        ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
+        self._client = subprocess.Popen(
+            module_command("emu.emulation.launch.ray_client"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=ours,
+            start_new_session=True,
+        )
+        try:
+            self._say({"address": address, "bundles": list(bundles.values())})
+            #: Host of every machine, by the names of both.
+            self.host_of = self._placed(address, bundles)
+        except BaseException:
+            self._end()
+            raise
+        self.hosts = tuple(sorted(set(self.host_of.values())))
+
+    @property
+    def count(self) -> int:
+        """Number of the hosts."""
+        return len(self.hosts)
+
+    def _say(self, what: Mapping[str, Any]) -> None:
+        if self._client.stdin is not None:
+            self._client.stdin.write(json.dumps(what).encode() + b"\n")
+            self._client.stdin.flush()
+
+    def _placed(
+        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, str]:
+        """Return on which host Ray has put every machine."""
+        where = f"the Ray cluster at {printable(address)}"
+        answers = self._client.stdout
+        if answers is None or not select.select([answers], [], [], _ANSWER)[0]:
+            raise RunError(f"{where} does not answer within {_ANSWER:g} s")
+        if not (line := answers.readline()):
+            how = describe_end(self._client.wait())
+            raise RunError(f"{where}: its client here {how}")
+        said = json.loads(line)
+        if "error" in said:
+            raise RunError(f"{where}: {printable(said['error'])}")
+        if "full" in said:
+            asked = "; ".join(
+                f"{printable(machine)} asks {_listed(bundle)}"
+                for machine, bundle in bundles.items()
+            )
+            there = "; ".join(f"{host} has {_listed(of)}" for host, of in said["has"])
+            raise RunError(
+                f"{where} {said['full']}: {asked}. Of its hosts {there}; "
+                f"{said['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
+            )
+        return dict(zip(bundles, said["hosts"], strict=True))
+
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Start the agents; Ray carries the token sealed to each host's actor.
+
+        Raises
+        ------
+        OSError
+            When Ray's client has gone.
+        """
+        arguments = [format_address(*address), "--patience", f"{_PATIENCE:g}"]
+        arguments += [f"--allow={program}" for program in allow]
+        self._say({"token": token, "arguments": arguments, "log": str(log)})
+
+    async def ended(self) -> str:
+        """Wait until an agent has ended, or Ray's client, and return how, in words."""
+        while self._client.poll() is None:  # noqa: ASYNC110 -- no event says so
+            await asyncio.sleep(_LOOK)
+        return f"the client of Ray {describe_end(self._client.returncode)}"
+
+    async def aclose(self, grace: float) -> None:
+        """Give the hosts back; agents have ``grace`` wall seconds to end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self.ended()
+        self._end()
+
+    def _end(self) -> None:
+        """End the client: Ray ends the actors and bundles of a client that is gone."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._client.pid, signal.SIGKILL)
+        self._client.wait()
+        for pipe in (self._client.stdin, self._client.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _listed(amounts: Mapping[str, float]) -> str:
+    return ", ".join(
+        f"{amount:g} {printable(name)}" for name, amount in amounts.items()
+    )

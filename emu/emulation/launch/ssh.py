@@ -1,0 +1,193 @@
+"""The launcher of hosts that ssh reaches without a password, as DGL and PyG want it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+import shlex
+import socket
+from typing import TYPE_CHECKING
+
+from emu.emulation.launch.launcher import ChildAgents
+from emu.emulation.network import format_address
+from emu.errors import RunError, ScenarioError
+from emu.host.input_file import one_error, read_text
+from emu.host.this_host import module_command
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+#: No option of ssh, and nothing that a shell would take for more than a word.
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+_PATIENCE = 10.0  # wall seconds that an agent may take to reach the coordinator
+_MOST_HOSTS_TEXT = 1 << 20
+_ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 -- listened on, reached by another name
+
+
+def read_hosts_file(path: Path) -> tuple[str, ...]:
+    """Return the hosts of a file in the form of DGL's ip_config.txt.
+
+    A line is an address, or a name that ssh knows; the port of DGL's servers may follow
+    and has no use here. Empty lines, and what follows a ``#``, do not count. Brackets
+    around an address of IPv6 are taken off: it is the name of its host then.
+
+    Raises
+    ------
+    ScenarioError
+        Names the line.
+    """
+    with one_error(path, lambda said: ScenarioError(said, file=str(path))):
+        try:
+            lines = read_text(path, _MOST_HOSTS_TEXT).splitlines()
+        except OSError as error:
+            said = f"cannot be read: {error.strerror}"
+            raise ScenarioError(said, file=str(path)) from error
+    hosts: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        words[0] = _without_brackets(words[0])
+        if problem := _problem(words, hosts):
+            raise ScenarioError(problem, file=str(path), line=number)
+        hosts.append(words[0])
+    if not hosts:
+        raise ScenarioError("names no host: write one per line", file=str(path))
+    return tuple(hosts)
+
+
+def _without_brackets(host: str) -> str:
+    user, at, name = host.rpartition("@")
+    bare = name[1:-1] if name[:1] + name[-1:] == "[]" else ""
+    return f"{user}{at}{bare}" if _is_ipv6(bare) else host
+
+
+def _is_ipv6(name: str) -> bool:
+    try:
+        ipaddress.IPv6Address(name)
+    except ValueError:
+        return False
+    return name.isascii()
+
+
+def _problem(words: list[str], before: Collection[str]) -> str:
+    """Return the error in a line, empty where it is right."""
+    user, at, name = words[0].rpartition("@")
+    if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else words[0]):
+        return f"{printable(words[0])!r} is no host: write an address or a name"
+    if words[2:] or not all(port.isdecimal() for port in words[1:]):
+        return "a line is a host, or a host and a port"
+    if words[0] in before:
+        return f"{words[0]} is there already: a host has one agent"
+    return ""
+
+
+def address_towards(host: str) -> str:
+    """Return the address of this computer by which ``host`` reaches it.
+
+    Raises
+    ------
+    RunError
+        When there is no way to it, or only ssh knows its name.
+    """
+    name = host.rpartition("@")[2]
+    try:
+        family, _, _, _, there = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(there)  # sends nothing
+            return str(way.getsockname()[0])
+    except (OSError, UnicodeError) as error:  # the second of names with empty labels
+        raise RunError(
+            f"no way to host {host}: {error}; state --listen with the address of this "
+            "computer that it can reach"
+        ) from error
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host is this computer; False where only ssh knows its name."""
+    name = host.rpartition("@")[2]
+    with contextlib.suppress(OSError):
+        for family, *_, there in socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM):
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.bind((there[0], 0))  # others' addresses cannot be bound
+                return True
+    return False
+
+
+class SshLauncher:
+    """Starts an agent on each of these hosts by one ssh each.
+
+    Parameters
+    ----------
+    hosts
+        Addresses, or names that ssh knows; ``user@host`` will do.
+    ssh
+        The command, with options if need be.
+    agent
+        Command that starts an agent there, in a shell; this interpreter's by default.
+    """
+
+    embedded = False
+    patience = 0.0
+
+    def __init__(
+        self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
+    ) -> None:
+        self.hosts = tuple(hosts)
+        self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
+        self._agent = agent or shlex.join(module_command("emu.emulation.launch"))
+        self._agents = ChildAgents()
+
+    @property
+    def count(self) -> int:
+        """Number of the hosts."""
+        return len(self.hosts)
+
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Start the agents; the token goes to their standard input.
+
+        Raises
+        ------
+        OSError
+            When ssh cannot be started.
+        RunError
+            When there is no way to a host.
+        """
+        ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
+        for host in self.hosts:
+            here = address_towards(host) if address[0] in _ANYWHERE else address[0]
+            command = [*self._ssh, host, self._order(host, (here, address[1]), allow)]
+            await self._agents.start(
+                f"ssh to {host}",
+                command,
+                log,
+                environment=ours,
+                said=token.encode(errors="surrogateescape") + b"\n",
+            )
+
+    def _order(
+        self, host: str, address: tuple[str, int], allow: Collection[str]
+    ) -> str:
+        """Return the command that the shell of a host is to run."""
+        arguments = [format_address(*address), "--name", host]
+        arguments += ["--patience", f"{_PATIENCE:g}"]
+        arguments += [f"--allow={program}" for program in allow]
+        script = (
+            "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
+            f"{self._agent} {shlex.join(arguments)}"
+        )
+        return f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
+
+    async def ended(self) -> str:
+        """Wait until one ssh has ended and return whose and how, in words."""
+        return await self._agents.ended()
+
+    async def aclose(self, grace: float) -> None:
+        """End every ssh; agents end with the run, or when nothing comes of it."""
+        await self._agents.aclose(grace)

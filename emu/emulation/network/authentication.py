@@ -1,0 +1,260 @@
+"""Authentication: a client is a stranger until both sides prove that they know a key.
+
+    client ─► who it is, its nonce
+    client ◄─ the server's nonce, and its proof
+    client ─► its own proof
+    client ◄─ accepted
+
+A proof is an HMAC-SHA256 over the side that gives it, who the client is, both nonces
+(as in ISO/IEC 9798-4) and, under TLS, the server's certificate: the key never travels,
+a recording is of no use a second time, no side's proof can be sent back to it, and
+no third party can end TLS in between. Every role has a key of its own,
+derived from the run's token, so that who holds one cannot pose as another.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import msgpack
+
+from emu.errors import NodeMisbehaved
+from emu.host.this_host import this_host
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+# Addresses as people write them: HOST:PORT, with brackets around IPv6.
+
+_HOST = re.compile(r"[A-Za-z0-9._~-]+(%[A-Za-z0-9._-]+)?")
+_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?")
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?")
+_PORTS = 1 << 16
+
+
+def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, ``[IPV6]:PORT``.
+
+    Parameters
+    ----------
+    port
+        What may be left out; None if nothing may.
+
+    Raises
+    ------
+    ValueError
+        When it is no address; says what would be right.
+    """
+    found = _ADDRESS.fullmatch(text)
+    six, host = (found["six"], found["host"]) if found else (None, None)
+    stated, name = found["port"] if found else None, six or host or ""
+    form = _HOST if six is None else _IPV6
+    if not (form.fullmatch(name) and _fits(name)) or (stated is None and port is None):
+        optional = "[:PORT]" if port is not None else ":PORT"
+        raise ValueError(
+            f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
+        )
+    if stated is None:
+        return name, port or 0
+    if not (stated.isascii() and stated.isdecimal() and int(stated[:9]) < _PORTS):
+        raise ValueError(
+            f"{printable(text)!r}: the port is {printable(stated)!r}; "
+            f"a port is a number from 0 to {_PORTS - 1}"
+        )
+    return name, int(stated)
+
+
+def _fits(name: str) -> bool:
+    """Return True where a name has no empty label and none beyond 63 bytes."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def format_address(host: str, port: int) -> str:
+    """Return an address as `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+Side: TypeAlias = Literal["client", "server"]
+_NONCE = 32  # bytes
+#: Why a stranger was turned away that may try again.
+AGAIN = "too many strangers are at this port: try again"
+
+
+def derive_key(token: str, *subject: str | int) -> bytes:
+    """Return the key of a subject, from which the token cannot be computed."""
+    # Text of the environment may hold bytes that are no UTF-8.
+    return _mac(token.encode(errors="surrogateescape"), "key", *subject)
+
+
+def edge_keys(token: str, edges: Collection[int]) -> dict[int, bytes]:
+    """Return the keys of data connections by edge."""
+    return {edge: derive_key(token, "edge", edge) for edge in edges}
+
+
+def _mac(key: bytes, *parts: str | int | bytes) -> bytes:
+    """Return the HMAC of the parts, none of which can pass for two others."""
+    return hmac.digest(key, msgpack.packb(["emu", *parts]), "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identity of the client of a control connection, and the key that proves it."""
+
+    role: str
+    name: str
+    """``agent`` or ``process``, and its name in the run."""
+    key: bytes
+    """`derive_key` of the token, the role and the name."""
+
+    @classmethod
+    def of(cls, token: str, role: str, name: str) -> Identity:
+        """Return the identity of whoever knows the token itself."""
+        return cls(role, name, derive_key(token, role, name))
+
+
+def fresh_nonce() -> bytes:
+    """Return fresh random bytes."""
+    return this_host.draw(_NONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Values of a handshake that both sides compute alike."""
+
+    key: bytes
+    subject: tuple[str | int, ...]
+    """Identity of the client."""
+    client: bytes
+    server: bytes
+    """The nonces of the two sides."""
+    binding: bytes = b""
+    """Fingerprint of the server's certificate, as this side knows it; none without
+    TLS."""
+
+    @classmethod
+    def of(
+        cls,
+        key: bytes,
+        subject: tuple[str | int, ...],
+        client: Any,
+        server: Any,
+        binding: bytes = b"",
+    ) -> Challenge:
+        """Return the challenge with a nonce that a stranger sent.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When that is no nonce.
+        """
+        for nonce in (client, server):
+            if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
+                raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
+        return cls(key, subject, client, server, binding)
+
+    def proof(self, side: Side) -> bytes:
+        """Return the proof that ``side`` gives."""
+        return self._derived("proof", side)
+
+    def seal_key(self, side: Side) -> bytes:
+        """Return the key with which ``side`` seals its messages afterwards."""
+        return self._derived("seal", side)
+
+    def check(self, fields: Mapping[str, Any], side: Side) -> None:
+        """Take the proof of ``side`` out of its message.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When it is wrong or missing.
+        """
+        shown = fields.get("proof")
+        if not (
+            isinstance(shown, bytes) and hmac.compare_digest(shown, self.proof(side))
+        ):
+            raise NodeMisbehaved("it does not know the token of this run")
+
+    def _derived(self, what: str, side: Side) -> bytes:
+        known = (*self.subject, self.client, self.server, self.binding)
+        return _mac(self.key, what, side, *known)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A connection that was dropped: who, why, and when (wall seconds)."""
+
+    peer: str
+    reason: str
+    wall: float
+
+
+class Rejections(deque[Rejection]):
+    """The last hundred strangers that a port has dropped, and how many in all.
+
+    Parameters
+    ----------
+    notify
+        Called with a line for each of the first hundred: a log must not grow for ever.
+    """
+
+    def __init__(self, notify: Callable[[str], None] | None = None) -> None:
+        super().__init__(maxlen=100)
+        self._notify = notify
+        self.total = 0
+
+    def note(self, peer: str, reason: str) -> None:
+        """Remember one more."""
+        self.total += 1
+        self.append(Rejection(peer, reason, this_host.monotonic()))
+        if self._notify is not None and self.total <= (self.maxlen or 0):
+            self._notify(f"refused a connection from {peer}: {printable(reason)}")
+
+
+class Stranger(Protocol):
+    """A connection whose peer has not proved itself."""
+
+    def turn_away(self, reason: str) -> None:
+        """Answer that it was refused, and close."""
+
+
+class Strangers:
+    """Peers at a port that have not proved themselves: some at a time, the newest.
+
+    Whoever fills the port with idle connections keeps no peer out: the one that is idle
+    longest makes room. A peer that was in its handshake then gets `AGAIN`.
+    """
+
+    #: A process may often have 1024 files: the others are for peers that have proved
+    #: themselves.
+    most = 512
+
+    def __init__(self, most: int | None = None) -> None:
+        if most is not None:
+            self.most = most
+        self._here: dict[Stranger, None] = {}
+
+    def enter(self, stranger: Stranger) -> None:
+        """Take one in; the one that has been here longest makes room."""
+        if len(self._here) >= self.most:
+            oldest = next(iter(self._here))
+            self.leave(oldest)
+            oldest.turn_away(AGAIN)
+        self._here[stranger] = None
+
+    def leave(self, stranger: Stranger) -> None:
+        """Forget one that has proved itself, or left."""
+        self._here.pop(stranger, None)
+
+
+def name_of(address: Sequence[Any] | None) -> str:
+    """Return host:port of a peer's address."""
+    return format_address(str(address[0]), address[1]) if address else "unknown"

@@ -1,0 +1,380 @@
+"""Run time and wall time, and an alarm that rings at the time that was set.
+
+Wall time is CLOCK_MONOTONIC of this host; run time is emulated seconds since the start
+barrier. uvloop rounds its timers to whole milliseconds (0.4 ms fires at once, 1.6 ms
+0.5 ms late), so deadlines of a pacer are kept by a timerfd: 0.03 to 0.1 ms late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import struct
+import sys
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.emulation.shaping import EmulationSettings
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from numpy.typing import NDArray
+
+# Another host's clock beside ours: offset, drift, and how far both may be off.
+#
+# A ping brings the peer's reading, taken between our sending and our hearing of it. So
+# its offset is that of the middle, off by half the round trip at most (Cristian,
+# 1989). Two such readings bound the drift: the longer they are apart, the closer.
+
+#: Share by which clocks of two hosts may drift before anything is known of theirs: the
+#: kernel slews them by 500 ppm at most, crystals differ by less.
+MOST_DRIFT = 5e-4
+#: Readings that are kept, five minutes of one a second: clocks change with the room.
+_KEPT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLine:
+    """The peer's clock, by ours."""
+
+    at: float
+    """Reading of our clock, seconds."""
+    offset: float
+    """The peer's clock minus ours at that moment, seconds."""
+    drift: float = 0.0
+    """Seconds that the peer's clock gains per second of ours."""
+    uncertainty: float = 0.0
+    """Seconds by which the offset may be off, until a second later."""
+
+    def ahead(self, wall: float) -> float:
+        """Return the peer's clock minus ours at a reading of ours, seconds."""
+        return self.offset + self.drift * (wall - self.at)
+
+
+def answered(sent: float, theirs: float, came: float) -> ClockLine:
+    """Return the line of one ping: the peer's reading between two of ours, seconds."""
+    middle = (sent + came) / 2
+    return ClockLine(middle, theirs - middle, 0.0, (came - sent) / 2)
+
+
+class PeerClock:
+    """A peer's clock, as measured by pings."""
+
+    def __init__(self) -> None:
+        self._kept: deque[ClockLine] = deque(maxlen=_KEPT)
+
+    def note(self, readings: Collection[ClockLine]) -> None:
+        """Keep the surest of some readings."""
+        if readings:
+            self._kept.append(min(readings, key=lambda each: each.uncertainty))
+
+    def line(self, now: float) -> ClockLine | None:
+        """Return the peer's clock as it is now, None where no reading came of it.
+
+        The reading that is the surest today, and the drift from the one that
+        is the surest of that.
+        """
+        if not self._kept:
+            return None
+        newest = min(
+            self._kept, key=lambda each: each.uncertainty + MOST_DRIFT * (now - each.at)
+        )
+        drift, unsure = 0.0, MOST_DRIFT
+        for older in self._kept:
+            between = newest.at - older.at
+            if between * unsure > newest.uncertainty + older.uncertainty:
+                drift = (newest.offset - older.offset) / between
+                unsure = (newest.uncertainty + older.uncertainty) / between
+        age = now - newest.at
+        off = newest.uncertainty + unsure * (age + 1.0)
+        return ClockLine(now, newest.offset + drift * age, drift, off)
+
+
+# A clock that stops while this process is suspended, so pauses expire no timeout.
+
+_LOOK = 0.25  # wall seconds between two looks at a deadline, at most
+
+
+class AwakeClock:
+    """CLOCK_MONOTONIC without the pauses of this process.
+
+    A stopped process, a suspended laptop and a loop that is held up receive nothing;
+    what was said meanwhile is read afterwards. So a reading that comes late is a pause
+    of one's own.
+
+    Parameters
+    ----------
+    every
+        Wall seconds between two readings, at most, of a process that runs.
+    now
+        The monotonic clock.
+    """
+
+    def __init__(self, every: float, now: float) -> None:
+        self._every, self._looked = every, now
+        self.lost = 0.0  #: wall seconds that have passed in pauses
+
+    def read(self, now: float) -> float:
+        """Return the time; it goes on by twice ``every`` at most between readings."""
+        late = now - self._looked - self._every
+        self._looked = now
+        if late > self._every:
+            self.lost += late
+        return now - self.lost
+
+
+@contextlib.asynccontextmanager
+async def awake_timeout(within: float) -> AsyncIterator[None]:
+    """Give what is awaited so many wall seconds in which this process runs.
+
+    `asyncio.timeout` counts pauses as well: a host that goes on after them looks at its
+    timers first, and at what came meanwhile afterwards.
+
+    Raises
+    ------
+    TimeoutError
+        When they are over.
+    """
+    loop, begun = asyncio.get_running_loop(), this_host.monotonic()
+    every = min(_LOOK, within / 4)
+    clock = AwakeClock(every, begun)
+    async with asyncio.timeout(None) as limit:
+        looks: list[asyncio.TimerHandle] = []
+
+        def look() -> None:
+            if clock.read(this_host.monotonic()) - begun >= within:
+                limit.reschedule(loop.time())
+            else:
+                looks[:] = [loop.call_later(every, look)]
+
+        look()
+        try:
+            yield
+        finally:
+            for coming in looks:
+                coming.cancel()
+
+
+# When a peer counts as silent, and when it was oneself that stood still.
+
+#: Wall seconds between two signs of life.
+BEAT = 1.0
+#: Wall seconds without one after which a peer counts as cut off, if none is stated.
+SILENCE = EmulationSettings.silence
+_TICK = BEAT / 2
+
+
+class SilenceWatch:
+    """Silence of a peer, in wall seconds in which this process ran.
+
+    Parameters
+    ----------
+    limit
+        Wall seconds of silence.
+    now
+        The monotonic clock.
+    """
+
+    def __init__(self, limit: float, now: float) -> None:
+        self.limit = limit
+        self._clock = AwakeClock(_TICK, now)
+        self._last = now
+        self._told = self._lost = 0.0  # of the pauses: said, and before the last word
+
+    def received(self, now: float) -> None:
+        """Note that the peer has said something."""
+        self._last, self._lost = now - self._clock.lost, self._clock.lost
+
+    def look(self, now: float) -> bool:
+        """Return True where the peer has been silent too long; called every 0.5 s."""
+        return self._clock.read(now) - self._last > self.limit
+
+    def stood_still(self) -> float:
+        """Return for how long this process stood still since this was last asked."""
+        untold, self._told = self._clock.lost - self._told, self._clock.lost
+        return untold
+
+    async def silence(self) -> str:
+        """Return when the peer has been silent for too long: how long, in words."""
+        while not self.look(this_host.monotonic()):  # noqa: ASYNC110 -- time passes, no event
+            await asyncio.sleep(_TICK)
+        own = self._clock.lost - self._lost
+        beside = f", {own:.1f} s in which this process stood still apart" if own else ""
+        return f"has been silent for {self.limit:g} s of wall time{beside}"
+
+
+_CLOCK_MONOTONIC = 1
+_NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_ABSOLUTE = 1
+
+
+class RunClock:
+    """Maps CLOCK_MONOTONIC of this host to emulated seconds and back.
+
+    Parameters
+    ----------
+    start_wall
+        Wall time of emulated time 0 on the *coordinator's* clock, seconds.
+    time_scale
+        Wall seconds per emulated second.
+    offset
+        The coordinator's clock minus ours, seconds; 0 on its own host.
+    """
+
+    def __init__(
+        self, start_wall: float, time_scale: float, offset: float = 0.0
+    ) -> None:
+        if not time_scale > 0:
+            raise ValueError(f"time_scale must be positive, not {time_scale}")
+        self.time_scale = time_scale
+        self._start = start_wall
+        self._lines = [ClockLine(0.0, offset)]
+        self._at, self._offset, self._drift = 0.0, offset, 0.0
+
+    def follow(self, line: ClockLine, now: float, within: float) -> None:
+        """Go as the coordinator's clock does ``within`` wall seconds from ``now``.
+
+        Time never jumps: it goes faster or slower until then.
+        """
+        here, there = self._ahead(now), line.ahead(now + within)
+        self._at, self._offset = now, here
+        self._drift = (there - here) / within
+        self._lines.append(ClockLine(now, here, self._drift))
+
+    def now(self) -> float:
+        """Return the emulated time, negative before the start."""
+        return self.to_emulated(this_host.monotonic())
+
+    def to_emulated(self, wall: float) -> float:
+        """Return the emulated time of a recent reading of this host's clock."""
+        return (wall + self._ahead(wall) - self._start) / self.time_scale
+
+    def to_wall(self, emulated: float) -> float:
+        """Return the reading of this host's clock at an emulated time to come."""
+        since = self._start + emulated * self.time_scale - self._offset - self._at
+        return self._at + since / (1.0 + self._drift)
+
+    def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the emulated times of readings, each as it was counted then."""
+        begun = np.array([line.at for line in self._lines])
+        used = np.maximum(np.searchsorted(begun, walls, side="right") - 1, 0)
+        offset = np.array([line.offset for line in self._lines])[used]
+        drift = np.array([line.drift for line in self._lines])[used]
+        since = np.where(np.isfinite(walls), walls - begun[used], 0.0)
+        ahead = offset + drift * since
+        times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
+        return times
+
+    def _ahead(self, wall: float) -> float:
+        return self._offset + self._drift * (wall - self._at)
+
+
+class Alarm:
+    """Calls back once when a wall time has come.
+
+    Parameters
+    ----------
+    loop
+        The running loop.
+    ring
+        Called in the loop, never before the time that was set.
+    timerfd
+        Whether to use a timerfd where there is one; plain loop timers otherwise.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ring: Callable[[], None],
+        *,
+        timerfd: bool = True,
+    ) -> None:
+        self._loop, self._ring = loop, ring
+        self._handle: asyncio.TimerHandle | None = None
+        precise = timerfd and this_host.precise_timers()
+        self._timer = _create_timer() if precise else None
+        self.device = "timerfd" if self._timer is not None else "loop"
+        if self._timer is not None:
+            loop.add_reader(self._timer.fd, self._expired, self._timer)
+
+    def set(self, wall: float) -> None:
+        """Ring at this wall time (at once if it is past), instead of any time before.
+
+        Parameters
+        ----------
+        wall
+            Seconds of CLOCK_MONOTONIC.
+        """
+        if self._timer is not None:
+            self._timer.set(max(wall, 1e-9))
+        else:
+            self.cancel()
+            delay = max(0.0, wall - this_host.monotonic())
+            self._handle = self._loop.call_later(delay, self._looped, wall)
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        if self._timer is not None:
+            self._timer.set(0.0)
+        elif self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def close(self) -> None:
+        """Give the timer back; the alarm cannot be used afterwards."""
+        self.cancel()
+        if self._timer is not None:
+            self._loop.remove_reader(self._timer.fd)
+            os.close(self._timer.fd)
+            self._timer = None
+
+    def _expired(self, timer: _Timer) -> None:
+        try:
+            os.read(timer.fd, 8)
+        except BlockingIOError:  # set anew between expiry and this callback
+            return
+        self._ring()
+
+    def _looped(self, wall: float) -> None:
+        self._handle = None
+        if this_host.monotonic() < wall:  # uvloop fires up to 0.5 ms early
+            self.set(wall)
+        else:
+            self._ring()
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+#: struct itimerspec: interval and value, each seconds and nanoseconds. Packed into
+#: memory that stays: with ctypes structures made anew a setting took 2.5 us, not 1.6.
+_ITIMERSPEC = struct.Struct("@llll")
+
+
+class _Timer:
+    """A timerfd of this libc."""
+
+    def __init__(self, libc: ctypes.CDLL, fd: int) -> None:
+        self.fd, self._settime = fd, libc.timerfd_settime
+        self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
+        self._address = ctypes.c_void_p(ctypes.addressof(self._value))
+
+    def set(self, wall: float) -> None:
+        """Expire at a wall time, seconds; never, if that is 0."""
+        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
+        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
+        if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+
+def _create_timer() -> _Timer | None:
+    """Return a timerfd, None where there is none."""
+    if _LIBC is None:
+        return None
+    fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+    return _Timer(_LIBC, fd) if fd >= 0 else None

@@ -1,0 +1,198 @@
+"""Opening a data connection: connect, say hello, wait until the receiver accepts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from emu.emulation.network.authentication import (
+    AGAIN,
+    Challenge,
+    format_address,
+    fresh_nonce,
+)
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
+from emu.emulation.network.tuning import tune_socket
+from emu.emulation.wire import FrameReader, Kind, Message, encode_message
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.emulation.network.pacer import Pacer
+
+T = TypeVar("T")
+P = ParamSpec("P")
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
+
+
+async def open_edge(
+    address: tuple[str, int],
+    edge: int,
+    *,
+    key: bytes,
+    pacer: Pacer | None = None,
+    capacity: float = math.inf,
+    source_port: int = 0,
+    encrypted: bool = False,
+    within: float = 10.0,
+) -> OutEdge:
+    """Return the connection of one edge, accepted by its receiver.
+
+    Parameters
+    ----------
+    address
+        Host and port of the receiver's `DataServer`.
+    edge
+        Position of the edge in the job.
+    key
+        Of the edge, see `edge_keys`.
+    pacer, capacity
+        As in `OutEdge`.
+    source_port
+        Port of this end; any free one unless given.
+    encrypted
+        Whether to speak TLS, as the receiver must then.
+    within
+        Wall seconds for connecting and the answer.
+
+    Raises
+    ------
+    DeadlineExceeded
+        If the receiver did not answer in time.
+    NodeLost
+        If nothing listens there, or the connection ended without an answer.
+    NodeMisbehaved
+        If the receiver refused, with its reason, or cannot prove that it knows the key.
+    """
+    end, left = this_host.monotonic() + within, within
+    while True:
+        try:
+            way = await _open(address, edge, key, source_port, encrypted, left)
+        except NodeMisbehaved as error:
+            left = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            return OutEdge(way, edge, pacer=pacer, capacity=capacity)
+
+
+async def _open(
+    address: tuple[str, int],
+    edge: int,
+    key: bytes,
+    source_port: int,
+    encrypted: bool,  # noqa: FBT001 -- as `open_edge` was asked
+    within: float,
+) -> socket.socket | TlsSocket:
+    loop = asyncio.get_running_loop()
+    where = format_address(*address)
+    sock: socket.socket | None = None
+    way: socket.socket | TlsSocket | None = None
+    try:
+        async with asyncio.timeout(within):
+            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+            sock = this_host.open_socket(found[0][0], socket.SOCK_STREAM)
+            sock.setblocking(False)
+            tune_socket(sock)
+            if source_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(("", source_port))
+            await loop.sock_connect(sock, found[0][4])
+            way = TlsSocket(sock, client_context(), server=False) if encrypted else sock
+            await _prove(way, edge, key, where)
+    except TimeoutError:
+        _close(sock)
+        raise DeadlineExceeded(
+            f"the sender of edge {edge} waited {within:g} s for {where} to accept it"
+        ) from None
+    except OSError as error:
+        _close(sock)
+        raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
+    except (EmulatorError, asyncio.CancelledError):
+        _close(sock)
+        raise
+    return way
+
+
+async def _prove(
+    sock: socket.socket | TlsSocket, edge: int, key: bytes, where: str
+) -> None:
+    """Be accepted by the receiver, once it has proved that it knows our key."""
+    nonce, binding = fresh_nonce(), b""
+    if isinstance(sock, TlsSocket):
+        await _when_readable(sock, sock.meet)
+        binding = peer_fingerprint(sock.tls)
+    reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
+    answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
+    if "refused" not in answer:
+        try:
+            challenge = Challenge.of(key, (edge,), nonce, answer.get("nonce"), binding)
+            challenge.check(answer, "server")
+        except NodeMisbehaved as error:
+            raise NodeMisbehaved(
+                f"edge {edge} does not trust {where}: {error}"
+            ) from None
+        try:
+            answer = await _ask(sock, {"proof": challenge.proof("client")}, reader)
+        except OSError as error:  # amid the handshake: it has made room for another
+            raise NodeMisbehaved(f"edge {edge}: {error}; {AGAIN}") from None
+    if answer.get("accepted") != edge:
+        reason = printable(str(answer.get("refused", "no reason")))
+        raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
+    if reader.inside:  # nothing but frames of ours to it passes from here on
+        raise NodeMisbehaved("the receiver said more than its answer")
+
+
+async def _ask(
+    sock: socket.socket | TlsSocket, fields: dict[str, Any], reader: FrameReader
+) -> dict[str, Any]:
+    """Send a message and return the receiver's next one.
+
+    A receiver that makes room for others may refuse in the same segment as its
+    challenge: ``reader`` keeps what came beyond one message.
+    """
+    # A refusal that came before the connection was reset is read all the same.
+    with contextlib.suppress(ConnectionError):
+        sock.send(encode_message(Kind.HELLO, fields))  # the kernel has room for it
+    while not isinstance(answer := reader.take(), Message):
+        count = await _when_readable(sock, sock.recv_into, reader.get_buffer())
+        if count == 0:
+            raise ConnectionError("the connection ended without an answer")
+        reader.received(count)
+    return answer.fields
+
+
+async def _when_readable(
+    sock: socket.socket | TlsSocket, call: Callable[P, T], *args: P.args, **kw: P.kwargs
+) -> T:
+    """Return the result of the call, as soon as there is enough to read for it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return call(*args, **kw)
+        except BlockingIOError:
+            readable = loop.create_future()
+            loop.add_reader(sock.fileno(), _done, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(sock.fileno())
+
+
+def _done(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
+
+
+def _close(sock: socket.socket | None) -> None:
+    if sock is not None:
+        sock.close()

@@ -1,0 +1,401 @@
+"""Control connections: messages between coordinator, agents and node processes.
+
+Both sides are the same object. A connection begins with a handshake that proves to each
+side whom it has there; from then on every message is sealed, and pings are answered
+where they arrive, so that clocks can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from typing_extensions import override
+
+from emu.emulation.network.authentication import name_of
+from emu.emulation.network.clock import ClockLine, answered, awake_timeout
+from emu.emulation.network.tuning import tune_socket
+from emu.emulation.wire import (
+    FrameReader,
+    Kind,
+    Message,
+    Seal,
+    WireLimits,
+    encode_message,
+)
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+Fields: TypeAlias = dict[str, Any]
+#: Takes a message; returns whether it wants more.
+Follower: TypeAlias = Callable[[Fields], bool]
+
+#: Messages that may wait before the peer is not read any more.
+QUEUE = 4096
+_PONGS = 64
+#: Bytes the peer may leave unread before it counts as stuck.
+UNREAD = 64 << 20
+#: Wall seconds that closing waits for the peer to take what is queued.
+_LINGER = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStatistics:
+    """Messages both ways, and most that waited to be received."""
+
+    sent: int
+    received: int
+    high_water: int
+
+
+class ControlConnection(asyncio.BufferedProtocol):
+    """One control connection, either side.
+
+    Made by `connect_control` and `ControlServer`.
+
+    Parameters
+    ----------
+    limits
+        ``message`` bounds the size of one message.
+    owner, peer
+        Who we are and who is at the other end (its address if empty), for messages.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: WireLimits | None = None,
+        owner: str = "this process",
+        peer: str = "",
+        on_made: Callable[[ControlConnection], None] | None = None,
+    ) -> None:
+        self.owner, self.peer = owner, peer
+        self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
+        self._queue: deque[Fields] = deque()
+        self._arrived, self._gone = asyncio.Event(), asyncio.Event()
+        self._follower: tuple[Follower, asyncio.Future[None]] | None = None
+        self._error: EmulatorError | None = None
+        self._transport: asyncio.Transport | None = None
+        self._together: list[bytes] = []
+        #: What the newest pings said, until it is taken.
+        self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
+        self._on_made = on_made
+        self._seal: Seal | None = None
+        self._paused = False
+        self._sent = self._received = self._high_water = 0
+
+    @property
+    def closed(self) -> bool:
+        """True where nothing can be sent any more."""
+        return self._error is not None
+
+    @property
+    def local_address(self) -> str:
+        """Address of this host by which the peer is reached."""
+        return self._address("sockname")
+
+    @property
+    def peer_address(self) -> str:
+        """Address of the peer's host."""
+        return self._address("peername")
+
+    def _address(self, end: str) -> str:
+        found = self._transport.get_extra_info(end) if self._transport else None
+        return str(found[0]) if found else ""
+
+    def seal(self, *, sending: bytes, receiving: bytes) -> None:
+        """Exchange nothing but sealed messages from now on, under these keys.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If more has come than the handshake asked for: it may be anybody's.
+        """
+        if self._queue or self._reader.inside:
+            raise NodeMisbehaved(f"{self.peer} said more than it was asked")
+        self._reader.trust(seal=Seal(receiving))
+        self._seal = Seal(sending)
+
+    async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
+        """Speak TLS from now on.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If the peer does not.
+        """
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                cast("asyncio.Transport", self._transport),
+                self,
+                context,
+                server_side=server,
+            )
+        except OSError as error:
+            self._gone.set()
+            self._fail(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
+            raise cast("EmulatorError", self._error) from error
+        self._transport = cast("asyncio.Transport", transport)
+        return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
+
+    def raise_limits(self, limits: WireLimits) -> None:
+        """Trust the peer with larger messages, once it has proved who it is."""
+        self._reader.trust(limits=limits)
+
+    def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
+        """Send one message, in order, without waiting.
+
+        Parameters
+        ----------
+        message
+            Text keys, values of msgpack's own types.
+        together
+            Whether it may wait for the end of the loop's turn, to leave in one call
+            with others and wake the peer once.
+
+        Raises
+        ------
+        NodeLost
+            If the connection has ended.
+        NodeMisbehaved
+            If the peer has not read its last 64 MB.
+        TypeError
+            If a value is not of a type that msgpack knows.
+        """
+        if self._error is not None or self._transport is None:
+            raise NodeLost(f"{self.peer} has gone: {self._error}")
+        frame = encode_message(Kind.CONTROL, message, self._seal)
+        if self._transport.get_write_buffer_size() > UNREAD:
+            self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
+            raise NodeMisbehaved(f"{self.peer} does not read its messages")
+        self._sent += 1
+        self._together.append(frame)
+        if not together:
+            self._leave()
+        elif len(self._together) == 1:
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    def _leave(self) -> None:
+        frames, self._together = self._together, []
+        if frames and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(frames))
+
+    async def receive(
+        self, within: float | None = None, *, waiting_for: str = "a message"
+    ) -> Fields:
+        """Return the peer's next message.
+
+        Parameters
+        ----------
+        within
+            Wall seconds; None waits without end.
+        waiting_for
+            What, for the message of the error.
+
+        Raises
+        ------
+        DeadlineExceeded
+            If none came in time.
+        NodeLost
+            If the peer has gone and all it sent was received.
+        WireError
+            If it sent what is no message.
+        """
+        what = f"{waiting_for} from {self.peer}"
+        await self._wait_for(self._queue, within, what)
+        message = self._queue.popleft()
+        self._read_on()
+        return message
+
+    async def follow(self, follower: Follower) -> None:
+        """Hand over the peer's messages until the follower has enough.
+
+        It is called where a message is read, without a turn of the loop in between.
+
+        Raises
+        ------
+        NodeLost
+            If the peer has gone and all it sent was handed over.
+        WireError
+            If it sent what is no message.
+        Exception
+            What the follower raised.
+        """
+        while self._queue:
+            message = self._queue.popleft()
+            self._read_on()
+            if not follower(message):
+                return
+        if self._error is not None:
+            raise self._error
+        enough = asyncio.get_running_loop().create_future()
+        self._follower = follower, enough
+        try:
+            await enough
+        finally:
+            self._follower = None
+
+    def _read_on(self) -> None:
+        if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def ping(self) -> None:
+        """Ask for the peer's clock: ``pongs`` gets our readings around its own.
+
+        Raises
+        ------
+        NodeLost, NodeMisbehaved
+            As `send`.
+        """
+        self.send({"_ping": this_host.monotonic()})
+
+    async def _wait_for(
+        self, arrivals: deque[Any], within: float | None, what: str
+    ) -> None:
+        """Return once ``arrivals`` is not empty; raise at the end or the deadline."""
+        if arrivals:
+            return
+        # Without a deadline no timer is made and none cancelled: 20 us per message.
+        if within is None:
+            await self._until_there_are(arrivals)
+            return
+        try:
+            async with awake_timeout(within):
+                await self._until_there_are(arrivals)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for {what}"
+            ) from None
+
+    async def _until_there_are(self, arrivals: deque[Any]) -> None:
+        while not arrivals:
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def give_up(self, error: EmulatorError) -> None:
+        """Take the peer for gone: whoever waits for it gets this error."""
+        self._fail(error)
+
+    def turn_away(self, reason: str) -> None:
+        """Close on a stranger; one that has got nothing yet gets the cause."""
+        if not (self.closed or self._sent):
+            self.send({"refused": reason})
+        self._fail(NodeMisbehaved(reason), clean=True)
+
+    def statistics(self) -> ControlStatistics:
+        """Return the counts of messages."""
+        return ControlStatistics(self._sent, self._received, self._high_water)
+
+    async def aclose(self) -> None:
+        """Send what is queued and close; the peer sees a clean end.
+
+        A peer that does not take it within 5 s is cut off.
+        """
+        self._leave()
+        self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(_LINGER):
+                await self._gone.wait()
+        except TimeoutError:
+            self._transport.abort()
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        tune_socket(transport.get_extra_info("socket"))
+        self.peer = self.peer or name_of(transport.get_extra_info("peername"))
+        if self._on_made is not None:
+            self._on_made(self)
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        wall = this_host.monotonic()
+        self._reader.received(nbytes)
+        try:
+            while (came := self._reader.take()) is not None:
+                if isinstance(came, Message):
+                    self._message(came.fields, wall)
+        except EmulatorError as error:
+            self._fail(error)
+
+    @override
+    def eof_received(self) -> bool:
+        return False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        try:
+            self._reader.end()
+        except EmulatorError as error:
+            self._fail(error)
+        cause = f": {exc}" if exc is not None else ""
+        self._fail(NodeLost(f"{self.peer} closed its connection{cause}"))
+        self._gone.set()
+
+    def _message(self, fields: Fields, wall: float) -> None:
+        self._received += 1
+        known = self._seal is not None  # who asks: strangers get no answers
+        if known and "_ping" in fields:
+            if not self.closed:
+                self.send({"_pong": wall, "to": fields["_ping"]})
+            return
+        if known and "_pong" in fields:
+            sent, theirs = fields.get("to"), fields["_pong"]
+            if isinstance(sent, float) and isinstance(theirs, float):
+                self.pongs.append(answered(sent, theirs, wall))
+            return
+        if self._follower is not None:
+            self._hand_over(*self._follower, fields)
+            return
+        self._queue.append(fields)
+        self._high_water = max(self._high_water, len(self._queue))
+        self._arrived.set()
+        if len(self._queue) >= QUEUE and not self._paused and self._transport:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _hand_over(
+        self, follower: Follower, enough: asyncio.Future[None], message: Fields
+    ) -> None:
+        try:
+            if follower(message):
+                return
+        except Exception as error:  # noqa: BLE001 -- `follow` raises it
+            if not enough.done():
+                enough.set_exception(error)
+        else:
+            if not enough.done():
+                enough.set_result(None)
+        self._follower = None
+
+    def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
+        if self._error is None:
+            self._error = error
+            self._arrived.set()
+            if self._follower is not None and not self._follower[1].done():
+                self._follower[1].set_exception(error)
+        if self._transport is not None and not self._transport.is_closing():
+            if clean:
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+
+def _no_memory(size: int) -> memoryview:
+    raise ValueError(f"a control connection carries no body of {size} bytes")

@@ -1,0 +1,321 @@
+"""The two ends of a control connection's handshake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from emu.emulation.network.authentication import (
+    AGAIN,
+    Challenge,
+    Identity,
+    Rejections,
+    Strangers,
+    format_address,
+    fresh_nonce,
+)
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.ports import listen_within
+from emu.emulation.network.tls import (
+    ServerTls,
+    client_context,
+    draw_certificate,
+    peer_fingerprint,
+)
+from emu.emulation.wire import WireLimits
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
+from emu.names import printable
+
+if TYPE_CHECKING:
+    import socket
+
+_STRANGER_LIMITS = WireLimits(message=4096)
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
+#: Who accepts control connections, for messages.
+_PEER = "the coordinator"
+
+
+async def connect_control(
+    address: tuple[str, int],
+    *,
+    identity: Identity,
+    limits: WireLimits | None = None,
+    within: float = 10.0,
+) -> ControlConnection:
+    """Return a control connection that the other side has accepted.
+
+    Parameters
+    ----------
+    address
+        Host and port of its `ControlServer`.
+    identity
+        Who we are.
+    limits, within
+        Size of messages; wall seconds for connecting and the answer.
+
+    Raises
+    ------
+    DeadlineExceeded
+        If there was no answer in time.
+    NodeLost
+        If nothing listens there, or the connection ended without an answer.
+    NodeMisbehaved
+        If we were refused, with the reason, or who answers cannot prove that it knows
+        the token: it gets nothing then.
+    """
+    end, left = this_host.monotonic() + within, within
+    while True:
+        try:
+            return await _connect(address, identity, limits, left)
+        except (NodeLost, NodeMisbehaved) as error:
+            left = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)
+
+
+async def _connect(
+    address: tuple[str, int],
+    identity: Identity,
+    limits: WireLimits | None,
+    within: float,
+) -> ControlConnection:
+    loop, name = asyncio.get_running_loop(), identity.name
+    where = f"{_PEER} at {format_address(*address)}"
+    begun = this_host.monotonic()
+    try:
+        async with asyncio.timeout(within):
+            _, connection = await loop.create_connection(
+                lambda: ControlConnection(limits=limits, owner=name, peer=_PEER),
+                *address,
+            )
+    except TimeoutError:
+        raise DeadlineExceeded(f"{name} waited {within:g} s for {where}") from None
+    except OSError as error:
+        raise NodeLost(f"{name} cannot reach {where}: {error}") from error
+    try:
+        async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - begun))):
+            await _prove(connection, identity, where)
+    except TimeoutError:
+        await connection.aclose()
+        raise DeadlineExceeded(
+            f"{name} waited {within:g} s for the handshake from {_PEER}"
+        ) from None
+    except (EmulatorError, asyncio.CancelledError):
+        await connection.aclose()
+        raise
+    return connection
+
+
+async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
+    """Be accepted by the other side, once it has proved that it knows our key."""
+    role, name, nonce = identity.role, identity.name, fresh_nonce()
+    connection.send({"role": role, "name": name, "nonce": nonce})
+    answer = await connection.receive()
+    if "refused" in answer:
+        reason = printable(str(answer["refused"]))
+        raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+    try:
+        await _answer(connection, identity, where, nonce, answer)
+    except NodeLost as error:  # amid the handshake: it has made room for another
+        raise NodeLost(f"{error}; {AGAIN}") from None
+
+
+async def _answer(
+    connection: ControlConnection,
+    identity: Identity,
+    where: str,
+    nonce: bytes,
+    answer: dict[str, Any],
+) -> None:
+    """Have the other side prove what it is, and prove the same."""
+    role, name = identity.role, identity.name
+    binding = b""
+    if answer.get("tls") is True:
+        # Who strips this away gets no proof: a port that wants TLS gives none without.
+        binding = peer_fingerprint(
+            await connection.encrypt(client_context(), server=False)
+        )
+        connection.send({"role": role, "name": name, "nonce": nonce})
+        answer = await connection.receive()
+    try:
+        challenge = Challenge.of(
+            identity.key, (role, name), nonce, answer.get("nonce"), binding
+        )
+        challenge.check(answer, "server")
+    except NodeMisbehaved as error:
+        raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+    connection.send({"proof": challenge.proof("client")})
+    connection.seal(
+        sending=challenge.seal_key("client"), receiving=challenge.seal_key("server")
+    )
+    if (await connection.receive()).get("accepted") is not True:
+        raise NodeMisbehaved(f"{where} did not accept {name}")
+
+
+#: Takes over a connection whose handshake is done: (connection, who it is).
+OnConnection: TypeAlias = Callable[[ControlConnection, Identity], Awaitable[None]]
+
+
+class ControlServer:
+    """Accepts control connections.
+
+    Parameters
+    ----------
+    token
+        Of the run; who cannot prove the key of its role and name is refused, and
+        remembered in ``rejections``.
+    roles
+        Who may connect.
+    on_connection
+        Coroutine that serves one connection until it returns; then it is closed.
+        What it raises is raised by `aclose`.
+    owner
+        Who we are, for messages.
+    limits
+        Size of messages, after the handshake.
+    hello_timeout
+        Wall seconds that a stranger has for the handshake.
+    encrypted
+        Whether whoever connects must speak TLS; the greeting says so.
+    notify
+        Called with a line on each of the first hundred refusals.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        on_connection: OnConnection,
+        roles: Collection[str] = ("agent", "process"),
+        owner: str = "the coordinator",
+        limits: WireLimits | None = None,
+        hello_timeout: float = 10.0,
+        encrypted: bool = False,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self._tls = ServerTls(draw_certificate()) if encrypted else None
+        self._token, self._on_connection = token, on_connection
+        self._roles = frozenset(roles)
+        self._owner, self._limits = owner, limits or WireLimits()
+        self._hello_timeout = hello_timeout
+        self._server: asyncio.Server | None = None
+        self._handles: dict[asyncio.Task[None], None] = {}  # a set has no order
+        self._strangers = Strangers()
+        self.rejections = Rejections(notify)
+
+    async def start(
+        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+    ) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became: one of a range.
+
+        Raises
+        ------
+        OSError
+            If the port is in use or the address is not of this host.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await listen_within(
+            port,
+            ports,
+            lambda at: loop.create_server(self._stranger, host, at, backlog=1024),
+        )
+        return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+
+    async def serve(self, listening: socket.socket) -> tuple[str, int]:
+        """Accept on a socket that listens already, maybe in another network."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._stranger, sock=listening, backlog=1024
+        )
+        return cast("tuple[str, int]", listening.getsockname()[:2])
+
+    def _stranger(self) -> ControlConnection:
+        return ControlConnection(
+            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._made
+        )
+
+    async def aclose(self) -> None:
+        """Stop listening, cancel whoever serves a connection and wait for them."""
+        if self._server is not None:
+            self._server.close()
+        for handle in self._handles:
+            handle.cancel()
+        results = await asyncio.gather(*self._handles, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def _made(self, connection: ControlConnection) -> None:
+        handle = asyncio.get_running_loop().create_task(self._serve(connection))
+        self._handles[handle] = None
+        handle.add_done_callback(self._ended)
+
+    def _ended(self, handle: asyncio.Task[None]) -> None:
+        # A failed one stays until aclose raises what it raised.
+        if handle.cancelled() or handle.exception() is None:
+            self._handles.pop(handle, None)
+
+    async def _serve(self, connection: ControlConnection) -> None:
+        try:
+            self._strangers.enter(connection)
+            try:
+                who = await self._handshake(connection)
+            except EmulatorError as error:
+                self.rejections.note(connection.peer, str(error))
+                if not connection.closed:
+                    connection.send({"refused": str(error)})
+                return
+            finally:
+                self._strangers.leave(connection)
+            await self._on_connection(connection, who)
+        finally:
+            await connection.aclose()
+
+    async def _handshake(self, connection: ControlConnection) -> Identity:
+        within = self._hello_timeout
+        try:
+            async with asyncio.timeout(within):
+                return await self._challenge(connection)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self._owner} waited {within:g} s for a handshake"
+            ) from None
+
+    async def _challenge(self, connection: ControlConnection) -> Identity:
+        """Prove to a stranger that we know its key, have it prove the same."""
+        hello, binding = await connection.receive(), b""
+        if self._tls is not None:
+            connection.send({"tls": True})
+            await connection.encrypt(self._tls.context, server=True)
+            hello, binding = await connection.receive(), self._tls.fingerprint
+        role, name = hello.get("role"), hello.get("name")
+        if not (isinstance(role, str) and isinstance(name, str)):
+            raise NodeMisbehaved("the handshake does not say who it is")
+        if role not in self._roles:
+            raise NodeMisbehaved(f"role {role!r:.80} has no place here")
+        who = Identity.of(self._token, role, name)
+        challenge = Challenge.of(
+            who.key, (role, name), hello.get("nonce"), fresh_nonce(), binding
+        )
+        connection.send({"nonce": challenge.server, "proof": challenge.proof("server")})
+        try:
+            proof = await connection.receive()
+        except NodeLost:
+            raise NodeMisbehaved(
+                f"{role} {name!r:.80} left at our proof: its token is another run's"
+            ) from None
+        challenge.check(proof, "client")
+        connection.seal(
+            sending=challenge.seal_key("server"), receiving=challenge.seal_key("client")
+        )
+        connection.peer = name
+        connection.raise_limits(self._limits)
+        connection.send({"accepted": True})
+        return who

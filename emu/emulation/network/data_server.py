@@ -1,0 +1,469 @@
+"""The receiving end of data connections: one listening port, one connection per edge.
+
+Whoever connects is a stranger until it has proved that it knows the key of an edge that
+ends here (`emu.emulation.network.authentication`). A stranger who sends anything else is dropped
+and remembered in ``rejections``; the others live on, and nothing was allocated for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from emu.emulation.network.authentication import (
+    Challenge,
+    Rejections,
+    Strangers,
+    fresh_nonce,
+    name_of,
+)
+from emu.emulation.network.clock import awake_timeout
+from emu.emulation.network.inbox import Delivery, Inbox
+from emu.emulation.network.ports import listen_within
+from emu.emulation.network.rx_timestamps import ArrivalReader
+from emu.emulation.network.send_log import FrameLog
+from emu.emulation.network.tls import ServerTls, TlsSocket
+from emu.emulation.network.tuning import tune_socket
+from emu.emulation.wire import (
+    DATA_KINDS,
+    Frame,
+    FrameReader,
+    Kind,
+    WireLimits,
+    encode_message,
+    payload_kind,
+)
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from emu.emulation.network.inbox import BufferPool, PooledBuffer
+
+
+#: The kernel notes when the last byte of a call came: of the call's bytes no more is
+#: known. With a megabyte at a time a burst of 500 kB was one call.
+_PORTION = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class DataServerStatistics:
+    """Counts of what arrived over accepted connections.
+
+    ``payloads`` lists these bytes: rows of ``edge``, ``kind`` (`emu.emulation.wire.payload_kind`)
+    and ``bytes``; ``bursts`` the most at once: rows of ``edge`` and ``bytes``.
+    """
+
+    connections: int
+    frames: int
+    payload_bytes: int
+    header_bytes: int
+    rejections: int
+    payloads: list[dict[str, int | str]]
+    bursts: list[dict[str, float]]
+
+
+class ArrivalBursts:
+    """A leaky bucket per edge: what came in any interval, less what its rate carries.
+
+    An interval begins at the time of one call of receive and ends at that of another.
+    Segments that wait for their reader may be joined by the kernel and have the time
+    of the last then: while a reader stands still, its bursts may seem larger.
+
+    Parameters
+    ----------
+    rates
+        Real bytes per wall second that an edge may have at most; others are not seen.
+    """
+
+    def __init__(self, rates: Mapping[int, float]) -> None:
+        self._rates = rates
+        self._last: dict[int, float] = {}
+        self._level: dict[int, float] = {}
+        self.most: dict[int, float] = {}
+        """Real bytes by edge."""
+
+    def portion(self, edge: int | None, view: memoryview) -> memoryview:
+        """Return the part of a buffer to fill at once, so that bursts can be seen."""
+        return view[:_PORTION] if edge in self._rates else view
+
+    def note(self, edge: int, count: int, wall: float) -> None:
+        """Take note of payload bytes, the last of which came at ``wall``."""
+        rate = self._rates.get(edge)
+        if rate is None:
+            return
+        if edge in self._last:
+            carried = rate * (wall - self._last[edge])
+            level = max(self._level[edge], 0.0) + count - carried
+            self.most[edge] = max(self.most.get(edge, 0.0), level)
+            self._level[edge] = level
+        else:  # how long these bytes took is not known
+            self._level[edge] = 0.0
+        self._last[edge] = wall
+
+
+#: (edge, iteration, wall time of the last byte, payload bytes, shaped)
+OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
+#: (edge, error): an accepted connection broke.
+OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
+
+#: Wall seconds before the next connection is accepted when one could not be.
+_PAUSE = 0.1
+_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
+
+
+class DataServer:
+    """Receives the frames of the edges that end in this process.
+
+    Parameters
+    ----------
+    keys
+        Of the edges that may connect, each once.
+    inbox, pool
+        Where payloads go and the memory they arrive in.
+    on_arrival
+        Called for each frame after it was put into the inbox.
+    on_failure
+        Called when an accepted connection ends or sends what it must not; waiters of
+        the edge get the same error. An end is no failure where nothing was to come.
+    limits
+        Of frames on accepted connections.
+    hello_timeout
+        Wall seconds a stranger has to introduce itself.
+    rates
+        As in `ArrivalBursts`.
+    certificate
+        As from `draw_certificate`: senders must speak TLS then.
+    notify
+        Called with a line on each of the first hundred refusals.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Mapping[int, bytes],
+        inbox: Inbox,
+        pool: BufferPool,
+        on_arrival: OnArrival | None = None,
+        on_failure: OnFailure | None = None,
+        limits: WireLimits | None = None,
+        hello_timeout: float = 10.0,
+        rates: Mapping[int, float] | None = None,
+        certificate: bytes = b"",
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self.tls = ServerTls(certificate) if certificate else None
+        self.keys = dict(keys)
+        self.inbox, self.pool = inbox, pool
+        self.on_arrival, self.on_failure = on_arrival, on_failure
+        self.limits = limits or WireLimits()
+        self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
+        self.hello_timeout = hello_timeout
+        self.connected: dict[int, DataConnection] = {}
+        self.connections: dict[DataConnection, None] = {}  # a set has no order
+        self.rejections, self.strangers = Rejections(notify), Strangers()
+        self.frames = self.payload_bytes = self.header_bytes = 0
+        self.payloads: Counter[tuple[int, str]] = Counter()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
+
+    async def start(
+        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+    ) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became: one of a range.
+
+        Raises
+        ------
+        OSError
+            If the port is in use or the address is not of this host.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = found[0]
+
+        async def listen(at: int) -> socket.socket:
+            return this_host.listen((address[0], at), family=family, backlog=1024)
+
+        listener = await listen_within(port, ports, listen)
+        listener.setblocking(False)
+        self._listener = listener
+        self._accepting = asyncio.ensure_future(self._accept_all(listener))
+        return cast("tuple[str, int]", listener.getsockname()[:2])
+
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listener)
+                connection = DataConnection(self, sock, name_of(address))
+                self.connections[connection] = None
+                self.strangers.enter(connection)
+            except OSError as error:  # it left already, or there is no descriptor left
+                self.rejections.note("unknown", str(error))
+                await asyncio.sleep(_PAUSE)
+
+    async def wait_connected(self, *, within: float) -> None:
+        """Wait until every edge has its connection.
+
+        Raises
+        ------
+        DeadlineExceeded
+            If some did not connect within ``within`` wall seconds; names them.
+        """
+        try:
+            async with awake_timeout(within):
+                while missing := self.keys.keys() - self.connected.keys():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            missing = self.keys.keys() - self.connected.keys()
+            raise DeadlineExceeded(
+                f"{self.inbox.owner} waited {within:g} s for the senders of edges "
+                f"{sorted(missing)} to connect"
+            ) from None
+
+    def accept(self, edge: int, connection: DataConnection) -> None:
+        """Note the connection of an edge (called by `DataConnection`)."""
+        self.connected[edge] = connection
+        self._changed.set()
+
+    def fail(self, edge: int, error: EmulatorError) -> None:
+        """Spread the end of an accepted connection (called by `DataConnection`)."""
+        self.inbox.fail(edge, error)
+        if self.on_failure is not None:
+            self.on_failure(edge, error)
+
+    def statistics(self) -> DataServerStatistics:
+        """Return the counts of what arrived so far."""
+        return DataServerStatistics(
+            len(self.connected),
+            self.frames,
+            self.payload_bytes,
+            self.header_bytes,
+            self.rejections.total,
+            [
+                {"edge": edge, "kind": kind, "bytes": count}
+                for (edge, kind), count in self.payloads.items()
+            ],
+            [{"edge": e, "bytes": most} for e, most in self.bursts.most.items()],
+        )
+
+    async def aclose(self) -> None:
+        """Stop listening and drop every connection, silently."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+            self._accepting = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.close()
+
+
+class DataConnection:
+    """Receives the frames of one edge, once it is known which.
+
+    The socket is read by our own calls: a transport does not hand on the kernel's note
+    of when bytes came.
+
+    Parameters
+    ----------
+    server
+        Notified of everything.
+    sock
+        Accepted, non-blocking; closed with the connection.
+    peer
+        Host and port of the other end.
+    """
+
+    def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
+        self._server, self._peer = server, peer
+        tune_socket(sock)
+        context = server.tls.context if server.tls is not None else None
+        tls = TlsSocket(sock, context, server=True) if context is not None else None
+        self._sock = tls or sock
+        self._arrivals = tls or ArrivalReader(sock)
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(
+            self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
+        )
+        self._buffer: PooledBuffer | None = None
+        self._edge: int | None = None
+        self._challenge: Challenge | None = None
+        self._newest = -1
+        self._first = self._wall = 0.0  # of this frame's payload, of all that came
+        self._open = True
+        self._deadline = self._loop.call_later(server.hello_timeout, self._too_late)
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Close at once, without an error; a payload that was begun is given up."""
+        if not self._open:
+            return
+        self._open = False
+        self._deadline.cancel()
+        self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        if self._buffer is not None:
+            self._buffer.release()
+            self._buffer = None
+        self._server.connections.pop(self, None)
+        self._server.strangers.leave(self)
+
+    def _readable(self) -> None:
+        self._receive()
+        while self._open and self._arrivals.pending:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
+            count, wall = self._arrivals.receive(view)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._ended(f" ({error})")
+            return
+        if not count:
+            self._ended("")
+            return
+        self._wall = wall
+        if self._edge is not None and self._buffer is not None:
+            self._server.bursts.note(self._edge, count, wall)
+        try:
+            self._reader.received(count)
+            while self._open and (came := self._reader.take()) is not None:
+                if isinstance(came, Frame):
+                    self._frame(came, wall)
+                else:
+                    self._hello(came.fields)
+        except EmulatorError as error:
+            self._fail(error)
+        except BaseException:
+            self._ended(", for a fault of this process")  # or it is called for ever
+            raise
+
+    def _allocate(self, size: int) -> memoryview:
+        self._first = self._wall
+        self._buffer = self._server.pool.acquire(size)
+        return self._buffer.view
+
+    def _hello(self, fields: dict[str, Any]) -> None:
+        """Take a stranger's hello, then its proof."""
+        server = self._server
+        if self._edge is not None:
+            raise NodeMisbehaved("a second hello on one connection")
+        if self._challenge is None:
+            edge = fields.get("edge")
+            if type(edge) is not int or edge not in server.keys:
+                raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
+            challenge = Challenge.of(
+                server.keys[edge],
+                (edge,),
+                fields.get("nonce"),
+                fresh_nonce(),
+                server.tls.fingerprint if server.tls is not None else b"",
+            )
+            self._challenge = challenge
+            self._answer(
+                {"nonce": challenge.server, "proof": challenge.proof("server")}
+            )
+            return
+        self._challenge.check(fields, "client")
+        self._accept(cast("int", self._challenge.subject[0]))
+
+    def _accept(self, edge: int) -> None:
+        server = self._server
+        if edge in server.connected:
+            raise NodeMisbehaved(f"edge {edge} is connected already")
+        self._deadline.cancel()
+        self._edge = edge
+        server.strangers.leave(self)
+        self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
+        self._answer({"accepted": edge})
+        server.accept(edge, self)
+
+    def _frame(self, frame: Frame, wall: float) -> None:
+        header, server = frame.header, self._server
+        if header.edge != self._edge:
+            raise NodeMisbehaved(
+                f"a frame of edge {header.edge} on the connection of edge {self._edge}"
+            )
+        if header.iteration <= self._newest:
+            raise NodeMisbehaved(
+                f"edge {header.edge} sent iteration {header.iteration} after "
+                f"{self._newest}"
+            )
+        self._newest = header.iteration
+        volume = header.body_bytes
+        server.frames += 1
+        first = self._first if volume else wall
+        server.log.note(header.edge, header.iteration, first, wall, volume)
+        server.payload_bytes += volume
+        for tensor in header.tensors:
+            kind = payload_kind(tensor.name)
+            server.payloads[header.edge, kind] += tensor.nbytes
+        server.header_bytes += frame.overhead
+        buffer, self._buffer = self._buffer, None
+        server.inbox.deliver(
+            Delivery(
+                header.edge,
+                header.iteration,
+                frame.arrays,
+                wall,
+                header.version,
+                buffer,
+            )
+        )
+        if server.on_arrival is not None:
+            server.on_arrival(
+                header.edge, header.iteration, wall, volume, header.shaped
+            )
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        """Say something short to a peer that has got nothing yet."""
+        with contextlib.suppress(OSError):  # it has gone, which reading will show
+            self._sock.send(encode_message(Kind.HELLO, fields))
+
+    def _too_late(self) -> None:
+        self._fail(NodeMisbehaved(f"no hello in {self._server.hello_timeout:g} s"))
+
+    def turn_away(self, reason: str) -> None:
+        """Answer a stranger that it was refused, and close."""
+        self._server.rejections.note(self._peer, reason)
+        self._answer({"refused": reason})
+        self.close()
+
+    def _fail(self, error: EmulatorError) -> None:
+        if self._edge is None:
+            self.turn_away(str(error))
+        else:
+            self.close()
+            self._server.fail(self._edge, error)
+
+    def _ended(self, reason: str) -> None:
+        """Take the end of the stream for what it is."""
+        self.close()
+        try:
+            self._reader.end()
+        except EmulatorError as error:
+            if self._edge is None:
+                self._server.rejections.note(self._peer, str(error))
+            else:
+                self._server.fail(self._edge, error)
+            return
+        if self._edge is None:
+            self._server.rejections.note(
+                self._peer, f"the connection ended without a hello{reason}"
+            )
+            return
+        lost = NodeLost(f"the sender of edge {self._edge} has gone{reason}")
+        self._server.fail(self._edge, lost)

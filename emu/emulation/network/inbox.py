@@ -1,0 +1,339 @@
+"""Where payloads wait, by edge and iteration, until the task that needs them starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.emulation.network.clock import awake_timeout
+from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved, RunError
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.emulation.network.send_log import FrameLog
+
+# Receive memory: taken once, touched before the run, used again and again.
+#
+# The first touch of a fresh page costs more than the transfer (64 MB: 0.9 to 4 GB/s
+# against 5), so buffers are pooled by size class. Four classes per power of two waste
+# at most a quarter.
+
+_LEAST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """Bytes of receive memory, by size class (so including what rounding adds)."""
+
+    in_use: int
+    high_water: int
+    """Bytes handed out now, and at most so far."""
+    held: int
+    """Bytes taken from the system, in use or ready."""
+    limit: int
+    """Most that ``in_use`` may become."""
+
+
+class PooledBuffer:
+    """Memory on loan: ``view`` has exactly the bytes asked for, until `release`."""
+
+    __slots__ = ("_block", "_pool", "view")
+
+    def __init__(self, pool: BufferPool, block: NDArray[np.uint8], size: int) -> None:
+        self._pool: BufferPool | None = pool
+        self._block = block
+        self.view = block.data[:size]
+
+    def release(self) -> None:
+        """Give the memory back; its arrays will be overwritten. Once only.
+
+        Raises
+        ------
+        ValueError
+            If it was given back before.
+        """
+        if self._pool is None:
+            raise ValueError("this buffer was released before")
+        pool, self._pool = self._pool, None
+        pool.take_back(self._block)
+
+
+class BufferPool:
+    """Buffers by size class, with a hard cap on what may be in use at once.
+
+    Parameters
+    ----------
+    limit
+        Most bytes in use at once; memory in flight is bounded by it.
+    """
+
+    def __init__(self, limit: int = 4 << 30) -> None:
+        if limit < _LEAST:
+            raise ValueError(f"limit must be at least {_LEAST} bytes, not {limit}")
+        self.limit = limit
+        self._ready: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
+        self._in_use = self._high_water = self._held = 0
+
+    def reserve(self, size: int, count: int = 1) -> None:
+        """Take and touch ``count`` buffers for ``size`` bytes ahead of the run."""
+        for _ in range(count):
+            block = np.empty(size_class(size), dtype=np.uint8)
+            block.fill(0)
+            self._held += block.nbytes
+            self._ready[block.nbytes].append(block)
+
+    def acquire(self, size: int) -> PooledBuffer:
+        """Return a buffer of ``size`` bytes, its content undefined.
+
+        Raises
+        ------
+        RunError
+            If more than ``limit`` bytes would be in use.
+        """
+        length = size_class(size)
+        if self._in_use + length > self.limit:
+            raise RunError(
+                f"{size} bytes arrive while {self._in_use} of at most {self.limit} "
+                "bytes of receive memory are in use: a smaller credit window or a "
+                "higher limit is needed"
+            )
+        ready = self._ready[length]
+        if ready:
+            block = ready.pop()
+        else:
+            self._make_room(length)
+            block = np.empty(length, dtype=np.uint8)
+            self._held += length
+        self._in_use += length
+        self._high_water = max(self._high_water, self._in_use)
+        return PooledBuffer(self, block, size)
+
+    def take_back(self, block: NDArray[np.uint8]) -> None:
+        """Accept a released block (called by `PooledBuffer.release`)."""
+        self._in_use -= block.nbytes
+        self._ready[block.nbytes].append(block)
+
+    def statistics(self) -> PoolStatistics:
+        """Return the bytes in use now, those in use at most, and those held."""
+        return PoolStatistics(self._in_use, self._high_water, self._held, self.limit)
+
+    def _make_room(self, length: int) -> None:
+        # What is held stays under the cap too: drop the largest that lie ready.
+        for blocks in sorted(
+            self._ready.values(), key=lambda b: -b[0].nbytes if b else 0
+        ):
+            while blocks and self._held + length > self.limit:
+                self._held -= blocks.pop().nbytes
+
+
+def size_class(size: int) -> int:
+    """Return the length of the buffer that serves ``size`` bytes."""
+    if size <= _LEAST:
+        return _LEAST
+    step = 1 << max(0, (size - 1).bit_length() - 3)
+    return -(-size // step) * step
+
+
+# An edge between two tasks of one process: payloads change hands in its memory.
+
+
+class Handoff:
+    """Takes what an `emu.emulation.network.OutEdge` takes, and delivers it at once.
+
+    Parameters
+    ----------
+    inbox
+        Of the process, which both ends share.
+    departures, arrivals
+        Logs of the process: a handoff is a row of each, as a frame is.
+    """
+
+    def __init__(
+        self, edge: int, inbox: Inbox, departures: FrameLog, arrivals: FrameLog
+    ) -> None:
+        self.edge, self._inbox = edge, inbox
+        self._logs = departures, arrivals
+
+    def send(
+        self, iteration: int, payload: Mapping[str, NDArray[Any]], **_how: object
+    ) -> asyncio.Future[None]:
+        """Deliver a payload; the future is done.
+
+        The receiver gets views that it cannot write to: the arrays are still those of
+        the sender, and of whoever else it gave them to. Nothing is shaped or checked.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If this iteration was delivered before and not taken.
+        """
+        views = {name: array.view() for name, array in payload.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        now = this_host.monotonic()
+        delivery = Delivery(self.edge, iteration, views, now, iteration)
+        for log in self._logs:
+            log.note(self.edge, iteration, now, now, delivery.nbytes)
+        self._inbox.deliver(delivery)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delivery:
+    """One payload that arrived.
+
+    Parameters
+    ----------
+    edge, iteration, version
+        As the sender said.
+    payload
+        Arrays in pooled memory (or the sender's own, within a process): valid until
+        `release`.
+    arrived
+        Wall time of the last byte, seconds of CLOCK_MONOTONIC.
+    """
+
+    edge: int
+    iteration: int
+    payload: Mapping[str, NDArray[Any]]
+    arrived: float
+    version: int = 0
+    buffer: PooledBuffer | None = field(default=None, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload's tensors, which are the volume of the flow."""
+        return sum(array.nbytes for array in self.payload.values())
+
+    def release(self) -> None:
+        """Give the memory back to the pool; the arrays must not be used afterwards."""
+        if self.buffer is not None:
+            self.buffer.release()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxStatistics:
+    """Payloads waiting now, and at most so far, with their bytes."""
+
+    waiting: int
+    waiting_bytes: int
+    high_water: int
+    high_water_bytes: int
+
+
+class Inbox:
+    """Deliveries of one process.
+
+    Parameters
+    ----------
+    owner
+        Who waits, for messages.
+    """
+
+    def __init__(self, owner: str = "this process") -> None:
+        self.owner = owner
+        self._ready: dict[tuple[int, int], Delivery] = {}
+        self._awaited: dict[tuple[int, int], asyncio.Future[Delivery]] = {}
+        self._failed: dict[int, EmulatorError] = {}
+        self._bytes = self._high_water = self._high_water_bytes = 0
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Accept a payload; also the way of a handoff within one process.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If this iteration of this edge is already here.
+        """
+        key = (delivery.edge, delivery.iteration)
+        if key in self._ready:
+            raise NodeMisbehaved(f"edge {key[0]} delivered iteration {key[1]} twice")
+        awaited = self._awaited.pop(key, None)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(delivery)
+            return
+        self._ready[key] = delivery
+        self._bytes += delivery.nbytes
+        self._high_water = max(self._high_water, len(self._ready))
+        self._high_water_bytes = max(self._high_water_bytes, self._bytes)
+
+    async def get(
+        self, edge: int, iteration: int, *, within: float | None = None
+    ) -> Delivery:
+        """Return the payload of one iteration of one edge, waiting until it is here.
+
+        Parameters
+        ----------
+        edge, iteration
+            Which. One waiter at a time.
+        within
+            Wall seconds; None waits without end.
+
+        Raises
+        ------
+        DeadlineExceeded
+            If it did not come in time.
+        EmulatorError
+            The error that `fail` got for the edge, if the payload was not here before.
+        ValueError
+            If it is waited for already.
+        """
+        key = (edge, iteration)
+        if key in self._ready:
+            return self._take(key)
+        if edge in self._failed:
+            raise self._failed[edge]
+        if key in self._awaited:
+            raise ValueError(f"edge {edge}, iteration {iteration} is awaited already")
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self._awaited[key] = future
+        try:
+            if within is None:
+                return await future
+            async with awake_timeout(within):
+                return await future
+        except TimeoutError:
+            self._keep(future)
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for iteration {iteration} of edge "
+                f"{edge}"
+            ) from None
+        except asyncio.CancelledError:
+            self._keep(future)
+            raise
+        finally:
+            self._awaited.pop(key, None)
+
+    def fail(self, edge: int, error: EmulatorError) -> None:
+        """Let everybody who waits for this edge, now or later, have the error."""
+        self._failed.setdefault(edge, error)
+        for key, future in list(self._awaited.items()):
+            if key[0] == edge and not future.done():
+                future.set_exception(error)
+                del self._awaited[key]
+
+    def statistics(self) -> InboxStatistics:
+        """Return the payloads and bytes that wait, now and at most."""
+        return InboxStatistics(
+            len(self._ready), self._bytes, self._high_water, self._high_water_bytes
+        )
+
+    def _keep(self, future: asyncio.Future[Delivery]) -> None:
+        """Keep for the next waiter what came in the very turn its waiter gave up."""
+        if future.done() and not future.cancelled() and not future.exception():
+            self.deliver(future.result())
+
+    def _take(self, key: tuple[int, int]) -> Delivery:
+        delivery = self._ready.pop(key)
+        self._bytes -= delivery.nbytes
+        return delivery

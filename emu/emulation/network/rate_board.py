@@ -1,0 +1,188 @@
+"""The rate board: shared memory in which every sender finds its fluid line.
+
+One entry per edge, and one for the clock of the host; one writer each. An entry is
+framed by two counters: the writer counts the last one up, writes the line, then counts
+the first one up; a reader loads them in the other order and takes the line only if they
+agree. The board has no name: it is gone with the last process that holds it, however
+that process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.emulation.network.clock import ClockLine
+from emu.emulation.shaping import RateSegment
+from emu.host.this_host import this_host
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+#: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
+_ENTRY = np.dtype(
+    [
+        ("ended", "u8"),
+        ("iteration", "i8"),
+        ("served", "f8"),
+        ("rate", "f8"),
+        ("since", "f8"),
+        ("begun", "u8"),
+        ("unused", "u8", (2,)),
+    ]
+)
+_READ = struct.Struct("=QqdddQ")
+#: A writer holds an entry for some microseconds; a reader that meets a writer stopped
+#: in the middle gives up and looks again at its next poll.
+_ATTEMPTS = 1000
+
+
+class RateBoard:
+    """Fluid lines of all edges, in emulated bytes and seconds.
+
+    Made by `create` or `open`. A board passed on by ``fork`` works in the child.
+    """
+
+    def __init__(self, fd: int, path: str, *, writable: bool, owner: bool) -> None:
+        self._fd, self.path, self._owner = fd, path, owner
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._memory = mmap.mmap(fd, 0, access=access)
+        self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
+        self.edges = len(self._entries) - 1
+
+    @classmethod
+    def create(cls, edges: int) -> RateBoard:
+        """Return a new board without lines, writable, for this many edges.
+
+        Its ``path`` opens it in any process of the same user on this host, for as long
+        as this process holds the board. Where there is no memfd, ``path`` is a
+        temporary file until `forget_name`.
+        """
+        if edges < 1:
+            raise ValueError(f"a board needs an edge, not {edges}")
+        fd, path = this_host.create_memory()
+        os.ftruncate(fd, (edges + 1) * _ENTRY.itemsize)
+        board = cls(fd, path, writable=True, owner=not path.startswith("/proc/"))
+        board._entries["iteration"] = -1
+        return board
+
+    @classmethod
+    def open(cls, path: str, *, writable: bool = False) -> RateBoard:
+        """Return the board at a path.
+
+        Raises
+        ------
+        OSError
+            If it is not there (its creator has ended) or not ours to open.
+        """
+        access = os.O_RDWR if writable else os.O_RDONLY
+        fd = this_host.open_memory(path, access)
+        return cls(fd, path, writable=writable, owner=False)
+
+    def publish(
+        self,
+        edges: ArrayLike,
+        iterations: ArrayLike,
+        served: ArrayLike,
+        rates: ArrayLike,
+        since: ArrayLike,
+    ) -> None:
+        """Replace the lines of some edges, lowered rates first.
+
+        Parameters
+        ----------
+        edges, iterations
+            Integers, shape (lines,); no edge twice.
+        served, rates
+            Emulated bytes and bytes per second, shape (lines,).
+        since
+            Emulated seconds, shape (lines,) or a scalar.
+        """
+        where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
+        if not where.size:
+            return
+        order = lowered_first(
+            self._entries[where], np.asarray(iterations), np.asarray(rates)
+        )
+
+        def ordered(values: ArrayLike) -> NDArray[Any]:
+            array = np.asarray(values)
+            return array[order] if array.ndim else array
+
+        where = where[order]
+        entries = self._entries
+        # `begun` is the last field of an entry and counted up first, `ended` the first
+        # and counted up last; readers load upwards. So a reader that overtakes the
+        # writer anywhere in between sees two counts, without a lock that a stopped
+        # writer keeps.
+        count = entries["ended"][where] + np.uint64(1)
+        entries["begun"][where] = count
+        entries["iteration"][where] = ordered(iterations)
+        entries["served"][where] = ordered(served)
+        entries["rate"][where] = ordered(rates)
+        entries["since"][where] = ordered(since)
+        entries["ended"][where] = count
+
+    def read(self, edge: int) -> RateSegment | None:
+        """Return the newest line of an edge, None if it has none yet (about 1 us)."""
+        offset = edge * 64
+        for _ in range(_ATTEMPTS):
+            ended, iteration, served, rate, since, begun = _READ.unpack_from(
+                self._memory, offset
+            )
+            if ended == begun:
+                break
+        else:
+            return None
+        return RateSegment(iteration, served, rate, since) if iteration >= 0 else None
+
+    def publish_clock(self, line: ClockLine) -> None:
+        """Say how the coordinator's clock goes by that of this host."""
+        self.publish(self.edges, 0, line.offset, line.drift, line.at)
+
+    def clock(self) -> ClockLine | None:
+        """Return that; None where both read one clock."""
+        found = self.read(self.edges)
+        if found is None:
+            return None
+        return ClockLine(found.since, found.served, found.rate)
+
+    def forget_name(self) -> None:
+        """Remove the temporary file, once everybody has opened it; else do nothing."""
+        if self._owner:
+            with contextlib.suppress(FileNotFoundError):
+                Path(self.path).unlink()
+            self._owner = False
+
+    def close(self) -> None:
+        """Let go of the memory; the last holder's close frees it."""
+        self.forget_name()
+        del self._entries
+        with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
+            self._memory.close()
+        os.close(self._fd)
+
+
+def lowered_first(
+    before: NDArray[Any], iterations: NDArray[np.int64], rates: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return the order of publication: flows whose rate falls, then the others.
+
+    Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
+    over-used in between.
+
+    Parameters
+    ----------
+    before
+        Present entries, shape (lines,).
+    iterations, rates
+        The new ones, shape (lines,) or scalars.
+    """
+    lowered = (before["iteration"] == iterations) & (rates < before["rate"])
+    return np.argsort(~lowered, kind="stable")

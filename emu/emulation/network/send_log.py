@@ -1,0 +1,84 @@
+"""When every shaped frame of a process left, and why not earlier."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.emulation.wire.frame_layout import FRAME_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.emulation.network.clock import RunClock
+
+
+#: A row of `emu.emulation.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as tuples 20.
+_ROW = struct.Struct("<IIddQ")
+#: Rows of one piece, so that two pieces fit into one control message.
+_PIECE = 12_000
+
+
+class FrameLog:
+    """Collects rows of `emu.emulation.wire.frame_layout` while a run goes on."""
+
+    def __init__(self) -> None:
+        self._rows = bytearray()
+
+    def note(
+        self, edge: int, iteration: int, first: float, last: float, nbytes: int
+    ) -> None:
+        """Add a frame: wall seconds of its first and last byte, payload bytes."""
+        self._rows += _ROW.pack(edge, iteration, first, last, nbytes)
+
+    def pieces(self, clock: RunClock) -> Iterator[bytes]:
+        """Yield the rows so far, in run seconds; at least one piece, maybe empty."""
+        rows = np.frombuffer(bytes(self._rows), FRAME_ROWS).copy()
+        for name in ("first", "last"):
+            rows[name] = clock.run_times(rows[name])
+        for begin in range(0, max(len(rows), 1), _PIECE):
+            yield rows[begin : begin + _PIECE].tobytes()
+
+
+#: Frames kept, the newest: what one control message may carry.
+_MOST = 15_000
+
+
+class SendLog:
+    """Rows of edge, iteration and what `note` takes."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[float, ...]] = deque(maxlen=_MOST)
+
+    def note(
+        self,
+        edge: int,
+        iteration: int,
+        *,
+        finished: float,
+        queued: float,
+        informed: float,
+        lag: float,
+    ) -> None:
+        """Add a frame, all in wall seconds.
+
+        Parameters
+        ----------
+        finished, queued
+            When the last byte was in the kernel; when the payload was there to send.
+        informed
+            When the frame's newest line was first seen.
+        lag
+            How late the alarm rang that sent the last byte.
+        """
+        self._rows.append((edge, iteration, finished, queued, informed, lag))
+
+    def packed(self, clock: RunClock) -> bytes:
+        """Return the rows in emulated seconds, as little-endian float64."""
+        rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
+        rows[:, 2:5] = clock.run_times(rows[:, 2:5])
+        rows[:, 5] /= clock.time_scale
+        return rows.tobytes()

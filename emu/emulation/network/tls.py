@@ -1,0 +1,224 @@
+"""TLS between hosts: certificates that are made for one run, signed by no authority.
+
+Every run has a token already, and an authority would be one more thing to keep. So the
+proofs of the handshake cover the certificate that each side has before it
+(``tls-server-end-point`` of RFC 5929), and who ends TLS with another can give none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import ipaddress
+import os
+import ssl
+from typing import TYPE_CHECKING, cast
+
+from emu.emulation.network.rx_timestamps import ArrivalReader
+from emu.errors import RunError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+#: Subject and issuer of every certificate; who it belongs to is for the proofs to say.
+_NAME = "emu"
+_VALID = dt.timedelta(days=30)
+
+
+def draw_certificate() -> bytes:
+    """Return a new private key (Ed25519) and a certificate of it, in PEM."""
+    # 60 ms, for nothing on loopback.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _VALID)  # whatever the other host's clock says
+        .not_valid_after(now + _VALID)
+        .sign(key, None)
+    )
+    pem = serialization.Encoding.PEM
+    return key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ) + certificate.public_bytes(pem)
+
+
+class ServerTls:
+    """TLS context of a listening port: its certificate as `ssl` wants it.
+
+    Parameters
+    ----------
+    pem
+        As from `draw_certificate`.
+    """
+
+    def __init__(self, pem: bytes) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self.context.num_tickets = 0  # a run connects once: nothing resumes
+        _load(self.context, pem)
+        certificate = pem[pem.index(b"-----BEGIN CERTIFICATE") :].decode()
+        self.fingerprint = _fingerprint(ssl.PEM_cert_to_DER_cert(certificate))
+
+
+def client_context() -> ssl.SSLContext:
+    """Return the settings of who connects: `peer_fingerprint` is for the proofs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def peer_fingerprint(tls: ssl.SSLObject) -> bytes:
+    """Return the fingerprint of the certificate at the other end of an SSL object."""
+    return _fingerprint(tls.getpeercert(binary_form=True) or b"")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True where only this host can be at such an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _fingerprint(certificate: bytes) -> bytes:
+    return hashlib.sha256(certificate).digest()
+
+
+def _load(context: ssl.SSLContext, pem: bytes) -> None:
+    """Hand over what `ssl` takes from files only, without a name in any folder."""
+    descriptor = os.memfd_create("certificate")
+    try:
+        os.write(descriptor, pem)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    except FileNotFoundError:
+        raise RunError("cannot encrypt: /proc is not there, or hidden") from None
+    finally:
+        os.close(descriptor)
+
+
+# A data connection under TLS: the calls of a socket, and when bytes came.
+#
+# Records are made and opened in memory. `ssl.SSLSocket` would take two calls of the
+# kernel per record of 16 KB, and has no way to the note of when the last byte came.
+
+#: Bytes that one call encrypts, or takes from the kernel, at most.
+_AT_ONCE = 1 << 18
+
+
+class TlsSocket:
+    """Speaks TLS over a connected, non-blocking socket, which it closes.
+
+    The handshake is made by whichever calls receive. What `socket.socket` would raise
+    is raised: an `ssl.SSLError` is an `OSError`.
+
+    Parameters
+    ----------
+    server
+        Whether this end was connected to.
+    """
+
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, *, server: bool
+    ) -> None:
+        self._sock, self._arrivals = sock, ArrivalReader(sock)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
+        self._taken = memoryview(bytearray(_AT_ONCE))
+        self._wall = 0.0
+        self._met = False
+        self._left = memoryview(b"")  # encrypted, and not yet with the kernel
+        self._owed = 0  # payload bytes that these are of
+
+    @property
+    def pending(self) -> bool:
+        """True where more can be read without the kernel."""
+        return self._incoming.pending > 0 or self.tls.pending() > 0
+
+    def meet(self) -> None:
+        """Go on with the handshake; the first call of who connects begins it.
+
+        Raises
+        ------
+        OSError
+            `BlockingIOError` as long as it is the peer's turn; else it has failed.
+        """
+        while not self._met:
+            try:
+                self.tls.do_handshake()
+                self._met = True
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._take()
+        self._flush()
+
+    def receive(self, view: memoryview) -> tuple[int, float]:
+        """Return as `ArrivalReader.receive` does, of what was encrypted."""
+        if not self.pending and self._take() == 0:
+            return 0, self._wall
+        self.meet()
+        try:
+            # Typeshed lacks that it is a count where a buffer is given.
+            return cast("int", self.tls.read(len(view), view)), self._wall
+        except ssl.SSLZeroReturnError:
+            return 0, self._wall
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+
+    def recv_into(self, view: memoryview) -> int:
+        """Receive; 0 bytes are the end of the stream."""
+        return self.receive(view)[0]
+
+    def recv(self, count: int) -> bytes:
+        """Receive up to so many bytes."""
+        view = memoryview(bytearray(count))
+        return bytes(view[: self.recv_into(view)])
+
+    def send(self, view: memoryview | bytes) -> int:
+        """Send some of it; return how much, once the kernel has taken all of that.
+
+        Bytes that were encrypted cannot be taken back: the call after one that raised
+        `BlockingIOError` goes on with what that one began.
+        """
+        if not self._left:
+            self._owed = self.tls.write(memoryview(view)[:_AT_ONCE])
+        self._flush()
+        return self._owed
+
+    def sendmsg(self, views: Sequence[memoryview]) -> int:
+        """Send some of the first."""
+        return self.send(views[0])
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        """Close at once; the peer takes a frame that is cut off for what it is."""
+        self._sock.close()
+
+    def _take(self) -> int:
+        count, self._wall = self._arrivals.receive(self._taken)
+        self._incoming.write(self._taken[:count])
+        if not count:
+            self._incoming.write_eof()
+        return count
+
+    def _flush(self) -> None:
+        if not self._left:
+            self._left = memoryview(self._outgoing.read())
+        while self._left:
+            self._left = self._left[self._sock.send(self._left) :]

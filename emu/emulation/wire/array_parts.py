@@ -1,0 +1,111 @@
+"""Arrays that travel over control connections, in pieces that let others pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from emu.emulation.wire.messages import StatePart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+PART = 256 * 1024  # bytes of an array per message
+
+
+class Part(Protocol):
+    """A piece of an array: `ResultPart` or `StatePart`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the array."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Its type, as numpy writes it."""
+        ...
+
+    @property
+    def shape(self) -> list[int]:
+        """Its shape."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """Its bytes."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """Those of this piece."""
+        ...
+
+
+def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the messages that carry some arrays, in order."""
+    for name, array in arrays.items():
+        data = array.tobytes()
+        for start in range(0, max(len(data), 1), PART):
+            yield {
+                "name": name,
+                "dtype": array.dtype.str,
+                "shape": list(array.shape),
+                "total": len(data),
+                "data": data[start : start + PART],
+            }
+
+
+def state_parts(
+    task: str, iteration: int, arrays: Mapping[str, NDArray[Any]]
+) -> list[StatePart]:
+    """Return the messages that carry the state of a task before an iteration."""
+    fields = list(parts_of(arrays))
+    return [
+        StatePart(task=task, iteration=iteration, last=n == len(fields), **piece)
+        for n, piece in enumerate(fields, start=1)
+    ]
+
+
+class ArrayParts:
+    """Named arrays, put together from their pieces."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[Part, bytearray]] = {}
+
+    def add(self, part: Part) -> None:
+        """Take in the next piece of an array.
+
+        Raises
+        ------
+        ValueError
+            When the pieces of an array are longer than it.
+        """
+        first, data = self._parts.setdefault(part.name, (part, bytearray()))
+        data.extend(part.data)
+        if len(data) > first.total:
+            raise ValueError(f"{part.name} is longer than announced")
+
+    def arrays(self) -> Arrays:
+        """Return the arrays by name.
+
+        Raises
+        ------
+        ValueError
+            When one is cut short, or its type or shape cannot be.
+        """
+        return {name: _array(*parts) for name, parts in self._parts.items()}
+
+
+def _array(first: Part, data: bytearray) -> NDArray[Any]:
+    if len(data) != first.total:
+        raise ValueError(f"{first.name} is cut short")
+    try:
+        return np.frombuffer(data, np.dtype(first.dtype)).reshape(first.shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{first.name} is no array: {error}") from error

@@ -1,0 +1,353 @@
+"""Messages between coordinator, agents and node processes.
+
+A message is a frozen dataclass; on the wire it is a msgpack map of its fields with its
+``kind``. The life of a run, in the order of the messages:
+
+    agent        AgentHello ─►  coordinator  ─► Launch         agent forks the processes
+    agent        BoardReady ─►                                 its rate board is there
+    process      ProcessHello, Listening ─►  ─► Peers          everybody connects
+    process      Ready ─►                    ─► Begin          the barrier; time 0
+    process      StatePart ─►                ─► StatePart      a cut; before Ready again
+    process                                  ◄─ RunTask        a task may start
+    process                                  ◄─ WakeSender     a flow may go, or faster
+    process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
+    process      Frames, Outcome ─►          ◄─ Finish         results and statistics
+    agent                                    ◄─ Kill           what a scenario kills
+    anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from emu.errors import MalformedFrame
+
+
+@dataclass(frozen=True)
+class AgentHello:
+    """An agent joins: what its host is, for the manifest."""
+
+    host: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Fork these processes; each map is a whole process description.
+
+    ``silence`` is for how many wall seconds the coordinator may say nothing, ``clock``
+    the name of the clock that it reads (`emu.host.this_host.name_of_clock`).
+    """
+
+    edges: int
+    processes: list[Any]
+    silence: float
+    clock: str = ""
+
+
+@dataclass(frozen=True)
+class BoardReady:
+    """The agent's rate board can be opened at ``path`` on its host."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class RateUpdate:
+    """Fluid lines for the rate board of another host; little-endian array bytes.
+
+    ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
+    time, seconds) float64, all of one length.
+    """
+
+    edges: bytes
+    iterations: bytes
+    served: bytes
+    rates: bytes
+    since: bytes
+
+
+@dataclass(frozen=True)
+class ProcessDied:
+    """A node process of this agent ended; ``code`` as `multiprocessing` gives it."""
+
+    process: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Beat:
+    """I am alive. Agent and coordinator send one a second to each other.
+
+    ``stood_still``: wall seconds since the last one in which I could not run;
+    ``clock``: what an agent knows of the coordinator's (offset, drift, uncertainty).
+    """
+
+    stood_still: float = 0.0
+    clock: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ProcessHello:
+    """A node process joins, of the name that it has proved."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a process accepts its in-edges."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Address [host, port] of every process, by name."""
+
+    addresses: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Data loaded, every edge of this process connected."""
+
+    tuning: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The barrier: run time 0 is ``start_wall``, coordinator's monotonic clock."""
+
+    start_wall: float
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """(task, iteration) starts at run time ``start``.
+
+    ``reads``: [edge, iteration] of every in-edge that reads the newest: which to read,
+    -1 for none.
+    """
+
+    task: int
+    iteration: int
+    start: float
+    reads: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class WakeSender:
+    """Flows of these edges may go, or go much faster: they have a new line.
+
+    ``since`` are the run times from which the lines hold, seconds.
+    """
+
+    edges: list[int]
+    since: list[float]
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    """(task, iteration) ended at run time ``end``, or will: sent when its work is done.
+
+    ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
+    ``busy``, ``cpu``: wall and CPU seconds of computation; ``late``: how long after its
+    profiled time the task ended, run seconds; ``report``: figures of the program.
+    """
+
+    task: int
+    iteration: int
+    start: float
+    end: float
+    edges: list[int]
+    volumes: list[float]
+    busy: float
+    cpu: float
+    late: float
+    report: dict[str, float]
+
+
+@dataclass(frozen=True)
+class FlowEnded:
+    """The last byte of (edge, iteration) arrived at run time ``time``.
+
+    The flow ends then, or with its fluid if that is later, as observers get it.
+    """
+
+    edge: int
+    iteration: int
+    time: float
+    volume: float
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Every task ended: hand over results and statistics."""
+
+
+@dataclass(frozen=True)
+class ResultPart:
+    """A piece of one array of a task's result; pieces come in order.
+
+    ``total`` is the number of bytes of the whole array.
+    """
+
+    task: int
+    name: str
+    dtype: str
+    shape: list[int]
+    total: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """A piece of one array of the state that a task has before an iteration.
+
+    Fields are those of `ResultPart`, but for ``task``, a name, since the state may be
+    of an earlier attempt; ``last`` is true of the last piece of the task's last array.
+    To a process that begins with this state comes one of no task in the end.
+    """
+
+    task: str
+    iteration: int
+    name: str
+    dtype: str
+    shape: list[int]
+    total: int
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Some of the frames that a process sent and received (`emu.emulation.wire.frame_layout`)."""
+
+    sent: bytes
+    received: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Statistics of a process, the last thing that it says."""
+
+    statistics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A process or agent cannot go on; ``doing`` names task and iteration if any."""
+
+    error: str
+    text: str
+    doing: str
+    trace: str = field(default="")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill these processes, which the scenario has die; others' names are passed over.
+
+    They end by SIGKILL, as a machine that loses its power ends them.
+    """
+
+    processes: list[str]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End at once; ``reason`` is for the log, and ``failed`` for the exit status."""
+
+    reason: str
+    failed: bool = False
+
+
+Message: TypeAlias = (
+    AgentHello
+    | Launch
+    | BoardReady
+    | RateUpdate
+    | ProcessDied
+    | Beat
+    | ProcessHello
+    | Listening
+    | Peers
+    | Ready
+    | Begin
+    | RunTask
+    | WakeSender
+    | TaskEnded
+    | FlowEnded
+    | Finish
+    | ResultPart
+    | StatePart
+    | Frames
+    | Outcome
+    | Failed
+    | Kill
+    | Stop
+)
+_KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind for kind in typing.get_args(Message)
+}
+_FIELD_TYPES: dict[str, dict[str, type]] = {
+    name: {
+        key: typing.get_origin(hint) or hint
+        for key, hint in typing.get_type_hints(kind).items()
+    }
+    for name, kind in _KINDS.items()
+}
+T = TypeVar("T")
+
+
+def pack(message: Message) -> dict[str, Any]:
+    """Return the msgpack-able map of ``message``."""
+    kind = type(message).__name__
+    return {"kind": kind} | {key: getattr(message, key) for key in _FIELD_TYPES[kind]}
+
+
+def unpack(fields: dict[str, Any]) -> Message:
+    """Return the message that a map from the wire stands for.
+
+    Raises
+    ------
+    MalformedFrame
+        When the kind is unknown, a field is missing, unknown or of another type.
+    """
+    values = dict(fields)
+    name = values.pop("kind", None)
+    if not isinstance(name, str) or name not in _KINDS:
+        raise MalformedFrame(f"a message of unknown kind {name!r:.80}")
+    expected = _FIELD_TYPES[name]
+    for key, value in values.items():
+        if key not in expected:
+            raise MalformedFrame(f"{name} has no field {key!r:.80}")
+        if expected[key] is float and type(value) is int:
+            values[key] = float(value)
+        elif not isinstance(value, expected[key]):
+            raise MalformedFrame(
+                f"{name}.{key} is a {type(value).__name__}, "
+                f"not a {expected[key].__name__}"
+            )
+    try:
+        return _KINDS[name](**values)
+    except TypeError as error:
+        raise MalformedFrame(f"{name} is incomplete: {error}") from error
+
+
+def expect(message: Message, kind: type[T]) -> T:
+    """Return ``message`` as a ``kind``.
+
+    Raises
+    ------
+    MalformedFrame
+        When it is of another kind.
+    """
+    if not isinstance(message, kind):
+        raise MalformedFrame(
+            f"{type(message).__name__} came where {kind.__name__} was due"
+        )
+    return message

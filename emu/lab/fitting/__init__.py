@@ -1,0 +1,28 @@
+"""From what crossed between the processes of a lab to a job that a scenario can state.
+
+`conversations` tells requests, answers and an all-reduce apart, `iterations` cuts them
+into iterations, `templates` makes one of all, `fitted_job` writes what was found as a
+custom job. Pure: what it gets is `emu.prediction.analysis.traffic.Traffic`. Must not know: files,
+labs, simulations.
+"""
+
+from emu.lab.fitting.causes import FittedSteps, overtaken
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.fitted_job import fitted_scenario
+from emu.lab.fitting.iterations import FittedIterations, fit_iterations, fit_traffic
+from emu.lab.fitting.steps import ALL, named
+from emu.lab.fitting.templates import Template, mean_iterations
+
+__all__ = [
+    "ALL",
+    "FittedIterations",
+    "FittedSteps",
+    "Template",
+    "Unfittable",
+    "fit_iterations",
+    "fit_traffic",
+    "fitted_scenario",
+    "mean_iterations",
+    "named",
+    "overtaken",
+]

@@ -1,0 +1,376 @@
+"""Find what every step waits for, by order in time over all iterations.
+
+A step's causes are what always came before it in its process: steps that it received,
+steps that it sent. One whose answer follows a request at the steadiest distance waits
+for that request alone. Gaps behind the last cause are the processes' own time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.lab.fitting.conversations import Measured, Unfittable
+from emu.lab.fitting.steps import NOTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.lab.fitting.conversations import Process
+    from emu.lab.fitting.steps import Marks, Step
+
+#: Number of a step, which of its moments, iterations before.
+Cause: TypeAlias = tuple[int, int, int]
+#: Moments of a step: when its first byte came, when its last did, and when all came but
+#: what the kernel holds: a program that waits in ``send()`` goes on then.
+BEGUN, GOT, DRAINED = range(3)
+#: Share of the iterations in which a cause comes before its effect.
+ALWAYS = 0.95
+#: Seconds within which steps begin together, and an answer follows its request.
+TOGETHER = 0.001
+#: Bytes of a connection that a kernel holds when its program goes on, where that does
+#: not show. It was 70 to 200 kB at 12 to 40 Mbit/s, more at faster NICs.
+HELD = 100_000
+#: Seconds by which gaps must be steadier to say more than others.
+STEADIER = 5e-5
+#: Share by which spreads of gaps are alike: those of 22 iterations are no better known.
+_ALIKE = 0.85
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSteps(Measured):
+    """Steps of every iteration with their causes, and the gaps behind them."""
+
+    steps: tuple[Step, ...]
+    causes: tuple[tuple[Cause, ...], ...]
+    """Per step."""
+    held: tuple[float, ...]
+    """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
+    gaps: NDArray[np.float64]
+    """Seconds by step and iteration: behind the last cause that is an iteration of the
+    fit, for the first iterations since its beginning."""
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,): of the last where each has its own."""
+    first: int
+    """Number of the first of the iterations in the run."""
+
+    def part(self, first: int, last: int) -> FittedSteps:
+        """Return the iterations from ``first`` until before ``last``."""
+        some = slice(first, last)
+        return _with_gaps(
+            tuple(step.part(some) for step in self.steps),
+            self.causes,
+            self.held,
+            self.starts[some],
+            self.ends[some],
+            self.first + first,
+        )
+
+
+def overtaken(found: FittedSteps) -> list[Step]:
+    """Return large steps that were on their way when their process sent the next one.
+
+    Their senders did not wait for all of it in ``send()``, since the kernel held the
+    rest. How much it holds depends on the NIC.
+    """
+    large = []
+    for step, causes in zip(found.steps, found.causes, strict=True):
+        for number, moment, lag in causes:
+            before = found.steps[number]
+            if moment == GOT or lag or np.median(before.sizes) < HELD:
+                continue
+            if np.mean(before.last > step.first) >= ALWAYS and before not in large:
+                large.append(before)
+    return large
+
+
+def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
+    """Return the steps with their causes, in the iterations that have all of them.
+
+    Raises
+    ------
+    Unfittable
+        When there are too few.
+    """
+    count = min(len(step.first) for step in steps)
+    kept = longest(steps, skip)
+    if kept.stop - kept.start < 4:
+        raise Unfittable(
+            f"{kept.stop - kept.start} iterations of {count} follow one another with "
+            "all of their parts, a fit needs 4"
+        )
+    some = tuple(step.part(kept) for step in steps)
+    begins = {clock: times[: count + 1] for clock, times in marks.items()}
+    phases = {clock: times[:-1][kept] for clock, times in begins.items()}
+    latest = np.max([*begins.values()], axis=0)
+    starts, ends = latest[:-1][kept], latest[1:][kept]
+    causes, held = _behind_senders(some, _causes(some, phases))
+    return _with_gaps(some, causes, held, starts, ends, kept.start)
+
+
+def longest(steps: Sequence[Step], skip: int) -> slice:
+    """Return the longest stretch of iterations that have all steps."""
+    count = min(len(step.first) for step in steps)
+    seen = np.array([step.first[:count] for step in steps])
+    good = ~np.isnan(seen).any(axis=0)
+    good[:skip] = False
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
+    stretches = edges.reshape(-1, 2).tolist()
+    return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
+
+
+def _with_gaps(
+    steps: tuple[Step, ...],
+    causes: tuple[tuple[Cause, ...], ...],
+    held: tuple[float, ...],
+    starts: NDArray[np.float64],
+    ends: NDArray[np.float64],
+    first: int,
+) -> FittedSteps:
+    times = _Times(steps, held)
+    gaps = np.array(
+        [times.gap(number, own, float(starts[0])) for number, own in enumerate(causes)]
+    )
+    gaps = np.maximum(gaps, 0.0)
+    return FittedSteps(steps, causes, held, gaps, starts, ends, first)
+
+
+class _Times:
+    """Moments of steps by iteration."""
+
+    def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
+        self._ends = [[step.first, step.last] for step in steps]
+        for moments, step, some in zip(self._ends, steps, held, strict=False):
+            moments.append(step.drained(some))
+
+    def of(self, cause: Cause) -> NDArray[np.float64]:
+        """Return the seconds of a cause by the iteration of its effect."""
+        number, end, lag = cause
+        times = self._ends[number][end]
+        before = np.full(lag, np.nan)
+        return np.concatenate([before, times[: len(times) - lag]])
+
+    def gap(
+        self, number: int, causes: Sequence[Cause], began: float
+    ) -> NDArray[np.float64]:
+        """Return the seconds of a step behind the last of its causes."""
+        first = self._ends[number][0]
+        if not causes:
+            return first - began
+        before = np.max(
+            [np.nan_to_num(self.of(c), nan=-np.inf) for c in causes], axis=0
+        )
+        return first - np.where(np.isinf(before), began, before)
+
+
+def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], ...]:
+    """Return the causes of every step."""
+    times = _Times(steps)
+    phase = {
+        (number, end): float(np.median(times.of((number, end, 0)) - starts[step.clock]))
+        for number, step in enumerate(steps)
+        for end in (BEGUN, GOT)
+    }
+    before = [_before(number, steps, times, phase) for number in range(len(steps))]
+    awaited = [
+        _awaited(number, steps, before, times, phase) for number in range(len(steps))
+    ]
+    least = [_reduced(own, steps, awaited, phase) for own in awaited]
+    answers = [_request(number, steps, before, phase) for number in range(len(steps))]
+    chosen = []
+    for number, step in enumerate(steps):
+        alone, request = least[number], answers[number]
+        if request is not None and _is_answer(number, request, alone, steps, times):
+            alone = [request]
+            if step.source[1] == step.destination[1]:
+                alone += [c for c in before[number] if not c[1] and c[2] == 0]
+        chosen.append(alone)
+    chosen = [
+        least[number] if _with_others(number, chosen, least, steps, phase) else one
+        for number, one in enumerate(chosen)
+    ]
+    return tuple(tuple(one) for one in chosen)
+
+
+def _behind_senders(
+    steps: tuple[Step, ...], causes: tuple[tuple[Cause, ...], ...]
+) -> tuple[tuple[tuple[Cause, ...], ...], tuple[float, ...]]:
+    """Return the causes with senders that wait in ``send()``, and `FittedSteps.held`.
+
+    A step that begins behind a large one of its process, and not with it, began when
+    the kernel had taken that one, if it is as steady so: less of it was on its way
+    then than the kernel holds. With the beginnings as causes programs at slower NICs
+    sent too early, in the way of what was still to go: +6 to +10 %.
+    """
+    times = _Times(steps)
+    held = [0.0 if np.median(step.sizes) <= HELD else HELD for step in steps]
+    behind = []
+    for number, own in enumerate(causes):
+        for k, moment, lag in own:
+            gap = times.gap(number, [(k, moment, lag)], np.nan)[lag:]
+            if moment == BEGUN and held[k] and np.median(gap) >= TOGETHER:
+                behind.append((number, k, lag))
+                until = steps[k].until[: len(gap)]
+                left = steps[k].crossed.left(until, steps[number].first[lag:])
+                held[k] = max(held[k], float(np.quantile(left, ALWAYS)))
+    drained = _Times(steps, held)
+    found: list[list[Cause]] = [list(own) for own in causes]
+    for number, k, lag in behind:
+        at = found[number].index((k, BEGUN, lag))
+        gaps = [
+            drained.gap(number, [(k, moment, lag)], np.nan)[lag:]
+            for moment in (BEGUN, DRAINED)
+        ]
+        if held[k] < np.median(steps[k].sizes) and (
+            _spread(gaps[1]) <= _spread(gaps[0]) + STEADIER
+        ):
+            found[number][at] = (k, DRAINED, lag)
+    used = {k for own in found for k, moment, _ in own if moment == DRAINED}
+    return (
+        tuple(tuple(own) for own in found),
+        tuple(some if k in used else 0.0 for k, some in enumerate(held)),
+    )
+
+
+def _before(
+    number: int,
+    steps: Sequence[Step],
+    times: _Times,
+    phase: dict[tuple[int, int], float],
+) -> list[Cause]:
+    """Return what always came before a step in its process, the latest of each."""
+    step, found = steps[number], list[Cause]()
+    own = [(k, BEGUN) for k, other in enumerate(steps) if other.source == step.source]
+    own += [(k, GOT) for k, s in enumerate(steps) if s.destination == step.source]
+    for k, end in own:
+        if steps[k].clock != step.clock:
+            continue
+        for lag in (0, 1, 2):
+            if lag == 0 and (phase[k, end], k) >= (phase[number, False], number):
+                continue
+            gap = times.gap(number, [(k, end, lag)], np.nan)
+            gap = gap[lag:]
+            if np.mean(gap >= 0) >= ALWAYS:
+                found.append((k, end, lag))
+                break
+    return found
+
+
+def _awaited(
+    number: int,
+    steps: Sequence[Step],
+    before: Sequence[list[Cause]],
+    times: _Times,
+    phase: dict[tuple[int, int], float],
+) -> list[Cause]:
+    """Return what a step may wait for, without notes that came while it computed.
+
+    A note lets a process send to its sender. The time of computing is steadier than the
+    one since a note that came meanwhile, whose sender has a time of its own.
+    """
+    own = before[number]
+    notes = [c for c in own if c[1] and np.median(steps[c[0]].sizes) <= NOTE]
+    notes.sort(key=lambda cause: (-cause[2], phase[cause[0], True]))
+    others = [cause for cause in own if cause not in notes]
+    spreads = []
+    for last in range(len(notes) + 1):
+        gap = times.gap(number, [*others, *notes[:last]], np.nan)[2:]
+        spreads.append(_spread(gap) if others or last else np.inf)
+    least = min(spreads) + STEADIER
+    kept = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
+    return [*others, *notes[:kept]]
+
+
+def _reduced(
+    own: Sequence[Cause],
+    steps: Sequence[Step],
+    before: Sequence[list[Cause]],
+    phase: dict[tuple[int, int], float],
+) -> list[Cause]:
+    """Return the causes that no other of them has for a cause."""
+    implied: set[Cause] = set()
+    for k, end, lag in own:
+        if not end:
+            implied |= {(j, e, lag + further) for j, e, further in before[k]}
+    latest: dict[Process, tuple[tuple[int, float], Cause]] = {}
+    kept = []
+    for cause in own:
+        k, end, lag = cause
+        if any((k, end, lag - less) in implied for less in range(lag + 1)):
+            continue
+        if end:
+            when = (-lag, phase[k, True])
+            peer = steps[k].source
+            if peer in latest and latest[peer][0] >= when:
+                continue
+            latest[peer] = (when, cause)
+        else:
+            kept.append(cause)
+    return [*kept, *(cause for _, cause in latest.values())]
+
+
+def _request(
+    number: int,
+    steps: Sequence[Step],
+    before: Sequence[list[Cause]],
+    phase: dict[tuple[int, int], float],
+) -> Cause | None:
+    """Return what last came from the process that a step goes to."""
+    there = steps[number].destination
+    came = [c for c in before[number] if c[1] and steps[c[0]].source == there]
+    return max(came, key=lambda c: (-c[2], phase[c[0], True]), default=None)
+
+
+def _is_answer(
+    number: int,
+    request: Cause,
+    causes: Sequence[Cause],
+    steps: Sequence[Step],
+    times: _Times,
+) -> bool:
+    """Return True if a step is as steady behind one request as behind all causes."""
+    step = steps[number]
+    gap = times.gap(number, [request], np.nan)[request[2] :]
+    others = times.gap(number, causes, np.nan)
+    steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
+    peers = step.source[1] == step.destination[1]
+    return steady and (not peers or float(np.median(gap)) < TOGETHER)
+
+
+def _spread(gaps: NDArray[np.float64]) -> float:
+    """Return how far gaps are from the one in the middle, without the farthest."""
+    off = np.sort(np.abs(gaps - np.median(gaps)))
+    return float(np.mean(off[: max(1, int(0.9 * len(off)))]))
+
+
+def _with_others(
+    number: int,
+    chosen: Sequence[Sequence[Cause]],
+    least: Sequence[Sequence[Cause]],
+    steps: Sequence[Step],
+    phase: dict[tuple[int, int], float],
+) -> bool:
+    """Return True if a step is one of several that wait for more than its request.
+
+    Nothing is received between them: a server answers all whom it has received from.
+    """
+    if chosen[number] == least[number]:
+        return False
+    step, mine = steps[number], phase[number, False]
+    came = [
+        phase[k, True]
+        for k, other in enumerate(steps)
+        if (other.destination, other.clock) == (step.source, step.clock)
+    ]
+    for k, other in enumerate(steps):
+        if k == number or (other.source, other.clock) != (step.source, step.clock):
+            continue
+        low, high = sorted((mine, phase[k, False]))
+        if chosen[k] == least[k] and not any(low < when < high for when in came):
+            return True
+    return False

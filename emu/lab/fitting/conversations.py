@@ -1,0 +1,233 @@
+"""Find requests, their answers and all-reduces round a ring in captured packets.
+
+A process is a program on a machine. Processes of two programs talk by requests and
+answers: the first sender asks. Processes of one program run all-reduces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.prediction.analysis.traffic import Traffic
+
+#: Numbers of a machine and of a program.
+Process: TypeAlias = tuple[int, int]
+#: Share of the bytes that may belong to ports whose program was never seen.
+MOST_UNKNOWN = 0.01
+#: Share of the bytes among processes of one program that may go beside the ring: what
+#: gloo sends before the first all-reduce, and its notes of 48 bytes.
+MOST_BESIDE = 0.1
+
+
+class Measured:
+    """Iterations of a run, by when they began and ended."""
+
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,)."""
+
+    @property
+    def count(self) -> int:
+        """Number of iterations."""
+        return len(self.starts)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per iteration, measured."""
+        return float(self.ends[-1] - self.starts[0]) / self.count
+
+
+class Unfittable(ValueError):
+    """Traffic of a kind that no fit understands; the message names the part."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its answer: seconds of their first and last packets, bytes."""
+
+    client: Process
+    server: Process
+    asked: tuple[float, float]
+    answered: tuple[float, float]
+    request: int
+    answer: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Packets that the processes of one program sent among themselves, by sender."""
+
+    members: tuple[Process, ...]
+    """In the order of the ring: each sends to the next."""
+    sent: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]
+    """Per member, times and bytes of the packets to the next one."""
+    any_sent: tuple[NDArray[np.float64], ...]
+    """Per member, times of all packets to any of the others."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Packets by process: numbers of sender and receiver, times, bytes."""
+
+    processes: tuple[Process, ...]
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    time: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+
+    def some(self, which: NDArray[np.bool_]) -> Packets:
+        """Return some of them."""
+        return Packets(
+            self.processes,
+            self.source[which],
+            self.destination[which],
+            self.time[which],
+            self.bytes[which],
+        )
+
+
+def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
+    """Return the exchanges by the time of their requests, and the ring.
+
+    Raises
+    ------
+    Unfittable
+        When no all-reduce is found.
+    """
+    program = np.array([program for _, program in packets.processes])
+    peers = program[packets.source] == program[packets.destination]
+    exchanges = sorted(
+        _exchanges(packets.some(~peers)), key=lambda exchange: exchange.asked
+    )
+    return exchanges, _ring(packets.some(peers))
+
+
+def by_process(traffic: Traffic) -> Packets:
+    """Return all packets by the processes that own their ports.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, or ports have no owner, or two.
+    """
+    rows = traffic.packets
+    if not rows["bytes"].any():
+        raise Unfittable(
+            "nothing was sent between machines over TCP, and no other protocol is noted"
+        )
+    owner = np.full((len(traffic.machines), 65536), -1, np.int64)
+    owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
+    _shared(traffic, owner)
+    programs = [
+        owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
+    ]
+    known = (programs[0] >= 0) & (programs[1] >= 0)
+    size = rows["bytes"].astype(np.int64)
+    unknown = 1 - size[known].sum() / size.sum()
+    if unknown > MOST_UNKNOWN:
+        raise Unfittable(
+            f"{unknown:.1%} of the bytes belong to ports that no program was seen to "
+            "have: connections must last longer than half a second"
+        )
+    width = len(traffic.programs)
+    ends = [
+        (rows[end].astype(np.int64) * width + program)[known]
+        for end, program in zip(("source", "destination"), programs, strict=True)
+    ]
+    found, numbers = np.unique(np.concatenate(ends), return_inverse=True)
+    return Packets(
+        tuple((int(each) // width, int(each) % width) for each in found),
+        numbers[: len(numbers) // 2],
+        numbers[len(numbers) // 2 :],
+        rows["time"][known],
+        size[known],
+    )
+
+
+def _shared(traffic: Traffic, owner: NDArray[np.int64]) -> None:
+    """Refuse ports that two programs of a machine have had."""
+    rows = traffic.owners
+    other = owner[rows["machine"], rows["port"]] != rows["program"]
+    for machine, port, program in rows[other].tolist():
+        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
+        raise Unfittable(
+            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
+            "each a port of its own"
+        )
+
+
+def _exchanges(packets: Packets) -> Iterator[Exchange]:
+    """Yield the requests and answers of each pair of processes, in turn."""
+    low = np.minimum(packets.source, packets.destination)
+    high = np.maximum(packets.source, packets.destination)
+    order = np.lexsort((packets.time, high, low))
+    pair = (low * len(packets.processes) + high)[order]
+    for first, last in _runs(pair):
+        rows = order[first:last]
+        source = packets.source[rows]
+        turns = list(_runs(source))
+        client, server = source[0], packets.destination[rows[0]]
+        for asked, answered in zip(turns[::2], turns[1::2], strict=False):
+            request, answer = rows[slice(*asked)], rows[slice(*answered)]
+            yield Exchange(
+                packets.processes[client],
+                packets.processes[server],
+                (packets.time[request[0]], packets.time[request[-1]]),
+                (packets.time[answer[0]], packets.time[answer[-1]]),
+                int(packets.bytes[request].sum()),
+                int(packets.bytes[answer].sum()),
+            )
+
+
+def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield where runs of equal values begin and end."""
+    ends = np.flatnonzero(np.diff(values)) + 1
+    bounds = [0, *ends.tolist(), len(values)]
+    yield from pairwise(bounds) if len(values) else ()
+
+
+def _ring(packets: Packets) -> Ring:
+    """Return the ring along which most went."""
+    count = len(packets.processes)
+    sent = np.bincount(
+        packets.source * count + packets.destination,
+        packets.bytes,
+        minlength=count * count,
+    ).reshape(count, count)
+    ring = [int(sent.sum(1).argmax())]
+    while sent.any() and len(ring) <= count:
+        following = int(sent[ring[-1]].argmax())
+        if following == ring[0]:
+            break
+        ring.append(following)
+    along = sum(sent[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
+    everybody = set(np.flatnonzero(sent.sum(0) + sent.sum(1)).tolist())
+    if (
+        len(ring) < 2
+        or set(ring) != everybody
+        or along < (1 - MOST_BESIDE) * sent.sum()
+    ):
+        raise Unfittable(
+            "processes of one program ran no all-reduce round a ring, with which "
+            "iterations end: a fit knows no other way to tell them apart"
+        )
+    members = ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))]
+    hops = list(zip(members, members[1:] + members[:1], strict=True))
+    rows = [
+        (packets.source == one) & (packets.destination == other) for one, other in hops
+    ]
+    return Ring(
+        tuple(packets.processes[each] for each in members),
+        tuple((packets.time[row], packets.bytes[row]) for row in rows),
+        tuple(packets.time[packets.source == each] for each in members),
+    )

@@ -1,0 +1,403 @@
+"""Iterations of what crossed: volumes, and the gaps between received and sent next.
+
+An iteration of a process ends when it has the sum of an all-reduce. In it come rounds
+of requests: one waits for all answers of the one before. Gaps are the processes' own
+time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.lab.fitting.causes import ALWAYS, caused
+from emu.lab.fitting.conversations import (
+    Measured,
+    Unfittable,
+    by_process,
+    conversations,
+)
+from emu.lab.fitting.periods import find_marks
+from emu.lab.fitting.steps import ALL, steps_between
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.lab.fitting.causes import FittedSteps
+    from emu.lab.fitting.conversations import Exchange, Process, Ring
+    from emu.lab.fitting.steps import Marks
+    from emu.prediction.analysis.traffic import Traffic
+
+#: Client, round within an iteration, server.
+Asked: TypeAlias = "tuple[Process, int, Process]"
+#: What an all-reduce may carry beside its mean share, by which barriers are recognised.
+TOLERANCE = 0.05
+#: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
+AGAIN = 0.45
+#: Seconds without a packet of a ring that part two all-reduces without requests.
+SILENCE = 0.005
+#: Bursts that are looked at for one all-reduce, or for some that ran together.
+MOST_PIECES = 12
+#: Rounds that an iteration may have beyond the median: others are no iterations.
+MORE_ROUNDS = 2
+#: Least number of iterations that a fit can be made of: half of them are held out.
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class FittedIterations(Measured):
+    """Computing, requests, answers and all-reduces of every process, by iteration."""
+
+    ring: tuple[Process, ...]
+    """Processes of the all-reduce: each sends to the next."""
+    stages: dict[Process, NDArray[np.float64]]
+    """Seconds by process of the ring, shape (rounds + 1, iterations): before the
+    request of each round, and before the all-reduce."""
+    requests: dict[Asked, NDArray[np.int64]]
+    answers: dict[Asked, NDArray[np.int64]]
+    """Bytes by client, round and server, shape (iterations,); 0 where none was sent."""
+    services: dict[Asked, NDArray[np.float64]]
+    """Seconds of the server likewise, without those in which it served others."""
+    volume: float
+    """Bytes that every process brings to an all-reduce."""
+    overhead: float
+    """Seconds that an all-reduce took beyond what the NICs need for it, median."""
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,): means over the ring's processes."""
+    first: int
+    """Number of the first of the iterations among all all-reduces of the run."""
+
+    def part(self, first: int, last: int) -> FittedIterations:
+        """Return the iterations from ``first`` until before ``last``."""
+        some = slice(first, last)
+        return FittedIterations(
+            self.ring,
+            {one: times[:, some] for one, times in self.stages.items()},
+            {key: sizes[some] for key, sizes in self.requests.items()},
+            {key: sizes[some] for key, sizes in self.answers.items()},
+            {key: times[some] for key, times in self.services.items()},
+            self.volume,
+            self.overhead,
+            self.starts[some],
+            self.ends[some],
+            self.first + first,
+        )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """All-reduces by ring position and number: when each began, and had its sum."""
+
+    asked: NDArray[np.float64]
+    summed: NDArray[np.float64]
+    volume: float
+
+
+def fit_traffic(
+    traffic: Traffic,
+    *,
+    skip: int = 0,
+    marks: Marks | None = None,
+    ring: bool = True,
+) -> FittedIterations | FittedSteps:
+    """Return the iterations in what crossed: by marks, all-reduces, or the period.
+
+    Parameters
+    ----------
+    skip
+        Iterations at the beginning of the run that are left out.
+    marks
+        Seconds at which iterations began by process, where that is known.
+    ring
+        Whether all-reduces round a ring are looked for.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, no iterations are found, or fewer than four that are
+        like one another.
+    """
+    packets, why = by_process(traffic), ""
+    if marks is None and ring:
+        try:
+            return fit_iterations(traffic, skip=skip)
+        except Unfittable as error:
+            why = f"{error}; "
+    try:
+        clocks = _clocks(find_marks(packets, traffic) if marks is None else marks)
+    except Unfittable as error:
+        raise Unfittable(f"{why}{error}") from error
+    return caused(steps_between(packets, traffic, clocks), clocks, skip)
+
+
+def _clocks(marks: Marks) -> Marks:
+    """Return the marks that count: those of one process where all go together."""
+    fewest = min(map(len, marks.values()))
+    if fewest <= FEWEST:
+        raise Unfittable(
+            f"{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
+            f"iterations: a fit needs {FEWEST}"
+        )
+    times = np.array([own[:fewest] for own in marks.values()])
+    together = times.max(0)[:-1] < times.min(0)[1:]
+    alike = max(map(len, marks.values())) == fewest
+    if alike and np.mean(together) >= ALWAYS:
+        return {ALL: times[0]}
+    return marks
+
+
+def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
+    """Return the longest stretch of iterations that all-reduces end.
+
+    The first all-reduce only says when the first iteration begins.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, no all-reduce is found, its processes do not agree on
+        their number, or fewer than four iterations are like one another.
+    """
+    exchanges, ring = conversations(by_process(traffic))
+    own = {
+        one: [exchange for exchange in exchanges if exchange.client == one]
+        for one in ring.members
+    }
+    sums = _sums(ring, own)
+    rounds = {
+        one: [
+            _rounds(own[one], *between)
+            for between in zip(
+                sums.summed[place, :-1], sums.asked[place, 1:], strict=True
+            )
+        ]
+        for place, one in enumerate(ring.members)
+    }
+    first, last = _alike(list(rounds.values()))
+    first = max(first, skip - 1)
+    if last - first < FEWEST:
+        raise Unfittable(
+            f"{last - first} iterations of the same kind follow one another, a fit "
+            f"needs {FEWEST}"
+        )
+    rounds = {one: each[first:last] for one, each in rounds.items()}
+    some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
+    return _fitted(ring, rounds, some, _services(exchanges), traffic.nics, first)
+
+
+def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
+    """Return when the processes began every all-reduce, and when they had its sum."""
+    sent = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
+    parts = [
+        _bursts(ring.sent[place][0], _cuts(ring, own[one]))
+        for place, one in enumerate(ring.members)
+    ]
+    usual = _usual(
+        [
+            int(before[last] - before[first])
+            for before, part in zip(sent, parts, strict=True)
+            for first, last in part
+        ]
+    )
+    kept = [
+        [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
+        for part, before, (times, _) in zip(parts, sent, ring.sent, strict=True)
+    ]
+    counts = {len(part) for part in kept}
+    if len(counts) > 1:
+        raise Unfittable(
+            f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
+            f"{usual:,.0f} bytes, as many of each are needed"
+        )
+    before = [place - 1 for place in range(len(kept))]
+    summed = np.array([[last for _, last in kept[place]] for place in before])
+    begun = []
+    for place, one in enumerate(ring.members):
+        answered = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
+        begun.append(
+            _first_after(ring.any_sent[place], answered, summed[place], kept[place])
+        )
+    members = len(ring.members)
+    volume = usual * members / (2 * (members - 1))
+    return _Sums(np.array(begun), summed, volume)
+
+
+def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
+    """Return instants between which a process sent one all-reduce at most."""
+    if exchanges:
+        return np.sort([exchange.answered[1] for exchange in exchanges])
+    times = np.sort(np.concatenate(ring.any_sent))
+    quiet = np.flatnonzero(np.diff(times) > SILENCE)
+    return (times[quiet] + times[quiet + 1]) / 2
+
+
+def _bursts(
+    times: NDArray[np.float64], cuts: NDArray[np.float64]
+) -> list[tuple[int, int]]:
+    """Return where what was sent between two cuts begins and ends, in packets."""
+    ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
+    return list(pairwise([0, *ends.tolist(), len(times)]))
+
+
+def _usual(sizes: Sequence[int]) -> float:
+    """Return the size in the middle of all bytes: there may be many small ones."""
+    ordered = np.sort(sizes)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
+def _whole(
+    bursts: Sequence[tuple[int, int]], sent: NDArray[np.int64], usual: float
+) -> list[tuple[int, int]]:
+    """Return the bursts that are all-reduces, put together and parted where need be.
+
+    A process that has the sum may still have packets of its own in a queue: before a
+    slow NIC, and after a loss, they come behind answers of the next iteration, or with
+    the next all-reduce.
+
+    As many as can be are found, and of as many bytes.
+    """
+    # By burst: all-reduces until its end, their bytes, where the last of them begin.
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]
+    for end, (_, last) in enumerate(bursts, 1):
+        choice = (*best[-1][:2], end)  # the burst is none, nor part of one
+        for start in range(end - 1, max(end - 1 - MOST_PIECES, -1), -1):
+            size = int(sent[last] - sent[bursts[start][0]])
+            count = round(size / usual)
+            if count and -TOLERANCE <= size / usual - count <= AGAIN:
+                one = (best[start][0] + count, best[start][1] + size, start)
+                choice = max(choice, one, key=lambda found: found[:2])
+        best.append(choice)
+    found: list[tuple[int, int]] = []
+    end = len(bursts)
+    while end:
+        start = best[end][2]
+        if start == end:
+            end -= 1
+            continue
+        first, last = bursts[start][0], bursts[end - 1][1]
+        marks = np.linspace(sent[first], sent[last], best[end][0] - best[start][0] + 1)
+        between = np.searchsorted(sent, marks[1:-1]).tolist()
+        found += reversed([*pairwise([first, *between, last])])
+        end = start
+    return found[::-1]
+
+
+def _first_after(
+    sent: NDArray[np.float64],
+    answered: NDArray[np.float64],
+    summed: NDArray[np.float64],
+    bursts: Sequence[tuple[float, float]],
+) -> list[float]:
+    """Return when a process first spoke to another of its ring, by all-reduce.
+
+    It says that it is ready before it may send: gloo waits for the receiver.
+    """
+    found = []
+    before = 0.0
+    for number, (first, last) in enumerate(bursts):
+        last_answer = answered[np.searchsorted(answered, first) - 1]
+        ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+        found.append(float(ready))
+        before = max(summed[number], last)
+    return found
+
+
+def _rounds(
+    exchanges: Sequence[Exchange], began: float, ended: float
+) -> list[list[Exchange]]:
+    """Return the exchanges of a process between two instants, by round."""
+    found: list[list[Exchange]] = []
+    until = -np.inf
+    for exchange in exchanges:
+        if not began <= exchange.asked[0] < ended:
+            continue
+        if exchange.asked[0] >= until:
+            found.append([])
+        found[-1].append(exchange)
+        until = max(exchange.answered[1], until)
+    return found
+
+
+def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
+    """Return the longest stretch in which none has many more rounds than usual."""
+    counts = np.array([[len(each) for each in one] for one in rounds])
+    usual = np.median(counts) if counts.size else 0
+    good = (counts <= usual + MORE_ROUNDS).all(0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
+    stretches = edges.reshape(-1, 2).tolist()
+    first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
+    return int(first), int(last)
+
+
+def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
+    """Return the seconds of every answer, without those before the one before."""
+    found = {}
+    free: dict[Process, float] = {}
+    for exchange in sorted(exchanges, key=lambda one: one.answered):
+        answered = exchange.answered[0]
+        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+        found[exchange] = max(answered - began, 0.0)
+        free[exchange.server] = answered
+    return found
+
+
+def _fitted(
+    ring: Ring,
+    rounds: dict[Process, list[list[list[Exchange]]]],
+    sums: _Sums,
+    services: dict[Exchange, float],
+    nics: NDArray[np.float64],
+    first: int,
+) -> FittedIterations:
+    count = sums.summed.shape[1] - 1
+    most = max(len(each) for one in rounds.values() for each in one)
+    stages = {one: np.zeros((most + 1, count)) for one in ring.members}
+    requests: dict[Asked, NDArray[np.int64]] = {}
+    answers: dict[Asked, NDArray[np.int64]] = {}
+    times: dict[Asked, NDArray[np.float64]] = {}
+    ready = sums.asked[:, first + 1 : first + 1 + count]
+    for place, one in enumerate(ring.members):
+        for number, iteration in enumerate(rounds[one]):
+            received = sums.summed[place, number]
+            for turn, exchanges in enumerate(iteration):
+                sent = min(exchange.asked[0] for exchange in exchanges)
+                stages[one][turn, number] = sent - received
+                received = max(exchange.answered[1] for exchange in exchanges)
+                for exchange in exchanges:
+                    key = (one, turn, exchange.server)
+                    for kept, value in (
+                        (requests, exchange.request),
+                        (answers, exchange.answer),
+                        (times, services[exchange]),
+                    ):
+                        row = kept.setdefault(key, np.zeros(count, type(value)))
+                        row[number] += value
+            stages[one][-1, number] = max(ready[place, number] - received, 0.0)
+    took = sums.summed[:, 1:].max(0) - ready.max(0)
+    overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
+    mean = sums.summed.mean(0)
+    return FittedIterations(
+        ring.members,
+        stages,
+        requests,
+        answers,
+        times,
+        sums.volume,
+        overhead,
+        mean[:-1],
+        mean[1:],
+        first + 1,
+    )
+
+
+def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float:
+    """Return the seconds that the slowest NIC needs for an all-reduce."""
+    machines = [machine for machine, _ in ring.members]
+    hops = 2 * (len(machines) - 1)
+    return hops * volume / len(machines) / float(nics[:, machines].min())

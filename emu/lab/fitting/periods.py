@@ -1,0 +1,158 @@
+"""Find iterations by the period in what crosses, where nothing else marks them.
+
+Between two processes an iteration is a burst, as often and as large as the others: the
+silence that parts bursts is not known and is tried out. Bursts of one pair are the
+iterations of a run when all others send as much in each; else every process of one
+program may have its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator  # noqa: TC003 - of a value
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.lab.fitting.causes import longest
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.steps import ALL, MOST, steps_between
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.lab.fitting.conversations import Packets
+    from emu.lab.fitting.steps import Marks
+    from emu.prediction.analysis.traffic import Traffic
+
+#: Silences that are tried, and the least of them in seconds.
+_TRIES, _LEAST = 48, 0.001
+#: Bytes, and share of a burst, by which bursts are alike.
+_BYTES, _ALIKE = 64, 0.02
+#: Times of the usual period after which one is missing.
+_MISSING = 1.8
+#: Share of the bytes that iterations have to hold.
+_MOST = 0.6
+#: Bursts that make a period: fewer are none to be sure of.
+FEWEST = 5
+
+
+def find_marks(packets: Packets, traffic: Traffic) -> Marks:
+    """Return the beginnings of iterations, of all processes or of each its own.
+
+    Raises
+    ------
+    Unfittable
+        When there is no period; says what came nearest.
+    """
+    try:
+        return {ALL: _of_all(packets, traffic)}
+    except Unfittable as why:
+        for program in range(len(traffic.programs)):
+            if own := _of_each(packets, traffic, program):
+                return own
+        raise Unfittable(
+            f"{why}; run more iterations, or state with --mark LINE what a program "
+            "prints when one begins"
+        ) from why
+
+
+def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
+    """Return the beginnings of as many iterations as can be of these packets.
+
+    Raises Unfittable when they have no period.
+    """
+    found = sorted(_candidates(packets), key=lambda one: (-len(one), _unsteady(one)))
+    nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
+    most, best, chosen = 0, 0, None
+    tried: set[tuple[int, str]] = set()
+    for times in found:
+        every = f"{np.median(np.diff(times)):.2g}"
+        if (len(times), every) in tried or len(times) <= best:
+            continue
+        tried.add((len(times), every))
+        try:
+            whole = _whole(packets, traffic, times)
+        except Unfittable as why:
+            within = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
+            if within > most:
+                nearest = f"bursts come every {every} s, {len(times)} times, but {why}"
+                most = int(within)
+            continue
+        if whole > best:
+            best, chosen = whole, times
+    if chosen is None:
+        raise Unfittable(nearest)
+    return chosen
+
+
+def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> int:
+    """Return how many iterations in a row have all parts, if these begin some.
+
+    Raises Unfittable when they are no iterations of the packets.
+    """
+    when = (packets.time >= times[0]) & (packets.time < times[-1])
+    share = float(packets.bytes[when].sum() / packets.bytes.sum())
+    if share < _MOST:
+        raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
+    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}), 0)])
+    if whole < MOST * (len(times) - 1):
+        raise Unfittable(f"{whole} in a row have all of their parts")
+    return whole
+
+
+def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
+    """Return the iterations of every process of one program; empty if one has none."""
+    found = {}
+    for number, process in enumerate(packets.processes):
+        if process[1] == program:
+            mine = (packets.source == number) | (packets.destination == number)
+            try:
+                found[process] = _of_all(packets.some(mine), traffic)
+            except Unfittable:
+                return {}
+    ends = {
+        len({packets.processes[a], packets.processes[b]} & {*found})
+        for a, b in zip(
+            packets.source.tolist(), packets.destination.tolist(), strict=True
+        )
+    }
+    return found if ends == {1} else {}
+
+
+def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
+    """Yield beginnings of bursts that are alike, by pair of processes and silence."""
+    pair = packets.source * len(packets.processes) + packets.destination
+    for way in np.unique(pair).tolist():
+        some = packets.some(pair == way)
+        gaps = np.diff(some.time)
+        most = float(gaps.max(initial=0.0))
+        if most <= _LEAST:
+            continue
+        seen = set()
+        for silence in np.geomspace(most, _LEAST, _TRIES)[1:].tolist():
+            first = np.append(0, np.flatnonzero(gaps > silence) + 1)
+            if len(first) in seen or len(first) < FEWEST:
+                continue
+            seen.add(len(first))
+            times = _alike(some.time[first], np.add.reduceat(some.bytes, first))
+            if len(times) >= FEWEST:
+                yield times
+
+
+def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return when bursts of the usual size began, in the longest row of them."""
+    ordered = np.sort(sizes)
+    total = np.cumsum(ordered)
+    usual = int(ordered[np.searchsorted(total, total[-1] / 2)])
+    good = np.flatnonzero(np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual))
+    if len(good) < FEWEST:
+        return times[:0]
+    began = times[good]
+    apart = np.diff(began)
+    rows = np.split(began, np.flatnonzero(apart > _MISSING * np.median(apart)) + 1)
+    return max(rows, key=len)
+
+
+def _unsteady(times: NDArray[np.float64]) -> float:
+    apart = np.diff(times)
+    return float(np.median(np.abs(apart - np.median(apart))) / np.median(apart))

@@ -1,0 +1,322 @@
+"""Cut what processes send each other into steps, the same in every iteration.
+
+The bytes that one process sends another in an iteration are cut where it fell silent,
+and behind packets that are not full. What is cut at the same byte in many iterations
+ends a step, in the others too: packets wait here and there, programs where they always
+do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.lab.fitting.conversations import Process, Unfittable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.lab.fitting.conversations import Packets
+    from emu.prediction.analysis.traffic import Traffic
+
+#: Seconds at which iterations began, by the process whose they are.
+Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
+_Row: TypeAlias = "NDArray[np.float64]"
+_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
+#: Stands for the process where iterations are those of all.
+ALL: Process = (-1, -1)
+#: Bytes by which a process lets another send, as gloo does. Without them in a ring a
+#: chunk came early, in the way of answers: epochs of DistDGL were 1 to 3 % too long.
+NOTE = 48
+#: Bytes of a full packet; the last one of a message is shorter.
+FULL = 1448
+#: Bytes that a full packet has at the least, by the smallest MTU of a lab.
+_SMALL = 524
+#: Packets of the slower NIC, and seconds, of silence that part two steps.
+_SILENT, _SILENCE = 24, 0.002
+#: Share of the iterations in which steps are parted at the same byte.
+_OFTEN = 0.2
+#: Share of the bytes of an iteration, and bytes, by which places are the same.
+_NEAR, _BYTES = 0.005, 32
+#: Full packets of an iteration beyond which one more or less is the same.
+_MANY = 20
+#: Share of the iterations that must be of as many bytes, or of as many steps.
+MOST = 0.8
+#: Share of all bytes that may cross in less than half of the iterations.
+_RARE = 0.01
+#: Parts of an iteration that are tried for the quiet time of two processes.
+_PHASES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """Packets of one process to another, by time."""
+
+    time: NDArray[np.float64]
+    before: NDArray[np.int64]
+    """Bytes before each of them, and of all."""
+
+    def left(
+        self, until: NDArray[np.float64], at: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return how many of the first ``until`` bytes are to come after ``at``."""
+        came = self.before[np.searchsorted(self.time, at, "right")]
+        return np.maximum(until - came, 0.0)
+
+    def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the seconds at which so many bytes had come."""
+        place = np.searchsorted(self.before[1:], byte, "left")
+        found = self.time[np.minimum(place, len(self.time) - 1)]
+        return np.where(np.isnan(byte), np.nan, found)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Bytes that a process sends another as one, by iteration; NaN where none were."""
+
+    source: Process
+    destination: Process
+    number: int
+    """Among the steps of the two, in an iteration."""
+    clock: Process
+    """Whose iterations it is part of, `ALL` or one's."""
+    first: NDArray[np.float64]
+    last: NDArray[np.float64]
+    """Seconds of the first and the last packet."""
+    sizes: NDArray[np.float64]
+    """Bytes."""
+    until: NDArray[np.float64]
+    """Bytes of all that crossed when it had."""
+    crossed: Crossed
+
+    def part(self, some: slice) -> Step:
+        """Return the step in some of the iterations."""
+        rows = (getattr(self, name)[some] for name in _BY_ITERATION)
+        return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
+
+    def drained(self, held: float) -> NDArray[np.float64]:
+        """Return the seconds at which all but so many bytes had come."""
+        return self.crossed.when(self.until - np.minimum(held, self.sizes))
+
+
+#: Fields of a step that have a value per iteration.
+_BY_ITERATION = ("first", "last", "sizes", "until")
+
+
+def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
+    """Return all steps of the iterations between marks.
+
+    Raises
+    ------
+    Unfittable
+        When two processes send neither as many bytes in every iteration, nor as often.
+    """
+    found: list[Step] = []
+    count = len(packets.processes)
+    pair = packets.source * count + packets.destination
+    ways = np.unique(pair)
+    for way in ways.tolist():
+        source, destination = divmod(way, count)
+        ends = packets.processes[source], packets.processes[destination]
+        slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
+        silence = max(_SILENCE, _SILENT * FULL / float(slower))
+        some = packets.some(pair == way)
+        cut = _Way(some.time, some.bytes, _gaps(some, silence))
+        total = float(packets.bytes.sum())
+        clock, begins = clock_of(marks, ends, traffic)
+        for number, parts in enumerate(_parts(cut, begins, ends, traffic, total)):
+            crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
+            step = Step(*ends, number, clock, *parts, crossed=crossed)
+            found.append(_numbered(step, begins))
+    return found
+
+
+def clock_of(
+    marks: Marks, ends: tuple[Process, Process], traffic: Traffic
+) -> tuple[Process, NDArray[np.float64]]:
+    """Return whose iterations the steps of two processes are part of, and the marks.
+
+    Raises
+    ------
+    Unfittable
+        When both have their own, or none has and there are several.
+    """
+    if len(marks) == 1:
+        return next(iter(marks.items()))
+    own = [end for end in ends if end in marks]
+    if len(own) != 1:
+        periods = ", ".join(
+            f"{named([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
+            for one in own or marks
+        )
+        raise Unfittable(
+            f"{named(ends, traffic)}: iterations of processes do not go together "
+            f"({periods}), and it is not clear of which these are part: --mark LINE "
+            "that one program prints says it"
+        )
+    return own[0], marks[own[0]]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Packets of one process to another: times, bytes, and if something ended there."""
+
+    time: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+    """Per packet: what came before it was over."""
+
+
+def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
+    """Return before which packets something ended: behind a silence or a short one."""
+    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
+
+
+def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which packets are not full, as the last of a message."""
+    found, carried = np.unique(sizes, return_inverse=True)
+    usual = int(found[np.bincount(carried, sizes).argmax()]) if len(sizes) else FULL
+    other = usual if usual >= _SMALL else FULL  # of another MTU
+    return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
+
+
+def _parts(
+    way: _Way,
+    marks: NDArray[np.float64],
+    ends: tuple[Process, Process],
+    traffic: Traffic,
+    total: float,
+) -> Iterator[_Rows]:
+    """Yield the rows `_BY_ITERATION` of every step."""
+    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
+    before = np.append(0, np.cumsum(way.bytes))
+    sent = np.diff(before[edges])
+    if np.mean(sent > 0) < 0.5:
+        if before[-1] > _RARE * total:
+            raise Unfittable(
+                f"{named(ends, traffic)} sent {before[-1]:,} bytes in "
+                f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
+                "common; --mark LINE states others, --skip leaves the first ones out"
+            )
+        return
+    cuts = [
+        before[first + np.flatnonzero(way.ended[first:last])] - before[first]
+        for first, last in pairwise(edges.tolist())
+    ]
+    bounds = _bounds([each[each > 0] for each in cuts], sent)
+    if bounds is None:
+        raise Unfittable(
+            f"{named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
+            f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
+            "iterations that repeat; --mark LINE states others"
+        )
+    for begin, end in pairwise(bounds):
+        sizes = end - begin
+        at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
+        to = np.searchsorted(before[1:], before[edges[:-1]] + end, "left")
+        most = len(way.time) - 1
+        first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
+        there = (sent > 0) & ~np.isnan(sizes)
+        until = before[edges[:-1]] + end
+        yield (
+            np.where(there, first, np.nan),
+            np.where(there, np.maximum(first, last), np.nan),
+            np.where(there, sizes, np.nan),
+            np.where(there, until, np.nan),
+        )
+
+
+def named(ends: Sequence[Process], traffic: Traffic) -> str:
+    """Return processes in words, the first of them to the second."""
+    return " to ".join(
+        f"{traffic.programs[program]} on {traffic.machines[machine]}"
+        for machine, program in ends
+    )
+
+
+def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
+    """Return the seconds after a mark in which least often something is on its way."""
+    length = float(np.median(np.diff(marks)))
+    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    tries = tries[np.argsort(np.abs(tries), kind="stable")]
+    at = tries[:, None] + marks
+    place = np.searchsorted(time, at)
+    padded = np.concatenate([[-np.inf], time, [np.inf]])
+    quiet = np.minimum(padded[place + 1] - at, at - padded[place])
+    usual = np.quantile(quiet, 0.1, axis=1)
+    return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
+
+
+def _bounds(
+    cuts: list[NDArray[np.int64]], sent: NDArray[np.int64]
+) -> list[NDArray[np.float64]] | None:
+    """Return where steps begin and end, by step the bytes before in each iteration.
+
+    None where neither bytes nor the number of cuts are usually the same.
+    """
+    nothing, usual = np.zeros(len(sent)), float(np.median(sent))
+    twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
+    near = max(_BYTES + twice, _NEAR * usual)
+    if np.mean(np.abs(sent - usual) <= near) >= MOST:
+        places = _places(np.concatenate(cuts), near, usual, len(sent))
+        inner = [np.array([_nearest(each, place) for each in cuts]) for place in places]
+        return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
+    counts = [len(each) for each in cuts]
+    most = int(np.median(counts))
+    if np.mean(np.array(counts) == most) < MOST:
+        return None
+    usual_cuts = [
+        np.array([each[k] if len(each) == most else np.nan for each in cuts])
+        for k in range(most)
+    ]
+    return [nothing, *usual_cuts, sent * 1.0]
+
+
+def _places(
+    cuts: NDArray[np.int64], near: float, usual: float, iterations: int
+) -> list[float]:
+    """Return the bytes at which many iterations are cut.
+
+    At the end it must be most of them: the last packet may come twice now and then.
+    """
+    values, counts = np.unique(cuts, return_counts=True)
+    same = values[counts >= _OFTEN * iterations]  # however close to one another
+    others = [cut for cut in cuts.tolist() if not np.any(np.abs(same - cut) <= _BYTES)]
+    ordered = np.sort(np.array(others, float))
+    groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > _BYTES) + 1)
+    groups = [
+        *(np.repeat(values[values == v], counts[values == v]) for v in same),
+        *groups,
+    ]
+    found: list[float] = []
+    for group in groups:
+        place = float(np.median(group)) if len(group) else usual
+        share = _OFTEN if place < usual - near else MOST
+        if len(group) >= share * iterations:
+            found.append(place)
+    return sorted(found)
+
+
+def _nearest(cuts: NDArray[np.int64], place: float) -> float:
+    """Return the cut of one iteration at a place, the usual one where it has none."""
+    off = np.abs(cuts - place)
+    return float(cuts[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
+
+
+def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
+    """Return the step with every part in the iteration in which it usually begins."""
+    seen = np.flatnonzero(~np.isnan(step.first))
+    late = np.searchsorted(marks, step.first[seen], "right") - 1 - seen
+    by = int(np.median(late))
+    if by == 0:
+        return step
+    rows = {name: np.roll(getattr(step, name), by) for name in _BY_ITERATION}
+    for row in rows.values():
+        row[slice(0, by) if by > 0 else slice(by, None)] = np.nan
+    return replace(step, **rows)

@@ -1,0 +1,160 @@
+"""Headers of the packets that machines are delivered, and their file for Wireshark."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.lab.machines.tap import HEADERS
+from emu.prediction.analysis.traffic import PACKET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+_NANOSECONDS, _VERSION, _LINK_TYPE = 0xA1B23C4D, (2, 4), 1
+_RECORD = struct.Struct("<IIII")
+
+
+class PcapFile:
+    """A file that is being written; packets of several taps are put in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._waiting: list[tuple[int, int, bytes]] = []
+        head = (_NANOSECONDS, *_VERSION, 0, 0, HEADERS, _LINK_TYPE)
+        self._file.write(struct.pack("<IHHIIII", *head))
+
+    def add(self, time: int, length: int, header: bytes) -> None:
+        """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
+        self._waiting.append((time, length, header))
+
+    def write(self, until: int) -> None:
+        """Write what is older than a time, nanoseconds, before which all has come."""
+        self._waiting.sort()
+        count = 0
+        for at, length, header in self._waiting:
+            if at >= until:
+                break
+            record = (*divmod(at, 10**9), len(header), length)
+            self._file.write(_RECORD.pack(*record) + header)
+            count += 1
+        del self._waiting[:count]
+
+    def close(self) -> None:
+        """Write the rest."""
+        self.write(1 << 63)
+        self._file.close()
+
+
+_PACKET_LAYER, _STATISTICS = 263, 6
+_ROW = struct.Struct("<dHHHHI")
+#: From byte 14: length, protocol, lower halves of both addresses, ports, TCP's own
+#: length.
+_FIELDS = struct.Struct(">2xH5xB4xH2xHHH8xB")
+_ETHERNET, _LEAST = 14, 47
+#: Wall seconds in which packets gather before they are read: a wake-up for each of them
+#: took 16 us of CPU a packet.
+_PAUSE = 0.005
+_STAMP = struct.Struct("@qq")
+
+
+class Capture:
+    """Reads taps in a thread of its own, from the making to `close`.
+
+    Parameters
+    ----------
+    taps
+        One per machine, of what it is delivered.
+    pcap
+        File for the headers of everything that the taps get.
+    """
+
+    def __init__(self, taps: Sequence[socket.socket], pcap: Path | None = None) -> None:
+        self._taps = list(taps)
+        self._pcap = None if pcap is None else PcapFile(pcap)
+        self._began = time.clock_gettime(time.CLOCK_REALTIME)  # as the kernel stamps
+        self._rows = bytearray()
+        self._ended, self._end = os.pipe()
+        self.cpu_seconds = 0.0
+        """CPU seconds that reading took."""
+        self.lost = 0
+        """Packets that the kernel dropped before they were read."""
+        self._thread = threading.Thread(target=self._read_all, daemon=True)
+        self._thread.start()
+
+    def close(self, time_scale: float = 1.0) -> NDArray[np.void]:
+        """Return the packets, rows of `emu.prediction.analysis.traffic.PACKET` by time.
+
+        Parameters
+        ----------
+        time_scale
+            Wall seconds of those of the rows.
+        """
+        os.write(self._end, b"1")
+        self._thread.join()
+        for tap in self._taps:
+            counts = tap.getsockopt(_PACKET_LAYER, _STATISTICS, 8)
+            self.lost += struct.unpack("=II", counts)[1]
+            tap.close()
+        os.close(self._end)
+        os.close(self._ended)
+        rows = np.frombuffer(self._rows, PACKET)
+        rows["time"] /= time_scale
+        return rows[np.argsort(rows["time"], kind="stable")]
+
+    def _read_all(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ended, selectors.EVENT_READ)
+            for tap in self._taps:
+                selector.register(tap, selectors.EVENT_READ, tap)
+            going = True
+            while going:
+                ready = [key.data for key, _ in selector.select()]
+                time.sleep(_PAUSE)
+                going = None not in ready
+                now = time.clock_gettime_ns(time.CLOCK_REALTIME)
+                whole = self._pcap is not None or not going
+                for tap in self._taps if whole else ready:
+                    self._read(tap)
+                if self._pcap is not None:
+                    self._pcap.write(now)
+        if self._pcap is not None:
+            self._pcap.close()
+        self.cpu_seconds = time.thread_time()
+
+    def _read(self, tap: socket.socket) -> None:
+        """Note what has come."""
+        while True:
+            try:
+                data, stamps, _, _ = tap.recvmsg(HEADERS, 64)
+            except BlockingIOError:
+                return
+            seconds, nanoseconds = _STAMP.unpack_from(stamps[0][2])
+            length, kind, source, there, from_port, to_port, tcp = _FIELDS.unpack_from(
+                data.ljust(_LEAST, b"\0"), 14
+            )
+            if self._pcap is not None:
+                at = 10**9 * seconds + nanoseconds
+                self._pcap.add(at, length + _ETHERNET, data)
+            payload = length - 20 - 4 * (tcp >> 4)
+            if kind != socket.IPPROTO_TCP or payload <= 0:
+                continue
+            self._rows += _ROW.pack(
+                seconds - self._began + 1e-9 * nanoseconds,
+                source - 1,
+                there - 1,
+                from_port,
+                to_port,
+                payload,
+            )

@@ -1,0 +1,327 @@
+"""Counts of the kernel on machines and their programs, read from outside."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emu.lab.machines.programs import PROGRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from emu.lab.machines.namespace_rpc import Holder
+
+    Counts = dict[str, dict[str, int]]
+
+#: Periods of a quota between two comparisons with it: one of them is doubtful.
+_PERIODS = 25
+#: Wall seconds that queues may take to drain, and between two looks at them.
+_DRAINED, _LOOK = 1.0, 2e-3
+
+
+def tcp_counts(process: int) -> dict[str, int]:
+    """Return TCP's counts in the network of a process since its start.
+
+    ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of which
+    stops a connection for 0.2 s or more.
+    """
+    counted: dict[str, int] = {}
+    for name in ("snmp", "netstat"):
+        lines = Path(f"/proc/{process}/net/{name}").read_text().splitlines()
+        for keys, values in zip(lines[::2], lines[1::2], strict=True):
+            pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
+            counted |= {key: int(value) for key, value in pairs}
+    return {
+        "segments": counted["OutSegs"],
+        "retransmitted": counted["RetransSegs"],
+        "timeouts": counted["TCPTimeouts"],
+    }
+
+
+def device_counts(process: int) -> dict[str, list[int]]:
+    """Return bytes and packets that each device of a network received, and sent."""
+    found = {}
+    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]:
+        name, figures = line.split(":")
+        counts = [int(figure) for figure in figures.split()]
+        found[name.strip()] = [counts[0], counts[1], counts[8], counts[9]]
+    return found
+
+
+def _since(now: Counts, before: Counts) -> Counts:
+    """Return counts by machine without those of before."""
+    return {
+        machine: {
+            name: count - before.get(machine, {}).get(name, 0)
+            for name, count in counts.items()
+        }
+        for machine, counts in now.items()
+    }
+
+
+class Counters:
+    """Reads what the kernel counts of all machines of a lab that is up.
+
+    Parameters
+    ----------
+    network
+        Name of the limited network: of every machine's NIC, and of the switch's devices
+        with the number of the machine.
+    """
+
+    def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
+        self._switch, self._holders = switch, holders
+        self._names = [f"{network}-{number}" for number in range(len(holders))]
+        self._out = [holder.open_netlink([network]) for holder in holders]
+        self._into, self._devices = switch.open_netlink(self._names)
+        self._before: tuple[Counts, Counts, list[list[int]]] = {}, {}, []
+
+    def restart(self) -> None:
+        """Count from now on, once nothing waits in a queue.
+
+        Raises
+        ------
+        OSError
+            When a machine has gone.
+        """
+        until = time.monotonic() + _DRAINED
+        while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
+            time.sleep(_LOOK)
+        self._before = {}, {}, []
+        self._before = self.traffic(), self.tcp(), self.queues()[0]
+
+    def traffic(self) -> dict[str, dict[str, int]]:
+        """Return bytes and packets that crossed each NIC, as the switch counted them.
+
+        By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
+        all headers.
+        """
+        devices = device_counts(self._switch.process)
+        keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
+        now = {
+            holder.name: dict(zip(keys, devices[name], strict=True))
+            for holder, name in zip(self._holders, self._names, strict=True)
+        }
+        return _since(now, self._before[0])
+
+    def tcp(self) -> dict[str, dict[str, int]]:
+        """Return the `tcp_counts` of each machine."""
+        now = {holder.name: tcp_counts(holder.process) for holder in self._holders}
+        return _since(now, self._before[1])
+
+    def queues(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Return packets that queues dropped so far, and bytes that wait in them now.
+
+        Each for out of and into every machine.
+
+        Raises
+        ------
+        OSError
+            When a machine has gone.
+        """
+        ways = (
+            [kernel.queue(index) for kernel, (index,) in self._out],
+            [self._into.queue(index) for index in self._devices],
+        )
+        dropped, waiting = ([[one[i] for one in way] for way in ways] for i in (0, 1))
+        for way, before in zip(dropped, self._before[2], strict=False):
+            way[:] = [now - then for now, then in zip(way, before, strict=True)]
+        return dropped, waiting
+
+    def close(self) -> None:
+        """Let go of the sockets."""
+        for kernel, _ in self._out:
+            kernel.close()
+        self._into.close()
+
+
+class CoreWaits:
+    """CPU time and waits of all processes below one, sampled while they live.
+
+    The kernel counts both per thread; those of a thread that ended between two samples
+    are missing since the last one.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self.seen: dict[tuple[int, int], tuple[int, int]] = {}
+        """Nanoseconds that each thread ran and waited, by process and thread."""
+        self.sample()
+        self._before = dict(self.seen)  # who holds the machines ran and waited, too
+
+    def sample(self) -> None:
+        """Read the counts of every thread that lives now."""
+        for process in processes_below(self._root):
+            for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
+                try:
+                    ran, waited, _ = map(int, thread.read_text().split())
+                except (OSError, ValueError):
+                    continue
+                self.seen[process, int(thread.parent.name)] = ran, waited
+
+    #: As of `QuotaWaits`: nothing has a quota here.
+    early: Sequence[float] = (0.0,)
+
+    def judge(self) -> None:
+        """Compare with nothing: there is no quota."""
+
+    def seconds(self) -> tuple[float, float]:
+        """Return seconds that threads ran, and waited for a core though ready."""
+        ran, waited = (
+            sum(each[i] for each in self.seen.values())
+            - sum(each[i] for each in self._before.values())
+            for i in (0, 1)
+        )
+        return ran / 1e9, waited / 1e9
+
+
+def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
+    """Return seconds for which a machine's programs were late, below 0 early: at least.
+
+    All that they computed takes ``ran / cores``. A thread that was ready for longer was
+    late by others' use of the cores. Where all together were ready for less, they had
+    what was left of their quota while they paused, and computed at full speed.
+
+    Parameters
+    ----------
+    threads
+        Seconds that each ran, and waited though ready.
+    cores
+        Those that the machine has of this computer.
+    """
+    due = sum(ran for ran, _ in threads) / cores
+    ready = [ran + waited for ran, waited in threads]
+    late = max(ready, default=0.0) - due
+    return late if late > 0 else min(0.0, sum(ready) - due)
+
+
+class _Machine:
+    """A machine with a quota: its threads, and how far it was off since last judged."""
+
+    def __init__(self, root: int, cores: float, period: float) -> None:
+        self.waits, self.cores, self.period = CoreWaits(root), cores, period
+        self._since = dict(self.waits.seen)
+
+    def off(self) -> float:
+        """Return what `off_quota` says of the time since the last call."""
+        before, self._since = self._since, dict(self.waits.seen)
+        threads = [
+            (1e-9 * (ran - was_ran), 1e-9 * (waited - had_waited))
+            for one, (ran, waited) in self._since.items()
+            for was_ran, had_waited in [before.get(one, (0, 0))]
+        ]
+        return off_quota(threads, self.cores)
+
+
+class QuotaWaits:
+    """CPU time of machines with quotas, sampled likewise, and how far these were kept.
+
+    Used up quota is no wait: by it a machine is as slow as it is to be. The kernel's
+    own count of that (``throttled_time``) was 0.19 s where a thread waited for 1.5.
+
+    Parameters
+    ----------
+    machines
+        Process that holds each, its cores of this computer, its period in seconds.
+    """
+
+    def __init__(self, machines: Sequence[tuple[int, float, float]]) -> None:
+        self._machines = [_Machine(*each) for each in machines]
+        self._late, self._early = 0.0, [0.0] * len(machines)
+        self._pause = _PERIODS * max(each.period for each in self._machines)
+        self._judged = time.monotonic()
+
+    def sample(self) -> None:
+        """Read the counts of every thread that lives now."""
+        for machine in self._machines:
+            machine.waits.sample()
+        if time.monotonic() >= self._judged + self._pause:
+            self.judge()
+
+    def judge(self) -> None:
+        """Compare what was computed since the last time with the quotas."""
+        self._judged = time.monotonic()
+        for number, machine in enumerate(self._machines):
+            off = machine.off()
+            # A wait counts when it is over: of one that goes on a period is missing.
+            self._late += max(0.0, off - machine.period)
+            self._early[number] += max(0.0, -off - machine.period)
+
+    def seconds(self) -> tuple[float, float]:
+        """Return seconds that machines needed for what they computed, and were late."""
+        needed = sum(one.waits.seconds()[0] / one.cores for one in self._machines)
+        return needed, self._late
+
+    @property
+    def early(self) -> Sequence[float]:
+        """Seconds by which each machine computed in less than it needs."""
+        return self._early
+
+
+def processes_below(root: int) -> list[int]:
+    """Return every process below one, as this process's ``/proc`` shows them."""
+    found, left = [], [root]
+    while left:
+        process = left.pop()
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                below = [int(child) for child in children.read_text().split()]
+            except OSError:
+                continue
+            found += below
+            left += below
+    return found
+
+
+class PortOwners:
+    """Ports of the programs of a lab; a connection shorter than a pause is missed.
+
+    Parameters
+    ----------
+    holders
+        Process by machine, below which its programs run: what started them may have
+        given them the environment of another machine, as ``mpiexec`` does.
+    """
+
+    def __init__(self, holders: Mapping[str, int]) -> None:
+        self._holders = holders
+        self.found: set[tuple[str, int, str]] = set()
+        """Machine, port and name of the program."""
+
+    def sample(self) -> None:
+        """Read the ports of every process that lives now."""
+        for machine, holder in self._holders.items():
+            for process in processes_below(holder):
+                home = Path(f"/proc/{process}")
+                try:
+                    program = _environment(home).get(PROGRAM)
+                    ports = () if program is None else _ports(home)
+                    self.found |= {(machine, port, program or "") for port in ports}
+                except OSError:  # it has ended
+                    continue
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return the environment that a process began with."""
+    lines = (home / "environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _ports(home: Path) -> set[int]:
+    """Return the local TCP ports of a process, in the network that it is in."""
+    sockets = set()
+    for descriptor in (home / "fd").iterdir():
+        target = str(descriptor.readlink())
+        if target.startswith("socket:["):
+            sockets.add(target[len("socket:[") : -1])
+    if not sockets:
+        return set()
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        if (home / "net" / table).exists()
+        for line in (home / "net" / table).read_text().splitlines()[1:]
+    ]
+    return {int(row[1].rsplit(":")[-1], 16) for row in rows if row[9] in sockets}

@@ -1,0 +1,282 @@
+"""Groups of processes with a quota of CPU time: control groups, version 1 or 2.
+
+A lab has one folder of them, named by the process that made it, which holds a lock on
+it: the kernel lets go when that ends, however it does. A folder without a lock has no
+owner any more: the next lab with quotas and ``emu clean`` remove it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from emu.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from emu.lab.machines.cpu_plan import CpuQuota
+
+_NAME = "emu-lab-"
+#: Largest weight among groups of this computer: a lab gets its quotas beside others.
+_SHARES, _WEIGHT = "262144", "10000"
+#: Wall seconds that processes may take to go after they were killed, and between two
+#: looks.
+_GOING, _LOOK = 2.0, 5e-3
+#: Times that a folder is made anew because another lab removed it unlocked.
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Where groups with quotas of CPU time are made on this computer."""
+
+    version: int
+    folder: Path
+    """Group below which a lab makes its own."""
+    mount: Path
+
+    @classmethod
+    def find(cls) -> Self:
+        """Return this process's own.
+
+        Raises
+        ------
+        RunError
+            When the kernel offers none.
+        """
+        mounts = Path("/proc/self/mountinfo").read_text()
+        groups = Path("/proc/self/cgroup").read_text()
+        found = [cls(2, _second(own), mount) for mount, own in _mounted(mounts, groups)]
+        for mount, own in _mounted(mounts, groups, "cpu"):
+            found.insert(0, cls(1, own, mount))
+        for one in found:
+            if one.version == 1 or one.offers_cpu():
+                return one
+        raise RunError(
+            "this computer has no control group with a quota of CPU time: mount cgroup "
+            "v1 with cpu, or v2 with cpu in cgroup.subtree_control of "
+            f"{found[0].folder if found else '/sys/fs/cgroup'}"
+        )
+
+    def offers_cpu(self) -> bool:
+        """Return whether groups of version 2 below the folder have quotas."""
+        given = self.folder / "cgroup.subtree_control"
+        with contextlib.suppress(OSError):
+            if "cpu" not in given.read_text().split():
+                given.write_text("+cpu")
+            return True
+        return False
+
+    def cores(self) -> float:
+        """Return the cores that this process's group may use at most."""
+        least = float(len(os.sched_getaffinity(0)))
+        for group in (self.folder, *self.folder.parents):
+            if group == self.mount.parent:
+                break
+            least = min(least, _quota_of(group))
+        return least
+
+    def limit(self, group: Path, limit: CpuQuota) -> None:
+        """Give a group its quota.
+
+        Raises
+        ------
+        OSError
+            When the kernel refuses.
+        """
+        if self.version == 2:
+            (group / "cpu.max").write_text(f"{limit.quota} {limit.period}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(f"{limit.period}")
+            (group / "cpu.cfs_quota_us").write_text(f"{limit.quota}")
+
+    def weigh(self, top: Path) -> None:
+        """Put a lab's groups before whatever else wants a core.
+
+        Raises
+        ------
+        OSError
+            When the kernel refuses.
+        """
+        if self.version == 2:
+            (top / "cpu.weight").write_text(_WEIGHT)
+            (top / "cgroup.subtree_control").write_text("+cpu")
+        else:
+            (top / "cpu.shares").write_text(_SHARES)
+
+
+def _mounted(
+    mounts: str, groups: str, controller: str = ""
+) -> Iterator[tuple[Path, Path]]:
+    """Yield mounts of a controller, of version 2 without one, and one's own group."""
+    own: dict[str, str] = {}
+    for line in groups.splitlines():
+        _, names, path = line.split(":", 2)
+        own |= dict.fromkeys(names.split(","), path)
+    for line in mounts.splitlines():
+        first, last = line.split(" - ")
+        root, at = first.split()[3:5]
+        kind, _, options = last.split(" ", 2)
+        wanted = "cgroup" if controller else "cgroup2"
+        if kind != wanted or (controller and controller not in options.split(",")):
+            continue
+        inside = own.get(controller, "/")
+        if root != "/" and inside.startswith(root):
+            inside = inside[len(root) :]
+        group = Path(at) / inside.lstrip("/")
+        yield Path(at), group if group.is_dir() else Path(at)
+
+
+def _second(own: Path) -> Path:
+    """Return where version 2 lets groups be made: none beside processes, but at top."""
+    return own.parent if (own.parent / "cgroup.procs").exists() else own
+
+
+def _quota_of(group: Path) -> float:
+    """Return the cores that a group may use; infinity where it states none."""
+    with contextlib.suppress(OSError, ValueError):
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        if quota != "max" and int(quota) > 0:
+            return int(quota) / int(period)
+    return float("inf")
+
+
+class CpuGroups:
+    """A group per machine of a lab, from the making to `close`.
+
+    Parameters
+    ----------
+    quotas
+        By machine.
+
+    Raises
+    ------
+    RunError
+        When this computer has no such groups, or refuses a quota.
+    """
+
+    def __init__(self, quotas: Mapping[str, CpuQuota]) -> None:
+        self._at = Hierarchy.find()
+        remove_left_behind(self._at)
+        self._top, self._lock = _locked_folder(self._at.folder)
+        self._groups: dict[str, Path] = {}
+        try:
+            self._at.weigh(self._top)
+            for number, (machine, limit) in enumerate(quotas.items()):
+                group = self._top / str(number)
+                group.mkdir()
+                self._groups[machine] = group
+                self._at.limit(group, limit)
+        except OSError as error:
+            self.close()
+            raise RunError(
+                f"{self._at.folder} takes no groups with these quotas of CPU time: "
+                f"{error.strerror}"
+            ) from error
+
+    def take(self, machine: str, process: int) -> None:
+        """Put a process, and what it starts from now on, into a machine's group.
+
+        Raises
+        ------
+        RunError
+            When it has ended.
+        """
+        try:
+            (self._groups[machine] / "cgroup.procs").write_text(f"{process}")
+        except OSError as error:
+            problem = f"machine {machine} has gone: {error.strerror}"
+            raise RunError(problem) from error
+
+    def close(self) -> None:
+        """Remove the groups; those whose processes do not go are left to the next."""
+        _remove(self._top)
+        os.close(self._lock)
+
+
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    """Return a new group of this process's own, and a lock on it.
+
+    Raises RunError when the kernel refuses.
+    """
+    number = 0
+    while True:
+        top = parent / f"{_NAME}{os.getpid()}-{number}"
+        number += 1
+        try:
+            top.mkdir()
+            lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(lock), top.stat()):
+                return top, lock
+        except (FileExistsError, FileNotFoundError) as error:
+            if number > _TRIES and isinstance(error, FileNotFoundError):
+                raise RunError(f"{top} is removed as soon as it is made") from error
+        except OSError as error:
+            raise RunError(
+                f"{parent} takes no groups of processes: {error.strerror}; run it as "
+                "root"
+            ) from error
+
+
+def groups_left_behind(at: Hierarchy) -> list[Path]:
+    """Return the groups of labs whose owners have ended."""
+    found = []
+    for top in sorted(at.folder.glob(f"{_NAME}*")):
+        with contextlib.suppress(OSError):  # it has just gone, or its owner lives
+            lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.append(top)
+            finally:
+                os.close(lock)
+    return found
+
+
+def remove_left_behind(at: Hierarchy) -> list[Path]:
+    """Remove the groups of labs whose owners have ended; return those that stay."""
+    for top in groups_left_behind(at):
+        _remove(top)
+    return groups_left_behind(at)
+
+
+def _remove(top: Path) -> None:
+    """Remove a group and all below it, once their processes have gone."""
+    until = time.monotonic() + _GOING
+    while top.exists():
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):  # processes of it are going
+                Path(folder).rmdir()
+        if time.monotonic() > until:
+            return
+        time.sleep(_LOOK if top.exists() else 0)
+
+
+def join_group_of(process: int) -> None:
+    """Enter the group of a lab that a process is in; nothing where it is in none.
+
+    Raises
+    ------
+    RunError
+        When this user may not.
+    """
+    mounts = Path("/proc/self/mountinfo").read_text()
+    groups = Path(f"/proc/{process}/cgroup").read_text()
+    for controller in ("cpu", ""):
+        for _, group in _mounted(mounts, groups, controller):
+            if group.parent.name.startswith(_NAME):
+                try:
+                    (group / "cgroup.procs").write_text("0")
+                except OSError as error:
+                    problem = f"cannot join the machine's quota: {error.strerror}"
+                    raise RunError(problem) from error

@@ -1,0 +1,126 @@
+"""Processes of a lab's namespaces: ``python -m emu.lab.machines.namespace_process``.
+
+The keeper forks a process for the switch and two for every machine: the outer one
+waits, the inner one is process 1 of the machine. Every process dies with its parent,
+and the kernel removes namespaces with their last process, so ``kill -9`` of anything
+leaves nothing. Requests come over one socket each (`emu.lab.machines.namespace_rpc`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from emu.lab.machines.namespace_rpc import Responder, report, set_tcp
+from emu.lab.machines.namespaces import (
+    NEW_IPC,
+    NEW_MOUNT,
+    NEW_NET,
+    NEW_PID,
+    NEW_UTS,
+    become_root,
+    die_with_parent,
+    furnish,
+    unshare,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main() -> int:
+    """Hold what the first argument describes until standard input ends."""
+    spec: dict[str, Any] = json.loads(sys.argv[1])
+    die_with_parent(spec["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
+    sockets = [socket.socket(fileno=number) for number in spec["sockets"]]
+    switch, *machines = sockets
+    try:
+        if spec["user"]:
+            become_root()
+    except OSError as error:
+        report(switch, error=f"no user namespace: {error.strerror}")
+        return 1
+    _fork(sockets, switch, lambda: _hold_switch(switch))
+    for (name, sysctl), mine in zip(spec["machines"].items(), machines, strict=True):
+        hold = functools.partial(_hold_machine, mine, name, spec["hosts"], sysctl)
+        _fork(sockets, mine, hold)
+    for each in sockets:
+        each.close()
+    sys.stdin.buffer.read()
+    return 0
+
+
+def _fork(
+    sockets: list[socket.socket], mine: socket.socket, work: Callable[[], None]
+) -> None:
+    """Do some work in a child of its own that has only its own socket."""
+    parent = os.getpid()
+    if os.fork():
+        return
+    die_with_parent(parent)
+    os.setpgid(0, 0)
+    os.close(0)
+    for other in sockets:
+        if other is not mine:
+            other.close()
+    _leave_after(mine, work)
+
+
+def _leave_after(mine: socket.socket, work: Callable[[], None]) -> NoReturn:
+    code = 1
+    try:
+        work()
+        code = 0
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            report(mine, error=str(error))
+    finally:
+        os._exit(code)
+
+
+def _hold_switch(mine: socket.socket) -> None:
+    unshare(NEW_NET)
+    report(mine, pid=os.getpid())
+    Responder(mine).serve()
+
+
+def _hold_machine(
+    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+) -> None:
+    unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
+    # Process 1 sees its parent as process 0, so it cannot check who that is.
+    ready, known = os.pipe()
+    inner = os.fork()
+    if inner:
+        os.close(ready)
+        report(mine, pid=inner)
+        mine.close()
+        os.write(known, b"1")
+        os.waitpid(inner, 0)
+        return
+    os.close(known)
+    die_with_parent(0)
+    os.read(ready, 1)
+    os.close(ready)
+    _leave_after(mine, lambda: _serve_machine(mine, name, hosts, sysctl))
+
+
+def _serve_machine(
+    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+) -> None:
+    furnish(name, hosts)
+    Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+    set_tcp(sysctl)
+    Responder(mine).serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""Both ends of the socket to a process that holds a namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import RunError
+from emu.lab.machines import netlink
+from emu.lab.machines.netlink import Netlink
+from emu.lab.machines.nic import NicPlan
+from emu.lab.machines.tap import data_filter, open_tap, whole_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+_ANSWER = 20.0  # wall seconds that the kernel may take for one request
+
+
+class Holder:
+    """Asks what `emu.lab.machines.namespace_rpc` answers, and keeps ends of programs."""
+
+    def __init__(self, name: str, mine: socket.socket) -> None:
+        self.name, self.socket = name, mine
+        self.ended: list[dict[str, Any]] = []
+        self.process = 0
+        """Process id of what holds the namespaces, as this process sees it."""
+        mine.settimeout(_ANSWER)
+
+    def ask(
+        self, descriptors: Sequence[int] = (), /, **request: Any
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return the answer to one request, and descriptors that came with it."""
+        self.post(descriptors, **request)
+        return self.answer()
+
+    def post(self, descriptors: Sequence[int] = (), /, **request: Any) -> None:
+        """Send a request whose answer is taken later."""
+        packet = json.dumps(request).encode()
+        if len(packet) > LARGEST:
+            raise RunError(f"a request of {len(packet)} bytes to {self.name}: too long")
+        try:
+            socket.send_fds(self.socket, [packet], list(descriptors))
+        except OSError as error:
+            raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
+
+    def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
+        """Return a socket to the kernel that acts there, and indices of devices.
+
+        Nothing there wakes when it is used.
+        """
+        answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
+        return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
+
+    def answer(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the next packet that answers; ends of programs are kept."""
+        while True:
+            try:
+                data, received, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
+            except TimeoutError as error:
+                raise RunError(f"machine {self.name} does not answer") from error
+            if not data:
+                raise RunError(f"machine {self.name} has gone")
+            packet: dict[str, Any] = json.loads(data)
+            if "ended" in packet:
+                self.ended.append(packet)
+            elif "error" in packet:
+                raise RunError(f"machine {self.name}: {packet['error']}")
+            else:
+                return packet, received
+
+
+#: Bytes of one packet: a command line with its environment must fit.
+LARGEST = 180_000
+_DESCRIPTORS = 3
+
+
+def set_tcp(settings: Mapping[str, str]) -> None:
+    """Set TCP of this network, by names of ``/proc/sys/net/ipv4``."""
+    for key, value in settings.items():
+        Path("/proc/sys/net/ipv4", key).write_text(value)
+
+
+def report(there: socket.socket, **fields: Any) -> None:
+    """Send one packet."""
+    there.send(json.dumps(fields).encode())
+
+
+class Responder:
+    """Answers requests until the other end of the socket is gone."""
+
+    def __init__(self, mine: socket.socket) -> None:
+        self._socket = mine
+        self._programs: dict[int, int] = {}  # number by process id
+        self._network: netlink.Netlink | None = None
+
+    def serve(self) -> None:
+        """Answer until the other end closes."""
+        ended, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(ended, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(ended, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj == ended:
+                        os.read(ended, 4096)
+                        self._reap()
+                    elif not self._answer():
+                        return
+
+    def _answer(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, LARGEST, _DESCRIPTORS)
+        if not data:
+            return False
+        request: dict[str, Any] = json.loads(data)
+        try:
+            getattr(self, f"_{request.pop('do')}")(descriptors, **request)
+        except OSError as error:
+            report(self._socket, error=f"{error.strerror or error}")
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    return
+                number = self._programs.pop(process, None)
+                if number is not None:
+                    code = os.waitstatus_to_exitcode(status)
+                    report(self._socket, ended=number, code=code)
+
+    def _network_socket(self) -> netlink.Netlink:
+        if self._network is None:
+            self._network = netlink.Netlink()
+        return self._network
+
+    def _join(self, _: list[int], devices: dict[str, list[str]], mtu: int) -> None:
+        """Take the switch up: bridges, each with a pair of devices per machine."""
+        kernel = self._network_socket()
+        for bridge, members in devices.items():
+            kernel.send([netlink.bridge(bridge, mtu)])
+            for number, process in enumerate(members):
+                name, peer = f"{bridge}-{number}", bridge
+                kernel.send([netlink.veth(name, peer, int(process), mtu)])
+                kernel.send([netlink.change_link(name, master=bridge)])
+        kernel.send([netlink.change_link("lo")])
+        report(self._socket, done=True)
+
+    def _address(self, _: list[int], addresses: dict[str, str]) -> None:
+        """Give devices their addresses and take them up."""
+        kernel = self._network_socket()
+        for name, at in addresses.items():
+            kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
+        kernel.send([netlink.change_link("lo")])
+        report(self._socket, done=True)
+
+    def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
+        """Make a device a NIC."""
+        self._network_socket().send(netlink.shape(device, NicPlan(**plan)))
+        report(self._socket, done=True)
+
+    def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
+        """Change the NIC that a device is."""
+        self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
+        report(self._socket, done=True)
+
+    def _set_tcp(self, _: list[int], settings: dict[str, str]) -> None:
+        """Set TCP."""
+        set_tcp(settings)
+        report(self._socket, done=True)
+
+    def _listen(self, _: list[int], host: str, port: int) -> None:
+        """Hand over a listening socket of this network."""
+        with socket.create_server((host, port)) as listening:
+            packet = json.dumps({"port": listening.getsockname()[1]}).encode()
+            socket.send_fds(self._socket, [packet], [listening.fileno()])
+
+    def _connect(self, _: list[int], host: str, port: int) -> None:
+        """Hand over a connection from this network."""
+        with socket.create_connection((host, port), _ANSWER / 2) as connected:
+            packet = b'{"done": true}'
+            socket.send_fds(self._socket, [packet], [connected.fileno()])
+
+    def _open_netlink(self, _: list[int], devices: list[str]) -> None:
+        """Hand over a socket that changes this network, with the indices of devices."""
+        indices = [socket.if_nametoindex(device) for device in devices]
+        with netlink.open_netlink() as kernel:
+            packet = json.dumps({"indices": indices}).encode()
+            socket.send_fds(self._socket, [packet], [kernel.fileno()])
+
+    def _open_tap(self, _: list[int], device: str) -> None:
+        """Hand over a socket that gets headers of what leaves a device with payload."""
+        self._hand_over(open_tap(device, data_filter()))
+
+    def _open_whole_tap(self, _: list[int], device: str) -> None:
+        """Hand over a socket that gets headers of all that leaves a device."""
+        self._hand_over(open_tap(device, whole_filter()))
+
+    def _hand_over(self, tap: socket.socket) -> None:
+        with tap:
+            socket.send_fds(self._socket, [b'{"done": true}'], [tap.fileno()])
+
+    def _start(
+        self,
+        descriptors: list[int],
+        number: int,
+        command: list[str],
+        environment: dict[str, str],
+        directory: str,
+    ) -> None:
+        """Start a program in a session of its own."""
+        stdin, stdout, stderr = descriptors
+        program = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=directory,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        self._programs[program.pid] = number
+        program.returncode = 0  # whoever ends is reaped above
+        report(self._socket, started=program.pid)
+
+    def _signal(self, _: list[int], number: int, signal_number: int) -> None:
+        """Signal the process group of a program; nothing if it has ended."""
+        for process, other in self._programs.items():
+            if other == number:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process, signal_number)
+        report(self._socket, done=True)

@@ -1,0 +1,272 @@
+"""Links, addresses and traffic control by rtnetlink messages, packed by hand.
+
+Own code, not a library: pyroute2 0.9 takes 0.30 s to import and 0.71 s for the 512
+leaves of one NIC, and knows neither ``bfifo`` nor classic BPF. Here they take 24 ms.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from emu.lab.machines.nic import (
+    ETHERNET,
+    FASTEST,
+    FIRST_LEAF,
+    ROOT,
+    SEGMENT,
+    SHARED,
+    SLOWEST_LEAF,
+    SMALL_CLASS,
+    TOP,
+    classifier,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from emu.lab.machines.nic import NicPlan
+
+_NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
+_REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8
+_CREATE, _EXCLUSIVE = 0x400, 0x200
+_GET_QDISC = 38
+_ERROR = 2
+_BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
+_UP = 1
+_ETHERNET_LAYER = 1
+_ALL_PROTOCOLS = socket.htons(3)
+_NANOSECONDS_PER_TICK = 64
+_WIDE = 2**32 - 1
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    """Return one attribute, padded to four bytes."""
+    length = 4 + len(data)
+    return struct.pack("=HH", length, kind) + data + b"\0" * (-length % 4)
+
+
+def text(kind: int, value: str) -> bytes:
+    """Return an attribute that holds a name."""
+    return attribute(kind, value.encode() + b"\0")
+
+
+def number(kind: int, value: int) -> bytes:
+    """Return an attribute that holds 32 bits."""
+    return attribute(kind, struct.pack("=I", value))
+
+
+def _link(index: int = 0, *, up: bool = False) -> bytes:
+    flags = _UP if up else 0
+    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
+
+
+def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
+    """Return the message that makes a bridge without delay or multicast snooping.
+
+    What it sends itself has the segments of a fast NIC: two packets more had every one
+    cut by software, and 6 Gbit/s went for 15.
+    """
+    data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
+    info = attribute(18, text(1, "bridge") + attribute(2, data))
+    size = (
+        number(4, mtu) + number(41, SEGMENT) + number(40, SEGMENT // (mtu + ETHERNET))
+    )
+    return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
+
+
+def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]:
+    """Return the message for a pair of devices, one of them in a process's network."""
+    there = _link() + text(3, peer) + number(19, process) + number(4, mtu)
+    info = attribute(18, text(1, "veth") + attribute(2, attribute(1, there)))
+    return _NEW_LINK, _CREATE, _link() + text(3, name) + number(4, mtu) + info
+
+
+def change_link(
+    name: str, *, master: str | None = None, plan: NicPlan | None = None
+) -> tuple[int, int, bytes]:
+    """Return the message that takes a device up, into a bridge, with short segments."""
+    body = _link(socket.if_nametoindex(name), up=True)
+    if master is not None:
+        body += number(10, socket.if_nametoindex(master))
+    if plan is not None:
+        body += number(41, plan.segment) + number(40, plan.packets)
+    return _NEW_LINK, 0, body
+
+
+def address(name: str, at: str, prefix: int) -> tuple[int, int, bytes]:
+    """Return the message that gives a device an IPv4 address."""
+    packed = socket.inet_aton(at)
+    head = struct.pack(
+        "=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name)
+    )
+    return _NEW_ADDRESS, _CREATE, head + attribute(2, packed) + attribute(1, packed)
+
+
+def _place(index: int, handle: int, parent: int, info: int = 0) -> bytes:
+    return struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, handle, parent, info)
+
+
+def _what(kind: str, options: bytes) -> bytes:
+    return text(1, kind) + attribute(2, options)
+
+
+def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
+    """Return the description of a class of the token bucket, at any position."""
+
+    def ratespec(value: int) -> bytes:
+        return struct.pack("=BBHhHI", 0, _ETHERNET_LAYER, 0, -1, 0, min(value, _WIDE))
+
+    def ticks(value: int) -> int:
+        return max(1, round(plan.burst / value * 1e9 / _NANOSECONDS_PER_TICK))
+
+    options = ratespec(rate) + ratespec(ceil)
+    # A leaf's own share comes at its rate; what it borrows has the whole burst.
+    options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
+    described = attribute(1, options)
+    if max(rate, ceil) >= _WIDE:  # beside the fields of 32 bits
+        described += attribute(6, struct.pack("=Q", rate))
+        described += attribute(7, struct.pack("=Q", ceil))
+    return _what("htb", described)
+
+
+def pace(
+    index: int, leaf: int, plan: NicPlan, payload: float
+) -> tuple[int, int, bytes]:
+    """Return the message that limits a leaf of a NIC to a rate of payload.
+
+    Packets that wait do so at the rate of before: a segment over that rate. So a leaf
+    never stands still; see `SLOWEST_LEAF`.
+    """
+    rate = round(max(payload * plan.wire, plan.rate * SLOWEST_LEAF))
+    own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
+    place = _place(index, FIRST_LEAF + leaf, TOP)
+    return NEW_CLASS, 0, place + _bucket(plan, own, rate)
+
+
+def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
+    """Return the messages that make a device a NIC: a token bucket and its classes."""
+    index, rate = socket.if_nametoindex(name), plan.rate
+    glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
+    free = round(10 * FASTEST)
+    share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
+    queue = _what("bfifo", struct.pack("=I", plan.queue))
+    messages = [
+        change_link(name, plan=plan),
+        (
+            _NEW_QDISC,
+            _CREATE | _EXCLUSIVE,
+            _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob),
+        ),
+        (NEW_CLASS, _CREATE, _place(index, TOP, ROOT) + _bucket(plan, rate, rate)),
+        (
+            NEW_CLASS,
+            _CREATE,
+            _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free),
+        ),
+    ]
+    leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
+    for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
+        messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
+        messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
+    program = classifier(plan.leaves, numbered=plan.numbered is not None)
+    packed = b"".join(struct.pack("=HBBI", *step) for step in program)
+    bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, packed)
+    place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
+    messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
+    return messages
+
+
+def reshape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
+    """Return the messages that give a NIC another rate; it has as many leaves."""
+    return [
+        (kind, 0, body)
+        for kind, flags, body in shape(name, plan)
+        if kind != _NEW_FILTER and not flags & _EXCLUSIVE
+    ]
+
+
+def open_netlink() -> socket.socket:
+    """Return a socket to the routing part of the kernel, in this process's network."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+
+
+class Netlink:
+    """Has the kernel change the network that a socket belongs to: this process's."""
+
+    def __init__(self, given: socket.socket | None = None) -> None:
+        self._socket = given or open_netlink()
+        self._sequence = itertools.count(1)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
+        """Have the kernel carry out messages in order; it answers once per batch.
+
+        Raises
+        ------
+        OSError
+            When the kernel refuses one; those after it may have been carried out.
+        """
+        batch: list[tuple[int, int, bytes]] = []
+        size = 0
+        for message in messages:
+            batch.append(message)
+            size += len(message[2])
+            if size > _BATCH:
+                self._carry_out(batch)
+                batch, size = [], 0
+        if batch:
+            self._carry_out(batch)
+
+    def _carry_out(self, batch: list[tuple[int, int, bytes]]) -> None:
+        packets, last = [], 0
+        for position, (kind, flags, body) in enumerate(batch):
+            last = next(self._sequence)
+            how = flags | _REQUEST
+            if position == len(batch) - 1:
+                how |= _ACKNOWLEDGE
+            packets.append(struct.pack("=IHHII", 16 + len(body), kind, how, last, 0))
+            packets.append(body + b"\0" * (-len(body) % 4))
+        self._socket.send(b"".join(packets))
+        while True:
+            answer = self._socket.recv(65536)
+            length, kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)
+            if kind != _ERROR or length < 20:
+                continue
+            code = struct.unpack_from("=i", answer, 16)[0]
+            if code:
+                raise OSError(-code, os.strerror(-code))
+            if sequence == last:
+                return
+
+    def queue(self, index: int) -> tuple[int, int]:
+        """Return the packets that a NIC's queues dropped, and the bytes that wait.
+
+        Raises
+        ------
+        OSError
+            When there is no such NIC.
+        """
+        body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
+        asked = next(self._sequence)
+        head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, asked, 0)
+        self._socket.send(struct.pack("=IHHII", *head) + body)
+        answer = self._socket.recv(65536)
+        if struct.unpack_from("=H", answer, 4)[0] == _ERROR:
+            code = struct.unpack_from("=i", answer, 16)[0]
+            raise OSError(-code, os.strerror(-code))
+        position = 16 + len(body)
+        while True:  # attributes; number 3 is the kernel's struct tc_stats
+            length, kind = struct.unpack_from("=HH", answer, position)
+            if kind == 3:
+                _, _, dropped, *_, waiting = struct.unpack_from(
+                    "=Q7I", answer, position + 4
+                )
+                return dropped, waiting
+            position += length + -length % 4

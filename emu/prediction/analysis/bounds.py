@@ -1,0 +1,363 @@
+"""Bound a schedule's distance from the best: lower bounds and Theorem 1 of the paper.
+
+Every bound holds for any execution and flow schedule of the placed job, (5)-(15), and
+where capacities change counts with the largest that each link ever has:
+
+- *NIC load*: a port needs its bytes divided by its capacity; where that changes, the
+  time by which it can have carried them all, at the capacity of every instant;
+- *critical path*: a chain of tasks and flows, each flow as fast as if it were alone
+  (LP of the paper's Appendix B);
+- *port in context*: for a set of flows over one port, the earliest that the first can
+  be ready, plus their bytes over the capacity, plus the shortest that has to follow
+  the last. The sets tried are those of flows ready no earlier than some flow, and
+  those with no less to follow than some flow; both earlier bounds of a port are among
+  them;
+- *channel in context*: likewise the flows of a channel, each as fast as if alone;
+- *slots*: a slot of a pool is held at least while the task runs that takes it, and
+  where each goes back by one task that follows that one, on the way to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.prediction.analysis.link_load import LinkContention
+from emu.prediction.placement import placement_bound
+from emu.prediction.scheduling import policy_named
+from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out, own
+from emu.prediction.scheduling.policies import rate_policy
+from emu.prediction.scheduling.state import earliest, longest_paths
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from emu.prediction.scheduling.compiled_problem import Floats, Ints
+    from emu.problem import Problem, Realization, Schedule
+    from emu.problem.changes import CapacitySteps
+
+#: `Bounds.binding` where no port is.
+CRITICAL_PATH = "critical path"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds on the makespan of a placed job, seconds."""
+
+    nic_load: float
+    """The busiest port's bytes over its capacity."""
+    nic_port: str
+    """Name of that port; empty where no machine has a NIC."""
+    critical_path: float
+    """The longest chain with flows as fast as if alone, LP."""
+    combined: float
+    """The best of these and of every port in context."""
+    binding: str
+    """Limit that gives it: a port, a channel, a pool of slots, or ``critical path``."""
+    degree: int
+    """Delta (20): the most flows of one iteration over one link."""
+
+    @property
+    def certificate(self) -> float:
+        """Delta * LP: no schedule of a policy that keeps Theorem 1 takes longer.
+
+        With no flow between machines the critical path itself is the makespan.
+        """
+        return max(self.degree, 1) * self.critical_path
+
+    def gap(self, makespan: float) -> float:
+        """Return by what share ``makespan`` can at most be cut, 0 to 1."""
+        return 1.0 - self.combined / makespan if makespan > 0 else 0.0
+
+
+def bounds(problem: Problem, realization: Realization) -> Bounds:
+    """Return lower bounds on the makespan of any schedule.
+
+    Raises
+    ------
+    ValueError
+        When ``realization`` does not fit the job.
+    """
+    realization.check_shapes(problem.job)
+    steps = problem.links.steps
+    problem = replace(problem, cluster=problem.cluster.widest)
+    layout = lay_out(
+        job_arrays(problem.job, problem.cluster, rate_policy("oes")),
+        np.array(problem.placement.machine_of, dtype=np.int64),
+    )
+    times, volumes = own(realization.times), own(realization.volumes)
+    from_task, after_flow = longest_paths(layout, times, volumes)
+    before_flow, _ = earliest(layout, times, volumes)
+    path = float(from_task.max())
+    loads = np.zeros(layout.capacity.size)
+    combined, binding = path, CRITICAL_PATH
+    for port, over in enumerate(_edges_over(problem)):
+        size = volumes[over] / layout.capacity[port]
+        flows = _flows_of(problem, over, before_flow, size, after_flow)
+        loads[port] = flows[1].sum()
+        if (least := _over_port(steps, port, *flows)) > combined:
+            combined, binding = least, problem.links[port].name
+    for channel in problem.job.channels:
+        shared = [edge.channel == channel for edge in problem.job.edges]
+        over = np.flatnonzero(shared).tolist()
+        size = volumes[over] / _narrowest(problem)[over, None]
+        flows = _flows_of(problem, over, before_flow, size, after_flow)
+        if (least := _one_by_one(*flows)) > combined:
+            combined, binding = least, f"channel {channel}"
+    for pool, held in zip(problem.pools, _held(problem, times, volumes), strict=True):
+        if held / pool.most > combined:
+            machine = problem.cluster.machines[pool.machine].name
+            combined, binding = held / pool.most, f"{pool.name} of {machine}"
+    busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
+    return Bounds(
+        nic_load=0.0 if busiest is None else float(loads[busiest]),
+        nic_port="" if busiest is None else problem.links[busiest].name,
+        critical_path=path,
+        combined=float(combined),
+        binding=binding,
+        degree=flow_degree(problem),
+    )
+
+
+def _held(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
+    """Return the seconds for which the slots of every pool are held, at the least.
+
+    From the start of a task that takes one to the end of the task that frees it, over
+    edges without lag, where these are pairs: an interval of Dorylus has its lambda
+    while rows go there and back.
+    """
+    job, pools = problem.job, problem.pools
+    if not pools:
+        return []
+    taken = {task: p for p, pool in enumerate(pools) for task in pool.takers}
+    freed = {task: p for p, pool in enumerate(pools) for task in pool.freers}
+    moving = volumes / _narrowest(problem)[:, None]
+    since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
+    pairs: list[dict[int, Floats]] = [{} for _ in pools]
+    for task in job.order:
+        before = [
+            (since[job.edges[edge].source], moving[edge])
+            for edge in job.in_edges(task)
+            if job.edges[edge].lag == 0 and job.edges[edge].source in since
+        ]
+        if task in taken:
+            since[task] = task, times[task]
+        elif len({taker for (taker, _), _ in before}) == 1:
+            taker = before[0][0][0]
+            if job.rounds[taker] == job.rounds[task]:
+                longest = np.max([spent + sent for (_, spent), sent in before], axis=0)
+                since[task] = taker, longest + times[task]
+        if task in since and freed.get(task) == taken[since[task][0]]:
+            taker, spent = since.pop(task)
+            pairs[freed[task]][taker] = spent
+    return [
+        sum(
+            float((found if whole else times)[j][: job.rounds[j]].sum())
+            for j in pool.takers
+        )
+        for pool, found in zip(pools, pairs, strict=True)
+        for whole in [len(found) == len(pool.takers) == len(pool.freers)]
+    ]
+
+
+def flow_degree(problem: Problem) -> int:
+    """Return Delta of (20): the most flows of one iteration over one port."""
+    degree = np.zeros(len(problem.capacities), dtype=np.int64)
+    for hops in problem.hops:
+        degree[list(hops)] += 1
+    return int(degree.max(initial=0))
+
+
+def _narrowest(problem: Problem) -> Floats:
+    """Return the bytes per second of every edge at most, infinite within a machine."""
+    return np.array(
+        [problem.capacities[list(hops)].min(initial=np.inf) for hops in problem.hops]
+    )
+
+
+def _edges_over(problem: Problem) -> list[list[int]]:
+    """Return the positions of the edges over every port."""
+    found: list[list[int]] = [[] for _ in problem.capacities]
+    for edge, hops in enumerate(problem.hops):
+        for port in hops:
+            found[port].append(edge)
+    return found
+
+
+def _flows_of(
+    problem: Problem, over: list[int], before: Floats, size: Floats, after: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return head, size and tail, in seconds, of every flow of the edges ``over``.
+
+    ``size`` has rows of these edges alone: all edges for each of 6,036 ports took 39 s.
+    """
+    counts = np.array([problem.job.flow_counts[edge] for edge in over], dtype=np.int64)
+    sent = np.arange(size.shape[1]) < counts[:, None]
+    chosen = sent & (size > 0)
+    return before[over][chosen], size[chosen], after[over][chosen]
+
+
+def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
+    """Return the least time of what must be served one by one, in any order."""
+    return max(_in_context(head, size, tail), _in_context(tail, size, head))
+
+
+def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
+    """Return the best of head + sizes + tail over sets of the latest heads."""
+    if not size.size:
+        return 0.0
+    latest_first: Ints = np.argsort(-head, kind="stable")
+    carried = np.cumsum(size[latest_first])
+    shortest = np.minimum.accumulate(tail[latest_first])
+    return float(np.max(head[latest_first] + carried + shortest))
+
+
+def _over_port(
+    steps: CapacitySteps, port: int, head: Floats, size: Floats, tail: Floats
+) -> float:
+    """Return the least time of flows over a port, whose capacity may change.
+
+    ``head``, ``size``, ``tail``: seconds before each flow, of it at the most that the
+    port ever has, and after.
+    """
+    least = _one_by_one(head, size, tail)
+    if not size.size or len(steps.of(port)[0]) == 1:
+        return least
+    sent = float((size * steps.most[port]).sum())
+    return max(least, steps.when(port, sent) + float(tail.min()))
+
+
+# Bound a run's distance from the best schedule: keys of result.json, a line.
+
+#: Share of a makespan by which a bound may be above it, by rounding alone.
+_ROUNDING = 1e-9
+
+
+def optimality(
+    schedule: Schedule, realization: Realization, policy: str
+) -> dict[str, Any]:
+    """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
+
+    None of a job that died: they are of one that does not.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes of the run itself: the bound holds for them alone.
+
+    Returns
+    -------
+    dict
+        ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
+        makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
+        ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: whether the
+        policy promises to stay below it, nothing waits for a slot or a channel, and no
+        capacity changes; and
+        ``delta_seen`` and ``certificate_seen``,
+        the same with the most flows that were active over one link at a time.
+
+    Raises
+    ------
+    ValueError
+        When ``realization`` does not fit the job, or there is no such policy.
+
+    References
+    ----------
+    .. [1] Luo, Bao, Wu, INFOCOM 2022, Theorem 1.
+    """
+    if schedule.outages.seconds:
+        return {}
+    problem, makespan = schedule.problem, schedule.makespan
+    found = bounds(problem, realization)
+    seen = LinkContention(schedule).most
+    return {
+        "bound": found.combined,
+        "bound_by": found.binding,
+        "gap": makespan / found.combined - 1 if found.combined else None,
+        "theorem1": {
+            "delta": found.degree,
+            "certificate": found.certificate,
+            "delta_seen": seen,
+            "certificate_seen": max(seen, 1) * found.critical_path,
+            "kept": policy_named(policy).keeps_theorem
+            and not (problem.pools or problem.job.channels or problem.cluster.changes),
+        },
+    }
+
+
+def placement_gap(
+    problem: Problem, realization: Realization, makespan: float, *, seconds: float
+) -> dict[str, float]:
+    """Return ``placement_bound`` and ``placement_gap``: what other placements leave.
+
+    Parameters
+    ----------
+    makespan
+        Of ``problem`` under ``realization``, simulated.
+    seconds
+        How long to branch for the bound at most.
+
+    Returns
+    -------
+    dict
+        ``placement_bound`` in seconds: no schedule of any feasible placement is
+        shorter on the problem's machines, with its stores; ``placement_gap`` the share
+        of the makespan that is left to gain there at most.
+
+    Raises
+    ------
+    ArithmeticError
+        When the bound is above the makespan of this very placement, and thus false.
+    """
+    reference = problem.reference(realization)
+    if problem.job.fixed:
+        bound = bounds(problem, realization).combined  # of the one placement
+    else:
+        job, cluster = problem.job, problem.cluster
+        bound = placement_bound(job, cluster, reference, seconds=seconds)
+    if bound > makespan * (1 + _ROUNDING):
+        raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
+    bound = min(bound, makespan)
+    left = 1.0 - bound / makespan if makespan else 0.0
+    return {"placement_bound": bound, "placement_gap": left}
+
+
+def placement_line(gap: dict[str, float]) -> str:
+    """Return the keys of `placement_gap` in words."""
+    left = 100 * gap["placement_gap"]
+    if left < 1e-3:
+        return "no placement on these machines is better, by a lower bound over all"
+    return (
+        f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
+        f"on these machines: at most {left:.3g} % is left to gain"
+    )
+
+
+def optimality_line(result: dict[str, Any]) -> str:
+    """Return the bound, the gap and Theorem 1 in words; empty where there is no gap.
+
+    Parameters
+    ----------
+    result
+        With the keys of `optimality`.
+    """
+    if result.get("gap") is None:
+        return ""
+    place = str(result["bound_by"])
+    percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
+    line = (
+        f"at least {format_duration(result['bound'])} as placed, whatever the schedule "
+        f"({place}): "
+        f"within {percent:.{0 if percent >= 10 else 1}f} %"
+    )
+    theorem = result.get("theorem1", {})
+    if theorem.get("kept") and "delta_seen" in theorem:
+        most, seen = (
+            format_duration(theorem[key]) for key in ("certificate", "certificate_seen")
+        )
+        line += (
+            f"\nat most {most} by Theorem 1 (Delta {theorem['delta']}), {seen} by the "
+            f"{theorem['delta_seen']} flows that shared a link at a time"
+        )
+    return line

@@ -1,0 +1,594 @@
+"""Explain a run: causes of its length, drift from its simulation, what would help.
+
+Among that the few moves of tasks that lead to the best placement found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from emu.errors import PlacementError
+from emu.prediction.analysis.critical_path import (
+    ELSEWHERE,
+    Cause,
+    critical_path,
+    divergences,
+)
+from emu.prediction.analysis.what_if import (
+    Change,
+    changes_of,
+    edge_kind,
+    rank,
+    rank_pairs,
+    span,
+)
+from emu.prediction.placement import affordable, best_placement
+from emu.prediction.placement.moves import (
+    Neighbour,
+    difference,
+    find_symmetry,
+    hub_followers,
+    relabelled,
+)
+from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.placement.space import Space
+from emu.prediction.simulation import simulate
+from emu.problem import Outages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from emu.prediction.analysis.critical_path import ChainLink, CriticalPath, Drift
+    from emu.prediction.analysis.what_if import Improvement, Lengths, Stated
+    from emu.problem import Link, Placement, Problem, Realization, Schedule
+
+    Units = frozenset[int]
+
+#: Placements that are simulated at most to put moves in order, and their flows; the
+#: moves that are left then are one step.
+MOST_TRIED, FLOWS = 1000, 4_000_000
+
+#: Share of the makespan below which no task is worth a move.
+_WORTH = 1e-5
+#: Share of a link's bytes below which a difference is not worth a word.
+_NOTICED = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class TaskMove:
+    """One step on the way, a move or some together, and what it is worth.
+
+    Parameters
+    ----------
+    near
+        What moves in this step, and the placement after it.
+    run
+        The run after it.
+    makespan
+        Simulated, after it, seconds.
+    gain
+        Seconds less than before it.
+    why
+        Which link carries less, in words; empty where none does.
+    """
+
+    near: Neighbour
+    run: Change
+    makespan: float
+    gain: float
+    why: str
+
+    @property
+    def problem(self) -> Problem:
+        """Job and placement after the step."""
+        return self.run.problem
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step, its gain, and the placement to paste."""
+        return {
+            "what": str(self.near),
+            "makespan": self.makespan,
+            "gain": self.gain,
+            "why": self.why,
+            "moves": [
+                {"task": move.process, "from": move.source, "to": move.destination}
+                for move in self.near.moves
+            ],
+            "placement": pasted(self.problem),
+        }
+
+
+@dataclass(frozen=True)
+class TaskMoves:
+    """The way to the best placement found; no steps where the present one is that.
+
+    Parameters
+    ----------
+    before
+        Makespan as it is, seconds.
+    """
+
+    before: float
+    steps: tuple[TaskMove, ...]
+
+    @property
+    def count(self) -> int:
+        """Processes that move."""
+        return sum(len(step.near.moves) for step in self.steps)
+
+    @property
+    def makespan(self) -> float:
+        """Makespan after all steps, seconds."""
+        return self.steps[-1].makespan if self.steps else self.before
+
+
+NO_MOVES = TaskMoves(0.0, ())
+
+
+def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
+    """Return the moves from ``base`` to the best placement found, in a good order.
+
+    Moves that the makespan does not need are left out. Of the others, the next step is
+    the one after which the makespan is least: a process, a worker with its samplers, or
+    a swap; every step leaves a placement that keeps pins and capacities.
+
+    Raises
+    ------
+    ValueError
+        When the realization does not fit the job.
+    """
+    problem = base.problem
+    reference = problem.reference(base.realization)
+    known = problem.placement
+    try:
+        if stated is not None:
+            best = stated.best(problem, reference)
+        else:
+            best = best_placement(
+                problem.job, problem.cluster, reference, base.policy, known=[known]
+            ).placement
+    except PlacementError:
+        best = known
+    before = span(base)
+    way = _Way(base, stated)
+    if best == known or not way.length(best) < before * (1 - _WORTH):
+        return TaskMoves(before, ())
+    return TaskMoves(before, tuple(way.steps(best)))
+
+
+class _Way:
+    """Puts the moves between two placements of a job in order."""
+
+    def __init__(self, base: Change, stated: Stated | None) -> None:
+        self._base, self._stated = base, stated
+        problem = base.problem
+        self._reference = problem.reference(base.realization)
+        self._space = Space(problem.job, problem.cluster, apart=True)
+        self._here = self._space.machines(problem.placement)
+        self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
+        self._known: dict[Placement, float] = {}
+        self._teams = [
+            frozenset((hub, *others)) for hub, others in hub_followers(self._space)
+        ]
+
+    def run(self, placement: Placement) -> Change:
+        """Return the run with another placement."""
+        problem = replace(self._base.problem, placement=placement)
+        if self._stated is not None:
+            problem = self._stated.placed(problem)
+        taken = problem.taken(self._reference)
+        return replace(self._base, problem=problem, realization=taken)
+
+    def length(self, placement: Placement) -> float:
+        """Return the makespan with a placement, infinite for one that cannot be."""
+        if placement not in self._known:
+            job, cluster = self._base.problem.job, self._base.problem.cluster
+            self._known[placement] = np.inf
+            if not placement.violations(job, cluster):
+                self._left -= 1
+                self._known[placement] = span(self.run(placement))
+        return self._known[placement]
+
+    def steps(self, best: Placement) -> Iterator[TaskMove]:
+        """Yield the steps to ``best``; none is longer than the one before it.
+
+        Moves that pay only with later ones are one step with them.
+        """
+        symmetry = find_symmetry(self._space, self._reference)
+        there = self._space.machines(best)
+        alike = relabelled(symmetry, there, self._here)
+        if self.length(self._space.placement(alike)) <= self.length(best):
+            there = alike
+
+        def placed(units: Units) -> Placement:
+            machines = self._here.copy()
+            machines[list(units)] = there[list(units)]
+            return self._space.placement(machines)
+
+        left = frozenset(np.flatnonzero(there != self._here).tolist())
+        enough = self.length(placed(left)) * (1 + _WORTH)
+        left = self._needed(left, placed, enough)
+        done: Units = frozenset()
+        shown = placed(done)
+        while left and self.length(placed(done)) > enough:
+            step = self._next(done, left, placed)
+            done, left = done | step, left - step
+            if self.length(placed(done)) < self.length(shown):
+                yield self._step(shown, placed(done))
+                shown = placed(done)
+
+    def _needed(
+        self, units: Units, placed: Callable[[Units], Placement], enough: float
+    ) -> Units:
+        """Return ``units`` without those that may as well stay."""
+        for some in self._groups(units):
+            fewer = units - some
+            if (
+                self._left > 0
+                and fewer < units
+                and self.length(placed(fewer)) <= enough
+            ):
+                units = fewer
+        return units
+
+    def _next(
+        self, done: Units, left: Units, placed: Callable[[Units], Placement]
+    ) -> Units:
+        """Return the units that move next: those after which the run is shortest."""
+        if self._left <= 0:
+            return left
+        lengths = {
+            some: self.length(placed(done | some)) for some in self._groups(left)
+        }
+        least = min(lengths, key=lambda some: (lengths[some], len(some)), default=left)
+        return least if lengths.get(least, np.inf) < np.inf else left
+
+    def _groups(self, units: Units) -> list[Units]:
+        """Return groups that may move at once: teams, units, pairs where few are."""
+        found = [team & units for team in self._teams if team & units]
+        found += [frozenset([unit]) for unit in sorted(units)]
+        pairs = len(units) * (len(units) - 1) // 2
+        if pairs <= self._left // max(len(units), 1):
+            found += [frozenset(pair) for pair in combinations(sorted(units), 2)]
+        return list(dict.fromkeys(found))
+
+    def _step(self, before: Placement, after: Placement) -> TaskMove:
+        base = self._base
+        job, cluster = base.problem.job, base.problem.cluster
+        near = Neighbour(after, difference(job, cluster, before, after))
+        was, now = self.run(before), self.run(after)
+        length = self.length(after)
+        room = _room(base.problem, span(base))
+        content_of = self._stated.content_of if self._stated else _bytes_of
+        loads = [_loads(base, run.problem) for run in (was, now)]
+        why = _why(base.problem, room, loads[0], loads[1], content_of)
+        return TaskMove(near, now, length, self.length(before) - length, why)
+
+
+def pasted(problem: Problem) -> dict[str, Any]:
+    """Return the section ``placement`` that spells out where ``problem`` stands."""
+    machines = problem.cluster.machines
+    return {
+        "policy": "explicit",
+        "tasks": {
+            process: machines[problem.placement.machine_of[first]].name
+            for process, (first, *_) in problem.job.units.items()
+        },
+    }
+
+
+#: Bytes of the run by link and kind of edge.
+_Loads = dict[int, dict[tuple[str, str], float]]
+
+
+def _loads(base: Change, problem: Problem) -> _Loads:
+    job = problem.job
+    loads: _Loads = defaultdict(lambda: defaultdict(float))
+    sent = sent_bytes(job, base.realization).tolist()
+    for edge, hops, volume in zip(job.edges, problem.hops, sent, strict=True):
+        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        for port in hops:
+            loads[port][kinds] += volume
+    return loads
+
+
+def _room(problem: Problem, seconds: float) -> list[float]:
+    """Return the bytes that every link can carry in ``seconds``; they may change."""
+    steps, end = problem.links.steps, np.array([seconds])
+    return [float(steps.carried(port, end)[0]) for port in range(len(problem.links))]
+
+
+def _bytes_of(kinds: tuple[str, str]) -> str:
+    return f"bytes of {kinds[0]} -> {kinds[1]}"
+
+
+def _why(
+    problem: Problem,
+    room: list[float],
+    before: _Loads,
+    after: _Loads,
+    content_of: Callable[[tuple[str, str]], str],
+) -> str:
+    """Return which link is relieved most, for what it can carry, and of what."""
+    relieved = {
+        port: less / room[port]
+        for port, kinds in before.items()
+        if (less := sum(kinds.values()) - sum(after[port].values())) > 0
+    }
+    if not relieved:
+        return ""
+    port = max(relieved, key=lambda p: relieved[p])
+    kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
+    what = content_of(kind)
+    was, now = before[port][kind], after[port][kind]
+    link, verb = _link_words(problem, problem.links[port])
+    if was and now <= _NOTICED * was:
+        return f"{link} no longer {verb}s the {what}"
+    share = 1.0 - now / was if was else 0.0
+    if share < _NOTICED:
+        return ""
+    return f"{link} {verb}s {100 * share:.0f} % less of the {what}"
+
+
+def _link_words(problem: Problem, link: Link) -> tuple[str, str]:
+    if link.machine < 0:
+        return f"link {link.name}", "carrie"
+    machine = problem.cluster.machines[link.machine].name
+    return f"{machine}'s NIC", "send" if link.direction == "out" else "receive"
+
+
+#: Version of the JSON form.
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Causes of a schedule's length, and changes that would help."""
+
+    schedule: Schedule
+    chain: CriticalPath
+    """Schedule that is explained, and its critical path."""
+    simulated: Schedule | None
+    apart: tuple[Drift, ...]
+    """For an emulated schedule the simulation of its own times and volumes, and how the
+    two drift apart along the chain; None and empty for a simulated one."""
+    improvements: tuple[Improvement, ...]
+    """Changes that would help, best first. Gains are against `replayed_makespan`."""
+    realization: Realization
+    """Its times and volumes."""
+    moves: TaskMoves = NO_MOVES
+    """The moves that lead to the best placement found."""
+    improvements_then: tuple[Improvement, ...] = ()
+    """Changes that would help after the moves, against their makespan; else empty."""
+    notes: tuple[str, ...] = ()
+    """Notes for the reader, such as parts of the run that are missing."""
+
+    @override
+    def __repr__(self) -> str:
+        """Return the schedule explained, and the number of changes that would help."""
+        return (
+            f"<Explanation of {self.schedule!r}: {len(self.improvements)} would help>"
+        )
+
+    @property
+    def replayed_makespan(self) -> float:
+        """Makespan that the improvements are measured against, seconds."""
+        return (self.simulated or self.schedule).makespan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented, stable form; seconds throughout.
+
+        ``causes`` sums to ``makespan``; ``apart.parts`` sums to ``apart.seconds``.
+        """
+        problem = self.schedule.problem
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "makespan": self.schedule.makespan,
+            "replayed_makespan": self.replayed_makespan,
+            "causes": [*cause_rows(problem, self.chain), *death_rows(self.schedule)],
+            "ports": port_rows(problem, self.chain),
+            "chain": [
+                {
+                    "cause": str(link.cause),
+                    "what": exact_name(problem, link),
+                    "iteration": link.iteration,
+                    "start": link.start,
+                    "end": link.end,
+                    "port": port_name(problem, link.port),
+                }
+                for link in self.chain.links
+            ],
+            "moves": [move.to_json() for move in self.moves.steps],
+            "improvements": [one.to_json() for one in self.improvements],
+            "improvements_after_moves": [
+                one.to_json() for one in self.improvements_then
+            ],
+            "notes": list(self.notes),
+        }
+        if self.simulated is not None:
+            content["apart"] = {
+                "seconds": self.schedule.length - self.simulated.length,
+                "parts": apart_rows(problem, self.apart),
+            }
+        return content
+
+
+def explain(
+    schedule: Schedule,
+    realization: Realization,
+    policy: str,
+    *,
+    emulated: bool,
+    helpful: bool = True,
+    notes: tuple[str, ...] = (),
+    stated: Stated | None = None,
+    replayed: Schedule | None = None,
+    with_deaths: Lengths | None = None,
+    outages: Outages | None = None,
+) -> Explanation:
+    """Return why ``schedule`` took so long.
+
+    Parameters
+    ----------
+    realization, policy
+        Its times and volumes, and its rate policy: what is simulated anew.
+    emulated
+        Whether to compare it with a simulation of the same times and volumes.
+    helpful
+        Whether to look for what would help, some 100 simulations and a placement search
+        as it is and per kind of machine.
+    stated
+        The scenario it comes from: what-ifs are edits of it then, and one more machine
+        is built in it.
+    replayed
+        That simulation of an emulated schedule, where it is known.
+    with_deaths
+        Returns the makespan of a changed run whose job dies; None where none does.
+    outages
+        Of the simulation that it is compared with; what-ifs keep them, too.
+    """
+    chain = critical_path(schedule)
+    added = outages or Outages()
+    if emulated:
+        if replayed is None:
+            followed = schedule.problem.following(schedule)
+            replayed = simulate(followed, realization, policy)
+        replayed = replace(replayed, outages=added)
+    improvements: tuple[Improvement, ...] = ()
+    then: tuple[Improvement, ...] = ()
+    moves = NO_MOVES
+    if helpful:
+        base = Change("", "as it is", schedule.problem, realization, policy)
+        base = replace(base, with_deaths=with_deaths, added=added.seconds)
+        moves = task_moves(base, stated)
+        more = [] if stated is None else [*stated.fewer_machines(base)]
+        more += [] if stated is None else stated.more_machines(base)
+        improvements = _ranked(base, chain, more, stated, searched=True)
+        if moves.steps:
+            moved = moves.steps[-1].run
+            after = simulate(moved.problem, moved.realization, policy)
+            then = _ranked(moved, critical_path(after), more, stated)
+        notes += tuple(stated.notes) if stated is not None else ()
+    return Explanation(
+        schedule=schedule,
+        chain=chain,
+        simulated=replayed,
+        apart=divergences(schedule, replayed, chain) if replayed is not None else (),
+        improvements=improvements,
+        realization=realization,
+        moves=moves,
+        improvements_then=then,
+        notes=notes,
+    )
+
+
+def _ranked(
+    base: Change,
+    chain: CriticalPath,
+    more: list[Change],
+    stated: Stated | None,
+    *,
+    searched: bool = False,
+) -> tuple[Improvement, ...]:
+    """Return what would help, best first; ``searched`` where the scenario placed it."""
+    changes = [*changes_of(base, chain)]
+    if stated is not None:
+        rules = [one for one in changes if searched and one.kind == "policy"]
+        others = [stated.edited(one) for one in changes if one not in rules]
+        changes = [*others, *stated.placed_anew(rules)]
+    found = rank(base, [*changes, *more])
+    edited = stated.edited if stated is not None else lambda change: change
+    found += rank_pairs(base, found, edited)
+    return tuple(sorted(found, key=lambda one: -one.gain))
+
+
+def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
+    """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
+    down = schedule.outages.recovery
+    parts = {"recovery": down, "attempts that ended": schedule.outages.seconds - down}
+    row = {"cause": "deaths", "port": "", "pool": "", "links": 0}
+    return [{**row, "what": k, "seconds": v} for k, v in parts.items() if v]
+
+
+def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
+    """Return cause, what, port, pool, seconds and number of links.
+
+    Seconds sum to the chain. ``what`` is a kind of task, ``kind -> kind`` of a flow, or
+    what a gap delayed.
+    """
+    counts: dict[tuple[Cause, str, int, str], int] = defaultdict(int)
+    for link in chain.links:
+        counts[_row(problem, link)] += 1
+    sums = chain.sums(lambda link: _row(problem, link))
+    return [
+        {
+            "cause": str(key[0]),
+            "what": key[1],
+            "port": port_name(problem, key[2]),
+            "pool": key[3],
+            "seconds": seconds,
+            "links": counts[key],
+        }
+        for key, seconds in sums.items()
+    ]
+
+
+def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
+    """Return port and seconds for which it held back flows of the chain."""
+    sums = chain.sums(lambda link: link.port)
+    return [
+        {"port": port_name(problem, port), "seconds": seconds}
+        for port, seconds in sums.items()
+        if port >= 0
+    ]
+
+
+def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any]]:
+    """Return cause, what and seconds of a drift, greatest first, either sign."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for part in parts:
+        name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
+        groups[str(part.cause), name].append(part.seconds)
+    rows = [
+        {"cause": cause, "what": what, "seconds": math.fsum(seconds)}
+        for (cause, what), seconds in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
+
+
+def kind_name(problem: Problem, link: ChainLink) -> str:
+    """Return the kind of what a link was, ``before`` it for a gap."""
+    job = problem.job
+    name = (
+        edge_kind(job, job.edges[link.edge])
+        if link.edge >= 0
+        else job.tasks[link.task].kind
+    )
+    return f"before {name}" if link.cause is Cause.GAP else name
+
+
+def exact_name(problem: Problem, link: ChainLink) -> str:
+    """Return the task, or edge, of a link by name."""
+    job = problem.job
+    if link.edge >= 0:
+        return job.edge_names[link.edge]
+    return job.tasks[link.task].name
+
+
+def port_name(problem: Problem, port: int) -> str:
+    """Return the name of a port, empty for none."""
+    return problem.links[port].name if port >= 0 else ""
+
+
+def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int, str]:
+    place = problem.placement.machine_of[link.task]  # whose slot its end gave back
+    name = problem.cluster.machines[place].name
+    pool = f"{link.pool} of {name}" if link.pool else ""
+    return link.cause, kind_name(problem, link), link.port, pool

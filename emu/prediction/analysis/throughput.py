@@ -1,0 +1,318 @@
+"""Speed of a job, alone and beside others, and its cost in money.
+
+Machines cost their hourly price for the whole makespan. Functions (lambdas) cost a
+request each, and the time from launch to answer rounded up to a granularity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
+from emu.prediction.simulation import makespan
+from emu.problem import Job, Placement, Problem, Profile, Realization
+from emu.problem.workloads import RELEASE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.prediction.analysis.critical_path import ChainLink
+    from emu.problem import Schedule
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Speed of a job."""
+
+    iteration_seconds: float | None
+    """Mean time between the ends of iterations, of a pipeline of those in which all its
+    phases work; where there are no two, the makespan over the mini-batches. None of
+    several jobs, whose iterations have nothing in common."""
+    samples_per_second: float | None
+    """`seeds_per_iteration` over that time; None where the job has no batches."""
+    busy: float | None
+    """Share of the makespan in which a training process computes, the mean over them;
+    None where there are none."""
+    critical_path: dict[str, float]
+    """``sampling``, ``transfer``, ``compute`` and ``waiting`` as shares of it, most
+    first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json."""
+        return asdict(self)
+
+
+def pace(schedule: Schedule) -> Pace:
+    """Return the speed of a job."""
+    job, seconds = schedule.problem.job, schedule.length
+    iteration, samples = _speed(job, schedule.task_end, seconds)
+    several = "jobs" in job.settings
+    return Pace(
+        None if several else iteration, samples, _busy(schedule), _split(schedule)
+    )
+
+
+def pipeline_depth(job: Job) -> int:
+    """Return the iterations of a job that begin no mini-batch; 0 without a pipeline.
+
+    A pipeline's first cycles end no mini-batch, as many of its last ones begin none:
+    over 8 mini-batches P3 would seem 10 % faster with the latter.
+    """
+    return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
+
+
+def _speed(
+    job: Job, task_end: NDArray[np.float64], seconds: float
+) -> tuple[float, float | None]:
+    """Return seconds per iteration, and seeds per second where there are any."""
+    depth = pipeline_depth(job)
+    ends = np.nanmax(task_end, axis=0)
+    full = ends[depth : len(ends) - depth]
+    if len(full) > 1:
+        iteration = float(full.max() - full[0]) / (len(full) - 1)
+    else:
+        iteration = seconds / (len(ends) - depth)
+    seeds = seeds_per_iteration(job.settings)
+    return iteration, seeds / iteration if seeds and iteration > 0 else None
+
+
+def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
+    """Return the seeds that all workers of a job train on in one iteration.
+
+    Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
+    it; an epoch's last, which may be short, counts in full. None where the job has no
+    mini-batches.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``.
+    """
+    if "batch_size" not in settings:
+        return None
+    return int(settings["batch_size"] * settings["workers"])
+
+
+def _busy(schedule: Schedule) -> float | None:
+    spent: defaultdict[str, float] = defaultdict(float)
+    lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
+    for task, seconds in zip(schedule.problem.job.tasks, lengths, strict=True):
+        if task.phase == "training":
+            spent[task.process_name] += float(seconds)
+    if not spent or not schedule.length:
+        return None
+    return sum(spent.values()) / len(spent) / schedule.length
+
+
+def _split(schedule: Schedule) -> dict[str, float]:
+    tasks = schedule.problem.job.tasks
+
+    def part(link: ChainLink) -> str:
+        if link.cause in MOVING:
+            return "transfer"
+        if link.cause is not Cause.COMPUTE:
+            return "waiting"
+        return "sampling" if tasks[link.task].phase == "sampling" else "compute"
+
+    sums = Counter(critical_path(schedule).sums(part))
+    whole = schedule.length
+    return {name: spent / whole for name, spent in sums.most_common() if spent > 0}
+
+
+@dataclass(frozen=True)
+class JobTime:
+    """One of several jobs; seconds."""
+
+    job: str
+    release: float
+    end: float
+    """Run times: before it nothing of the job starts, and its last task ends."""
+    seconds: float
+    """From one to the other."""
+    alone: float
+    """The same in a simulation without the other jobs, every task where it stands."""
+    slowdown: float
+    """``seconds`` over ``alone``; 1 where neither takes any time."""
+    samples_per_second: float | None
+    """As of `Pace`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def job_times(
+    schedule: Schedule, realization: Realization, policy: str
+) -> list[JobTime]:
+    """Return the times of every job, in order; none where there is but one.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes that the schedule has, and the jobs alone.
+    policy
+        Rate policy.
+    """
+    job = schedule.problem.job
+    return [
+        _time(schedule, realization, policy, name) for name in job.job_names if name
+    ]
+
+
+def _time(
+    schedule: Schedule, realization: Realization, policy: str, name: str
+) -> JobTime:
+    problem, times = only(schedule.problem, realization, name)
+    own = [task.job_name == name for task in schedule.problem.job.tasks]
+    released = [t for t, task in enumerate(problem.job.tasks) if task.kind == RELEASE]
+    release = float(times.times[released, 0].sum())
+    end = float(np.nanmax(schedule.task_end[own]))
+    expected = Profile(times.times, times.volumes)
+    alone = makespan(problem, times, policy, profile=expected) - release
+    seconds = end - release
+    slowdown = seconds / alone if alone > 0 else 1.0
+    longest = max(problem.job.rounds)
+    _, samples = _speed(problem.job, schedule.task_end[own][:, :longest], seconds)
+    return JobTime(name, release, end, seconds, alone, slowdown, samples)
+
+
+def only(
+    problem: Problem, realization: Realization, name: str
+) -> tuple[Problem, Realization]:
+    """Return one of several jobs without the others, where it stands."""
+    job = problem.job
+    tasks = [t for t, task in enumerate(job.tasks) if task.job_name == name]
+    place = {task: position for position, task in enumerate(tasks)}
+    edges = [e for e, edge in enumerate(job.edges) if edge.source in place]
+    longest = max(job.rounds[t] for t in tasks)
+    part = Job(
+        tuple(job.tasks[t] for t in tasks),
+        tuple(
+            replace(
+                job.edges[e],
+                source=place[job.edges[e].source],
+                destination=place[job.edges[e].destination],
+            )
+            for e in edges
+        ),
+        longest,
+        settings=job.settings_of(name),
+    )
+    standing = Placement(tuple(problem.placement.machine_of[t] for t in tasks))
+    return Problem(problem.cluster, part, standing), Realization(
+        realization.times[tasks, :longest], realization.volumes[edges, :longest]
+    )
+
+
+_HOUR = 3600.0
+#: Of a granularity: what rounding makes of times that are whole multiples of it.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of functions; defaults are those of AWS Lambda in the paper of Dorylus."""
+
+    request: float = 2e-7
+    """Dollars per request."""
+    function_hour: float = 0.01125
+    """Dollars per hour that a function runs."""
+    granularity: float = 0.1
+    """Seconds that its time is rounded up to multiples of."""
+
+    def functions(self, seconds: NDArray[np.float64]) -> float:
+        """Return the dollars of functions that ran for so long each."""
+        billed = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
+        running = float(billed.sum()) * self.function_hour / _HOUR
+        return self.request * seconds.size + running
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Dollars of one run, by what they were paid for."""
+
+    servers: float
+    lambdas: float
+    parameter_servers: float
+    seconds: float
+    """Makespan."""
+    lost: float = 0.0
+    """Part of those for lambdas that went to lambdas without an answer."""
+
+    @property
+    def total(self) -> float:
+        """Dollars in all."""
+        return self.servers + self.lambdas + self.parameter_servers
+
+    @property
+    def value(self) -> float:
+        """Reciprocal of time times cost, 1 / (s $); infinite where it is free."""
+        spent = self.seconds * self.total
+        return 1 / spent if spent else np.inf
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return dollars by what they are for, in all, and the value, None if free."""
+        return {
+            "servers": self.servers,
+            "lambdas": self.lambdas,
+            "parameter_servers": self.parameter_servers,
+            "total": self.total,
+            "value": self.value if np.isfinite(self.value) else None,
+            **({"lost": self.lost} if self.lost else {}),
+        }
+
+
+def machine_cost(machines: int, hourly: float, seconds: float) -> float:
+    """Return the dollars of equal machines that run for so long."""
+    return machines * hourly * seconds / _HOUR
+
+
+def schedule_cost(
+    schedule: Schedule,
+    hourly: Mapping[str, float],
+    prices: Prices,
+    *,
+    functions: NDArray[np.float64],
+    lost: NDArray[np.float64],
+    parameter_kinds: Collection[str] = (),
+) -> Cost:
+    """Return the cost of a schedule.
+
+    Parameters
+    ----------
+    hourly
+        Machine -> dollars per hour; paid are those on which tasks stand.
+    functions, lost
+        Seconds that every function ran: that answered, and that did not.
+    parameter_kinds
+        Kinds of task of parameter servers: machines with processes of no other kind
+        are shown apart.
+    """
+    problem = schedule.problem
+    kinds: dict[str, set[str]] = {}
+    for task, machine in zip(
+        problem.job.tasks, problem.placement.machine_of, strict=True
+    ):
+        if not task.gate:
+            name = problem.cluster.machines[machine].name
+            kinds.setdefault(name, set()).add(task.kind)
+    parameters = {name for name, found in kinds.items() if found <= {*parameter_kinds}}
+    hours = {True: 0.0, False: 0.0}
+    used = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
+    for name, price in hourly.items():
+        hours[name in parameters] += price if name in used else 0.0
+    in_vain = prices.functions(lost)
+    span = schedule.makespan
+    return Cost(
+        machine_cost(1, hours[False], span),
+        prices.functions(functions) + in_vain,
+        machine_cost(1, hours[True], span),
+        span,
+        in_vain,
+    )

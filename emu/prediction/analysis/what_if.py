@@ -1,0 +1,382 @@
+"""Changes that would make a run faster: the same run simulated anew with one of them.
+
+A critical path shows where the time went, not what it would take to get it back: when
+one part gets shorter, another chain takes over. So every proposal is simulated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from emu.errors import NodeLost, SchedulingError
+from emu.prediction.analysis.critical_path import Cause
+from emu.prediction.scheduling import RATE_POLICIES, policy_named
+from emu.prediction.simulation.simulate import makespan
+from emu.problem import Realization
+from emu.problem.workloads import RELEASE, window_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from emu.prediction.analysis.critical_path import CriticalPath
+    from emu.problem import Edge, Job, Placement, Problem
+
+    #: Returns the makespan of a job under a rate policy, with its deaths.
+    Lengths = Callable[[Problem, Realization, str], float]
+
+#: So many times the capacity count as an infinite one: a flow of hours takes 1 us.
+ENDLESS = 1e9
+#: Single tasks of the chain that are proposed, those with most time on it.
+CHAIN_TASKS = 5
+_CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
+_TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
+_BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A run with one thing changed."""
+
+    kind: str
+    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``slots``,
+    ``events``, ``machine``, or ``pair`` of the first two."""
+    what: str
+    """The change in words."""
+    problem: Problem
+    realization: Realization
+    policy: str
+    """The changed run."""
+    rows: tuple[int, ...] = ()
+    """Positions of the links, tasks or edges that are changed."""
+    factor: float = 1.0
+    """Multiplier of their capacities, times or bytes, or the window; inf for no
+    window."""
+    pool: str = ""
+    """Name of the pool that has more slots, else empty."""
+    edit: Mapping[str, Any] | None = None
+    """The same as keys and values of the scenario; None where it has no such keys."""
+    with_deaths: Lengths | None = None
+    """Returns its makespan where its job dies; None where it does not."""
+    added: float = 0.0
+    """Seconds that deaths have added to a run that was recorded: known no better."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change in words and as an edit of the scenario."""
+        edit = None if self.edit is None else dict(self.edit)
+        return {"kind": self.kind, "what": self.what, "edit": edit}
+
+
+@dataclass(frozen=True, eq=False)
+class Improvement:
+    """A change and what it is worth."""
+
+    change: Change
+    makespan: float
+    """Simulated, with the change, seconds."""
+    gain: float
+    """Seconds less than without it; negative when it makes the run longer."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change, as an edit as well, and its gain."""
+        return {**self.change.to_json(), "makespan": self.makespan, "gain": self.gain}
+
+
+class Stated(Protocol):
+    """The scenario that a run comes from, as far as what-ifs ask for it."""
+
+    notes: list[str]
+    """Changes that were not tried, and why."""
+
+    def placed(self, problem: Problem) -> Problem:
+        """Return the problem with rings in the order that its placement asks for."""
+
+    def best(self, problem: Problem, reference: Realization) -> Placement:
+        """Return the result of the scenario's best placement search."""
+
+    def edited(self, change: Change) -> Change:
+        """Return a change with its keys and values, and what follows from them."""
+
+    def standing(self, problem: Problem) -> dict[str, Any]:
+        """Return where the tasks stand, likewise."""
+
+    def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Yield changes of the rule for rates, with the placement found under it."""
+
+    def more_machines(self, base: Change) -> Iterator[Change]:
+        """Yield one more machine of every kind, placed anew."""
+
+    def fewer_machines(self, base: Change) -> Iterator[Change]:
+        """Yield the machines that ``best`` chooses, placed anew."""
+
+    def content_of(self, kinds: tuple[str, str]) -> str:
+        """Return the content of flows between two kinds of task, a plural."""
+
+
+def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
+    """Simulate ``base`` and every one of ``changes``; return them by gain, best first.
+
+    Changes that make no difference are ranked too, with a gain of 0.
+    """
+    before = span(base)
+    found = []
+    for change in changes:
+        after = span(change)
+        found.append(Improvement(change, after, before - after))
+    return sorted(found, key=lambda improvement: -improvement.gain)
+
+
+#: Kinds of change that are tried two at once -> the factor of those that are.
+_PAIRS = {"network": 2.0, "compute": 0.5}
+#: Changes of which all pairs are tried, and the share of the makespan that one alone
+#: brings at most, and that both bring more than the two alone.
+_PAIRED, _MORE = 6, 0.01
+
+
+def rank_pairs(
+    base: Change, alone: Iterable[Improvement], edited: Callable[[Change], Change]
+) -> list[Improvement]:
+    """Return two changes at once that bring more than both, each of which does little.
+
+    Links and tasks twice as fast: of two NICs one may take what the other saves. Paired
+    are those whose link or task is busy for longest.
+
+    Parameters
+    ----------
+    edited
+        Returns a change with its keys and values.
+    """
+    before = span(base)
+    little = [
+        one
+        for one in alone
+        if _PAIRS.get(one.change.kind) == one.change.factor
+        and one.change.problem.job is base.problem.job  # no other plan
+        and abs(one.gain) < _MORE * before
+    ]
+    busy = sorted(little, key=lambda one: -_seconds(base, one.change))[:_PAIRED]
+    found = []
+    for one, other in combinations(busy, 2):
+        both = _both(base, one.change, other.change)
+        gain = before - span(both)
+        if gain > max(one.gain, 0) + max(other.gain, 0) + _MORE * before:
+            both = both if both.kind == "pair" else edited(both)
+            found.append(Improvement(both, before - gain, gain))
+    return found
+
+
+def _seconds(base: Change, change: Change) -> float:
+    """Return for how long the busiest link or task of a change is busy."""
+    problem, realization = base.problem, base.realization
+    if change.kind == "compute":
+        return float(realization.times[[*change.rows]].sum(axis=1).max())
+    sent = realization.volumes.sum(axis=1)
+    load = np.zeros(len(problem.capacities))
+    for hops, volume in zip(problem.hops, sent, strict=True):
+        load[[*hops]] += volume
+    return float((load / problem.capacities)[[*change.rows]].max())
+
+
+def _both(base: Change, one: Change, other: Change) -> Change:
+    """Return two changes at once; one of two kinds has the edits of both."""
+    names = [c.what.removesuffix(" twice as fast") for c in (one, other)]
+    what = f"{' and '.join(names)} twice as fast"
+    rows = tuple(sorted({*one.rows, *other.rows}))
+    if one.kind != other.kind:
+        network, compute = (one, other) if one.kind == "network" else (other, one)
+        stated = one.edit is not None and other.edit is not None
+        edit = {**(one.edit or {}), **(other.edit or {})} if stated else None
+        changed = replace(network, kind="pair", what=what, edit=edit)
+        return replace(changed, realization=compute.realization)
+    problem, times = base.problem, np.array(base.realization.times)
+    if one.kind == "network":
+        cluster = problem.cluster.with_capacities(rows, one.factor)
+        problem = replace(problem, cluster=cluster)
+    else:
+        times[[*rows]] *= one.factor
+    realization = Realization(times, base.realization.volumes)
+    changed = replace(one, what=what, rows=rows, edit=None)
+    return replace(changed, problem=problem, realization=realization)
+
+
+def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    """Yield every change of ``base`` that needs no new placement.
+
+    Every NIC, the ports of the chain and every kind of task twice as fast and endlessly
+    so; the tasks that take most of the chain, the same; the kinds of flows of the chain
+    with half their bytes and none; every other rate policy; the credit window doubled
+    and gone; twice as many slots in the pools of the chain; and no capacity or speed
+    that changes.
+    """
+    yield from _network(base, chain)
+    yield from _compute(base, chain)
+    yield from _volumes(base, chain)
+    yield from _policies(base)
+    yield from _window(base)
+    yield from _slots(base, chain)
+    yield from _undisturbed(base)
+
+
+def span(run: Change) -> float:
+    """Return the makespan, infinite where it deadlocks, or dies too often."""
+    try:
+        if run.with_deaths is not None:
+            return run.with_deaths(run.problem, run.realization, run.policy)
+        return run.added + makespan(run.problem, run.realization, run.policy)
+    except (NodeLost, SchedulingError):
+        return np.inf
+
+
+def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    problem, links = base.problem, base.problem.links
+    used = {port for hops in problem.hops for port in hops}
+    choices = [
+        (f"NIC of {machine.name}", {*links.of_machine(m)})
+        for m, machine in enumerate(problem.cluster.machines)
+    ]
+    choices += [
+        (f"{'port' if links[port].direction else 'link'} {links[port].name}", {port})
+        for port in sorted({link.port for link in chain.links} - {-1})
+    ]
+    alike: dict[tuple[float, float], list[int]] = {}
+    for m, machine in enumerate(problem.cluster.machines):
+        nic = machine.bandwidth_in, machine.bandwidth_out
+        alike.setdefault(nic, []).append(m)
+    for members in alike.values():
+        if 1 < len(members) < len(problem.cluster.machines):
+            names = ", ".join(problem.cluster.machines[m].name for m in members)
+            ports = {port for m in members for port in links.of_machine(m)}
+            choices.append((f"NICs of {names}", ports))
+    every = "all NICs and links" if links.shared else "all NICs"
+    choices.append((every, set(range(len(links)))))
+    for name, ports in choices:
+        for factor, word in _CAPACITY if ports & used else ():
+            cluster = problem.cluster.with_capacities(ports, factor)
+            changed = replace(problem, cluster=cluster)
+            yield replace(
+                base,
+                kind="network",
+                what=f"{name} {word}",
+                problem=changed,
+                rows=tuple(sorted(ports)),
+                factor=factor,
+            )
+
+
+def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    tasks = base.problem.job.tasks
+    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
+    choices = [
+        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
+        for kind in kinds
+    ]
+    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
+    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
+    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
+    for name, rows in choices:
+        for factor, word in _TIME if base.realization.times[rows].any() else ():
+            times = np.array(base.realization.times)
+            times[rows] *= factor
+            changed = Realization(times, base.realization.volumes)
+            yield replace(
+                base,
+                kind="compute",
+                what=f"{name} {word}",
+                realization=changed,
+                rows=tuple(rows),
+                factor=factor,
+            )
+
+
+def edge_kind(job: Job, edge: Edge) -> str:
+    """Return ``kind -> kind`` of the tasks that an edge joins."""
+    return f"{job.tasks[edge.source].kind} -> {job.tasks[edge.destination].kind}"
+
+
+def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    job = base.problem.job
+    moving = {link.edge for link in chain.links if link.port >= 0}
+    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
+        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
+        for factor, word in _BYTES:
+            volumes = np.array(base.realization.volumes)
+            volumes[rows] *= factor
+            changed = Realization(base.realization.times, volumes)
+            yield replace(
+                base,
+                kind="bytes",
+                what=f"{kind}: {word}",
+                realization=changed,
+                rows=tuple(rows),
+                factor=factor,
+            )
+
+
+def _policies(base: Change) -> Iterator[Change]:
+    """Yield the policies that are neither the one in use nor another name of it."""
+    seen = {policy_named(base.policy).code, policy_named("portfolio").code}
+    for policy in RATE_POLICIES.values():
+        if policy.code not in seen:
+            seen.add(policy.code)
+            what = f"rates by {policy.name}"
+            yield replace(base, kind="policy", what=what, policy=policy.name)
+
+
+def _window(base: Change) -> Iterator[Change]:
+    problem, job = base.problem, base.problem.job
+    if window_of(job) is None:
+        return
+    wider = tuple(
+        replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
+    )
+    changed = replace(problem, job=replace(job, edges=wider))
+    doubled = replace(base, kind="window", what="credit window doubled", factor=2.0)
+    yield replace(doubled, problem=changed)
+    kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
+    edges = tuple(job.edges[e] for e in kept)
+    yield replace(
+        base,
+        kind="window",
+        what="credit window unlimited",
+        factor=np.inf,
+        problem=replace(problem, job=replace(job, edges=edges)),
+        realization=Realization(base.realization.times, base.realization.volumes[kept]),
+    )
+
+
+def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    """Yield twice the slots of pools that machines state and no rule tunes."""
+    cluster = base.problem.cluster
+    tuned = {tuner.pool for tuner in cluster.tuners}
+    for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
+        rows = tuple(m for m, one in enumerate(cluster.machines) if pool in one.slots)
+        if not rows:
+            continue  # a process that does one thing at a time
+        machines = list(cluster.machines)
+        for m in rows:
+            slots = {**machines[m].slots, pool: 2 * machines[m].slots[pool]}
+            machines[m] = replace(machines[m], slots=slots)
+        more = replace(cluster, machines=tuple(machines))
+        changed = replace(base.problem, cluster=more)
+        yield replace(
+            base,
+            kind="slots",
+            what=f"{pool} twice as many",
+            problem=changed,
+            rows=rows,
+            factor=2.0,
+            pool=pool,
+        )
+
+
+def _undisturbed(base: Change) -> Iterator[Change]:
+    cluster = base.problem.cluster
+    if cluster.changes or cluster.speed_changes:
+        still = replace(cluster, changes=(), speed_changes=())
+        changed = replace(base.problem, cluster=still)
+        what = "no events and failures"
+        yield replace(base, kind="events", what=what, problem=changed)

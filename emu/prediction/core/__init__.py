@@ -1,0 +1,102 @@
+"""The compiled core: schedules, rates, searches, in C.
+
+Python makes every array and binds it here, where kinds are checked; C allocates nothing
+(core.h says which field is what, and who owns it). Must not know: what the numbers are.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.prediction.core import _core
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ffi", "lib", "new_room", "pointer", "room_in", "structure", "view"]
+
+ffi, lib = _core.ffi, _core.lib
+
+_KINDS = {
+    np.dtype(np.float64): "double[]",
+    np.dtype(np.int64): "int64_t[]",
+    np.dtype(np.bool_): "bool[]",
+    np.dtype(np.int8): "int8_t[]",
+    np.dtype(np.int16): "int16_t[]",
+    np.dtype(np.int32): "int32_t[]",
+    np.dtype(np.uint8): "uint8_t[]",
+    np.dtype(np.uint64): "uint64_t[]",
+    np.dtype(np.float32): "float[]",
+}
+#: What structures point to lives as long as they do.
+_kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def pointer(array: NDArray[Any], dtype: type[Any] | None = None) -> Any:
+    """Return a pointer to the entries of ``array``, which it keeps; NULL for none.
+
+    Raises
+    ------
+    ValueError
+        When the array is not contiguous, or of another type than ``dtype`` or any that
+        the core knows.
+    """
+    kind = _KINDS.get(array.dtype)
+    if kind is None or (dtype is not None and array.dtype != dtype):
+        raise ValueError(f"an array of {array.dtype} in place of {dtype or 'numbers'}")
+    if not array.flags.c_contiguous:
+        raise ValueError("the array is not contiguous")
+    return ffi.from_buffer(kind, array) if array.size else ffi.NULL
+
+
+def structure(kind: str, **fields: Any) -> Any:
+    """Return a new structure; arrays and dicts of fields become pointers and parts.
+
+    Raises
+    ------
+    ValueError
+        As `pointer`.
+    """
+    made = ffi.new(f"{kind} *")
+    _fill(made, fields)
+    _kept[made] = fields
+    return made
+
+
+def _fill(part: Any, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            _fill(getattr(part, name), value)
+        elif isinstance(value, np.ndarray):
+            setattr(part, name, pointer(value))
+        else:
+            setattr(part, name, value)
+
+
+def new_room(size: int) -> NDArray[np.uint8]:
+    """Return memory of ``size`` bytes for what the core lays out.
+
+    At least a page, which numpy takes from the system and not from its small blocks: a
+    build that looks for wrong addresses marks its gaps.
+    """
+    return np.empty(max(size, 4096), np.uint8)
+
+
+def room_in(memory: NDArray[np.uint8]) -> Any:
+    """Return the `Room` of ``memory``, to be handed over by value."""
+    start = ffi.cast("char *", memory.ctypes.data)
+    return structure("Room", at=start, end=start + memory.size)[0]
+
+
+def view(
+    memory: NDArray[np.uint8], start: Any, count: int, dtype: type[Any]
+) -> NDArray[Any]:
+    """Return the array that the core has laid out at ``start`` within ``memory``."""
+    if count == 0:
+        return np.empty(0, dtype)
+    first = int(ffi.cast("intptr_t", start)) - memory.ctypes.data
+    size = count * np.dtype(dtype).itemsize
+    return memory[first : first + size].view(dtype)

@@ -1,0 +1,543 @@
+/* What Python and C share. cffi reads this file as it stands: declarations only.
+ *
+ * Nothing here is allocated by C. Python owns every array, `Room` included, checks
+ * dtypes, sizes and indices once (`emu.prediction.core`), and keeps arrays alive as long as the
+ * structures that point into them. What is counted is int64_t, what is measured double
+ * (seconds, bytes, bytes per second), what is true or false bool: as numpy has them.
+ * A list of lists is stored flat: the entries of x are entry[start[x]] to
+ * entry[start[x + 1] - 1]. Where an array is empty in Python the pointer is NULL.
+ */
+
+/* Memory for arrays that C lays out itself; owner: Python. By value: what a function
+ * takes of it is free again when it returns. */
+typedef struct {
+    char *at;
+    char *end;
+} Room;
+
+/* An active flow as a rule of one's own is asked about it. */
+typedef struct {
+    int64_t group, edge, turn; /* turn: the iteration of the destination that it serves */
+    double volume, left;       /* bytes, in all and not yet served */
+    double rate;               /* to be set, 0 so far */
+} Asked;
+
+/* What a rule of one's own is asked. Owner: the state, while it is asked. */
+typedef struct {
+    double now;                /* seconds */
+    int64_t before;            /* questions before it in this schedule */
+    int64_t flows;
+    Asked *flow;               /* in no order */
+    const int64_t *hop_start, *hop; /* as in `Layout` */
+    const double *capacity;    /* per port, of now */
+} Question;
+
+/* Set the rates of question->flow; `own` is `JobArrays.own`. */
+typedef void (*Ask)(void *own, const Question *question);
+
+/* The route between every two machines, as in `emu.problem.Links`. */
+typedef struct {
+    int64_t zones, longest;    /* number of zones; ports of the longest route */
+    const int64_t *nic;        /* (machines, 2): ports out and in, -1 without */
+    const int64_t *zone;       /* per machine */
+    const int64_t *route_of;   /* (zones, zones): number of the route */
+    const int64_t *route_start, *route_port; /* ports, ROUTE_OUT or ROUTE_IN */
+} Routes;
+
+enum { ROUTE_OUT = -1, ROUTE_IN = -2 };
+
+/* Pools whose quota follows the queue of another one, see `emu.problem.Tuner`. */
+typedef struct {
+    int64_t count, rows;       /* tuners; of `path` */
+    const int64_t *tuned, *watched; /* per tuner: pools, at machine * names + name */
+    const int64_t *most;       /* the largest quota */
+    const double *period;      /* seconds */
+    const int64_t *path;       /* (rows, count): quotas to set at the first looks, 0: as
+                                  the rule says */
+} Tuners;
+
+/* Shares of their speed that machines have over time, see `emu.problem.changes.SpeedSteps`; of no
+ * use, and nothing is looked up, where all have all of it. */
+typedef struct {
+    int64_t count;             /* steps, 0 where no machine is ever slower */
+    const int64_t *start;      /* (machines + 1): the first step of each, which is at 0 */
+    const double *time, *share; /* of every step */
+    const bool *slowed;        /* per task: it goes with the speed of its machine */
+} Speeds;
+
+/* A job and a cluster, any placement; see `emu.prediction.scheduling.compiled_problem`. */
+typedef struct {
+    int64_t tasks, edges, machines, ports;
+    int64_t names;             /* of pools of slots */
+    int64_t iterations;        /* N of the paper: the most of any task */
+    int64_t policy;            /* `Policy.code` */
+    int64_t jobs;              /* that ports are divided among; 0: they are not */
+    int64_t change_count;
+    bool by_flow;              /* flows over the same hops may have different rates */
+    const int64_t *rounds;     /* per task: its iterations */
+    const int64_t *sent;       /* per edge: iterations of its source that it sends */
+    const int64_t *source, *destination, *lag; /* per edge */
+    const int64_t *owner;      /* per edge its job, or NULL where jobs is 0 */
+    const int64_t *rank;       /* per edge: its place in the order that breaks ties */
+    const bool *control;       /* per edge: it carries no bytes */
+    const int64_t *channel;    /* per edge, -1 for none; or NULL */
+    const bool *latest;        /* per edge: it reads the newest; or NULL */
+    const int64_t *out_start, *out_edge, *in_start, *in_edge; /* edges of every task */
+    const int64_t *order;      /* tasks, each after those it needs in its iteration */
+    Routes routes;
+    const double *capacity;    /* per port at time 0, bytes per second */
+    const double *changes;     /* (change_count, 3): time, port, new capacity */
+    const int64_t *taken, *freed; /* per task: name of a pool, -1 for none */
+    const int64_t *slots;      /* (machines, names), -1 for unlimited */
+    const double *slowness;    /* (tasks, machines), or NULL where all are 1 */
+    Tuners tuners;
+    Speeds speeds;
+    void *own;                 /* under OWN the handle of the rule, and what asks it */
+    Ask ask;
+} JobArrays;
+
+/* A placed job. Owner of the arrays: whoever gave the room to `lay_out`; what is as in
+ * `JobArrays` belongs to it.
+ *
+ * Flows that must share one rate form a group. Under oes and max-min these are all
+ * flows over the same hops (one ordered pair of machines), under a policy that rates
+ * flows one by one every edge is a group of its own. */
+typedef struct {
+    int64_t tasks, edges, ports, iterations, policy, jobs, change_count;
+    int64_t channels;          /* number of channels */
+    int64_t groups;
+    int64_t hops;              /* entries of `hop` */
+    int64_t pools;             /* of slots; 0 where nothing is limited */
+    bool by_flow;
+    const int64_t *rounds, *sent, *source, *destination, *lag, *rank, *channel;
+    const bool *latest;
+    const int64_t *out_start, *out_edge, *in_start, *in_edge, *order;
+    const double *capacity, *changes;
+    int64_t *group;            /* per edge; -1: it delivers at once (one machine, control) */
+    int64_t *owner;            /* per group its job, or NULL */
+    int64_t *slot;             /* (groups + 1): first place of a group in heaps of marks */
+    int64_t *hop_start, *hop;  /* ports that the flows of a group cross, one or more */
+    int64_t *port_start, *port_group; /* groups that cross a port */
+    const int64_t *takes, *frees; /* per task its pool, -1 for none */
+    const int64_t *pool_slots; /* per pool */
+    bool *last;                /* per task that starts when nothing else happens at an
+                                  instant any more: it takes a slot or reads the newest;
+                                  NULL where none does */
+    Tuners tuners;
+    Speeds speeds;
+    int64_t *machine;          /* per task the one whose speed it has, -1 for none; NULL
+                                  where no machine is ever slower */
+    void *own;
+    Ask ask;
+} Layout;
+
+/* When everything happened, seconds, as in `emu.problem.Schedule`: (tasks or edges,
+ * iterations), NaN where nothing did. NULL where it is not kept; fifo needs flow_ready.
+ * Owner: Python, or the room of a search. */
+typedef struct {
+    double *task_start, *task_end, *flow_ready, *flow_start, *flow_end;
+    int64_t *reads;            /* per edge and iteration of its destination: which
+                                  iteration of the source that one read, -1 for none,
+                                  until it starts, and where it does not read the newest */
+    int64_t *quotas;           /* (tuning_room, tuners): quotas from every look on */
+    int64_t tuning_room;
+} Log;
+
+/* Policies by `Policy.code`, see emu/prediction/scheduling/policies.py, which explains them. */
+enum {
+    OES, MAXMIN, OES_CP, WEIGHTED_MAXMIN, MRTF, MRTF_EXCLUSIVE, OMCOFLOW, OMCOFLOW_FROZEN,
+    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN
+};
+
+/* Room for computing rates, and what rules that rate flows one by one keep. */
+typedef struct {
+    /* Per group: weight of each of its flows, their new rate, and true where that is
+     * final or not in question. */
+    double *weight, *rate;
+    bool *frozen;
+    /* Per port: bytes per second left; of the flows in question the summed weights or
+     * bytes, and the number. Kept: capacity per active flow. */
+    double *residual, *load;
+    int64_t *flows;
+    double *share;
+    int64_t *queue;            /* of ports: a list, or a heap by `share` */
+    /* Kept, where flows are rated one by one: the groups with an active flow in the
+     * order of their keys, length[ORDERED] of them, and a mark per group; under mrtf
+     * those that are served, in any order. */
+    int64_t *order;
+    bool *is_ordered;
+    /* Kept, per group: its key (smallest first), the iteration of the destination that
+     * its flow serves, the rate that it has alone, and the entry of `after`. */
+    double *key;
+    int64_t *turn;
+    double *alone, *after;
+    /* Per group: bytes that count as left; kept: the least of its equal shares of its
+     * ports within its coflow. */
+    double *left, *fair;
+    /* Kept, per group: the first of its coflow, and the next one, -1 behind the last;
+     * a mark per task; and, at the first of a coflow, a port that all its flows cross, -1
+     * for none, and the time that its fullest port would need for it alone, negative when
+     * that is unknown. */
+    int64_t *coflow, *next_member;
+    bool *is_chained;
+    int64_t *common;
+    double *gamma;
+    /* Kept: the groups with active flows over every port, in the places of `port_start`,
+     * in their order or, under mrtf, as they go; how many they are; and, per group, its
+     * flows that they were last listed for. */
+    int64_t *crossing, *crowd, *noted;
+    /* Kept under mrtf, per hop: what those before a group leave it there. Of ports
+     * to be walked along, which are queued: from which place on, -1 for none, and to
+     * which at least. */
+    double *offer;
+    int64_t *from, *to;
+    Asked *asked;              /* room for a question to a rule of one's own */
+    int64_t *changed;          /* groups with another oes rate, a list under oes_cp */
+    int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
+                                  that takes the rest of it (oes_cp) */
+    /* Where ports are divided among jobs, at port * jobs + job: flows in question,
+     * bytes per second of those that are not, and what each flow could rise to. */
+    int64_t *job_flows;
+    double *job_used, *job_level;
+} Scratch;
+
+/* A group over a port under max-min. */
+typedef struct {
+    int64_t group;
+    int64_t across;            /* another port that it crosses, number `ports` for none, whose
+                                  level is infinite */
+    double flows;
+} Crossing;
+
+/* Fill levels of ports under max-min, kept from event to event; see max_min.c. */
+typedef struct {
+    double *level;             /* per port: the most that a flow gets, infinite: not full */
+    double *target;            /* level it would have had when it was last looked for */
+    double *left;              /* bytes per second that flows limited below it leave */
+    int64_t *rising;           /* number of the others */
+    int64_t *place;            /* per port its place among the dirty, -1 for none */
+    int64_t *dirty_ports;      /* a list */
+    double *bound;             /* what their levels, old and new, are not below */
+    bool pairs;                /* no route has more than two ports */
+    Crossing *over;            /* groups with active flows over every port, in the places of
+                                  `port_start`, as many as `Scratch.crowd` says */
+    int64_t *felt;             /* places of groups that feel a change, a list */
+} Levels;
+
+/* The flows that stand in the lines of their channels, see dependencies.c. */
+typedef struct {
+    int64_t *place;            /* (places, 2): edge and iteration served, in turn */
+    double *came;              /* when it got ready */
+    int64_t *tally;            /* (channels, 4): first place; joined, admitted, left */
+    int64_t *calling;          /* channels whose next flow may become active, a list */
+} Lines;
+
+/* A group as its flows go on: all that an event asks of it, side by side. */
+typedef struct {
+    int64_t active, place;     /* active flows; where it has some, its place in `present` */
+    /* Bytes served to each of its flows from when it last was empty until time `since`,
+     * the rate of each from then on, and the service at which the first one ends. */
+    double service, since, rate, mark;
+} Fluid;
+
+/* Positions in `State.length`. */
+enum {
+    WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
+    CHANGED, DIRTY, WALKS, PRESENT, LENGTHS
+};
+
+/* One schedule as it goes on. Per edge iterations are delivered in order, so one
+ * counter per edge and two per task hold the whole dependency state, whatever the lags.
+ * Owner of the arrays: whoever gave the room to `new_state`. */
+typedef struct {
+    int64_t *started, *ended;  /* per task: iterations that have */
+    int64_t *missing;          /* in-edges that its next iteration still waits for */
+    int64_t *ready, *delivered; /* per edge: iterations that its source produced and its
+                                  destination has; in transit is number delivered[e] */
+    int64_t *allowed;          /* iterations of its destination that an edge lets start:
+                                  delivered + lag, all once everything is delivered */
+    int64_t *served, *arrived; /* per edge, one more than the newest flow whose fluid has
+                                  ended, and whose last byte is there: it ends when both */
+    int64_t *free;             /* slots left of every pool */
+    int64_t *quota, *tunings;  /* per tuner: its slots of now, and how often it looked */
+    int64_t *samples;          /* (tuners, SAMPLES): the queue at its last looks */
+    int64_t *queued;           /* tasks that wait for one, or for the end of the instant */
+    double *came;              /* when every task came to wait */
+    /* Lists, their lengths in `length`: tasks that may start and edges whose next flow
+     * may become active at the next settling; tasks that started and flows that became
+     * active at the last one; edges whose fluid ended at this instant. */
+    int64_t *woken, *waiting, *begun, *opened, *gone;
+    int64_t *length;           /* (LENGTHS) */
+    Fluid *fluid;              /* per group */
+    int64_t *present;          /* groups that have active flows, a list */
+    int64_t *touched;          /* groups whose flows came or went since rates were set,
+                                  or over whose ports the capacity changed */
+    bool *is_touched;          /* per group */
+    /* In the places of `present`: time when the first flow of the group ends (infinite:
+     * at rate 0; negative: out of date), and the least of every block of them. */
+    double *finish, *soonest;
+    double *ending;            /* a heap of groups, twice: whose first flows end now */
+    int64_t *ending_group;
+    double *base;              /* per edge: service of its group when its flow began */
+    double *mark;              /* per group a heap of (service at which a flow ends, */
+    int64_t *mark_edge;        /*  edge), see `Layout.slot` */
+    int64_t *degree;           /* active flows over every port */
+    double *capacity;          /* bytes per second of every port, of now */
+    Levels levels;
+    Scratch scratch;
+    Lines lines;
+    Log log;
+    int64_t asked;             /* questions to a rule of one's own so far */
+    const double *after;       /* (edges, iterations): longest path that is left when
+                                  that flow ends, seconds; NULL where no policy looks */
+    double *due;               /* a heap of (end, task) of running tasks whose end is */
+    int64_t *due_task;         /*  known: of all in a simulation, of gates elsewhere */
+} State;
+
+/* Bytes of room that the calls below take at most. */
+int64_t room_of_layout(const JobArrays *job);
+int64_t room_of_state(const Layout *layout);
+int64_t room_of_run(const JobArrays *job, bool ends);
+
+/* Lay `job` out with task j on machine machine_of[j]. */
+void lay_out(const JobArrays *job, const int64_t *machine_of, Room room, Layout *layout);
+/* Set the state before anything starts. */
+void new_state(const Layout *layout, const double *after, Log log, Room room, State *state);
+/* Set the longest paths from each task's start (tasks, iterations) and each flow's end
+ * (edges, iterations), both given as zeros; times and volumes have `columns`. */
+void longest_paths(const Layout *layout, const double *times, const double *volumes,
+                   int64_t columns, double *from_task, double *after_flow);
+/* Set the mean of every row. */
+void means(const double *values, int64_t rows, int64_t columns, double *mean);
+
+/* The lines as last seen, per edge, and what differs since; owner: Python. */
+typedef struct {
+    int64_t *iteration;        /* flow whose line was last seen, -1 before the first */
+    double *rate;              /* its rate, 0 before the first */
+    int64_t *edge;             /* edges whose line changed */
+    double *served;            /* and the bytes served by now */
+} RateChanges;
+
+/* Room for a rate history, see `emu.problem.RateHistory`; owner: Python. */
+typedef struct {
+    bool counts;               /* false: nothing is recorded or counted */
+    int64_t rows;              /* so far, counted even where there is no room for them */
+    int64_t room;              /* rows that there is room for */
+    RateChanges board;
+    double *time;
+    int64_t *edge, *iteration;
+    double *rate;
+} RateRecord;
+
+/* Run a schedule to its end: see events.c. `times` and `volumes`: (tasks or edges,
+ * iterations). Return the end of the last task, infinity beyond `limit`, NaN: stuck. */
+double run(const Layout *layout, State *state, const double *times, const double *volumes,
+           double limit, double step, RateRecord *recorder);
+/* Return the makespan of a placement, as `run`; `reference` times are those of no
+ * machine in particular. Takes room_of_run(job, false). */
+double run_makespan(const JobArrays *job, const int64_t *machine_of,
+                    const double *reference, const double *volumes, double limit,
+                    Room room);
+/* Set the end of every task's last iteration, infinity of all of them where the
+ * makespan is longer than `limit`, or NaN. Takes room_of_run(job, true). */
+void run_ends(const JobArrays *job, const int64_t *machine_of, const double *reference,
+              const double *volumes, double limit, Room room, double *ends);
+
+/* The gates of a job, and those that ended since they were last looked at; see
+ * event_batch.c. The running ones are in the heap `State.due`. Owner: Python. */
+typedef struct {
+    const double *times;       /* (tasks, iterations), NaN in rows of others; or NULL */
+    double *since;             /* when the running iteration of every task began */
+    int64_t *task, *iteration; /* gates that ended */
+    double *start;
+    int64_t ended;             /* number of them */
+} Gates;
+
+/* Ends of tasks and arrivals of flows, in the order of their times; owner: Python. */
+typedef struct {
+    int64_t count;
+    const double *time;
+    const int64_t *task, *edge, *iteration; /* of task and edge one is -1 */
+} Ends;
+
+/* Decisions at some instants, in lists of which each has a part, which begins where
+ * `tasks`, `flows`, `lines` and `gates` say; see event_batch.c. Owner: Python. */
+typedef struct {
+    int64_t room, task_room, flow_room, line_room;
+    double *time;
+    int64_t *served, *tasks, *flows, *lines, *gates;
+    int64_t *task, *task_iteration, *flow, *flow_iteration, *edge, *iteration;
+    double *amount, *rate, *since;
+} Instants;
+
+/* Where a call of `pass_instants` begins, and where it left off. */
+typedef struct {
+    int64_t taken, count;      /* ends taken in by now; instants found */
+    double now;                /* time of the last instant */
+    double next;               /* of the next end of a fluid or a gate, change or look */
+    double ahead;              /* rest of it */
+} Passage;
+
+enum { DONE, FULL, IMPOSSIBLE }; /* all is taken in; no room is left; an end cannot be */
+
+/* Take in ends from passage->taken on while there is room; return how it ended. `holds`:
+ * the least that (task, iteration) takes, seconds, or NULL. */
+int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
+                      const double *holds, Gates *gates, RateChanges *board,
+                      const Ends *ends, double until, Instants *found, Passage *passage);
+
+/* A binary heap of (key, item), smallest key first; see service_clocks.c. */
+void heap_push(double *keys, int64_t *items, int64_t size, double key, int64_t item);
+void heap_pop(double *keys, int64_t *items, int64_t size);
+
+/* Search spaces of placements, as flat arrays that Python owns; see
+ * emu/prediction/placement/candidates.py, whose tuples have the same fields. */
+
+typedef struct {
+    int64_t count;     /* units that can move */
+    int64_t resources; /* columns of the three matrices */
+    const int64_t *fixed;      /* machine of every pinned task, -1 for the others */
+    const int64_t *unit_start; /* (count + 1) */
+    const int64_t *unit_task;  /* tasks of every unit */
+    const double *demand;      /* (count, resources) */
+    const double *used;        /* by pinned tasks, (machines, resources) */
+    const double *capacity;    /* (machines, resources); infinite where unlimited */
+} Units;
+
+typedef struct {
+    const double *capacity; /* of every port at most, bytes per second */
+    const double *sent;     /* bytes of every edge in the whole run */
+    const double *head;     /* least seconds before the first flow of an edge */
+    const double *tail;     /* and from the end of its last flow to the makespan */
+    double least;           /* makespan if every transfer took no time, seconds */
+} Transfers;
+
+typedef struct {
+    int64_t jobs;          /* 0 where the makespan is what counts */
+    const int64_t *job;    /* of every task */
+    const double *weight;  /* of every job */
+    const double *release; /* of every job, seconds */
+    bool total;            /* the sum of the jobs' times, else the longest */
+} JobCosts;
+
+typedef struct {
+    const JobArrays *arrays;
+    const double *times;   /* reference times, (tasks, iterations), seconds */
+    const double *volumes; /* (edges, iterations), bytes */
+    const double *busy;    /* seconds of every task on every machine */
+    Units units;
+    Transfers transfers;
+    JobCosts costs;
+    Room room; /* for one call at a time: room_of_candidates */
+} Candidates;
+
+typedef struct { /* a hash table with open addressing; entries are never removed */
+    int64_t places;    /* a power of 2, or 0 for a search that remembers nothing */
+    int16_t *machines; /* (places, units) */
+    double *low;       /* the makespan lies in [low, high], seconds; NaN: empty */
+    double *high;
+    int64_t *held;     /* entries */
+} Memory;
+
+typedef struct {
+    int64_t *machines;      /* of every unit, now */
+    int64_t *best_machines; /* in the best feasible placement so far */
+    double *cost;           /* (21) now, makespan of the best one; seconds */
+    int64_t *tally;         /* PROPOSED, ACCEPTED, SIMULATED, STUCK */
+    Memory memory;
+} Chain;
+
+typedef struct {
+    double beta; /* per second of cost */
+    double mu;   /* part by which a proposal may exceed a capacity, (22) */
+    bool simulate_all;
+} Rules;
+
+typedef struct { /* interchangeable units */
+    int64_t twin_classes;
+    const int64_t *twin_start;
+    const int64_t *twin;
+    int64_t block_classes;
+    const int64_t *block_start;
+    const int64_t *block_width;
+    const int64_t *block;
+} Symmetry;
+
+typedef struct { /* team t is unit[start[t] .. start[t + 1]), hub first */
+    int64_t count;
+    const int64_t *start;
+    const int64_t *unit;
+} Teams;
+
+typedef struct { /* a topology, and a tree per group of rows */
+    int64_t devices;
+    int64_t links;
+    const int32_t *starts;  /* of the links of pair sender * devices + receiver */
+    const int32_t *crossed; /* links */
+    const double *row_times; /* of every link, the fastest being 1 */
+    int64_t groups;
+    int64_t width; /* edges of a tree at most, and stages */
+    const int64_t *owners;
+    const int64_t *readers; /* sets of devices, bit by bit */
+    const int64_t *weights; /* rows of each group */
+    int8_t *senders;        /* of each edge, (groups, width), as the two below */
+    int8_t *receivers;
+    int8_t *stages;
+    int8_t *sizes; /* edges of each tree */
+    int64_t *rows; /* that cross each link in each stage, (width, links) */
+    double *peaks; /* time of each stage: of its slowest link */
+} Trees;
+
+/* Graphs: sampling.c, graphs.c. `wide` arrays are int64, the others int32. */
+typedef double (*RandomDouble)(void *);
+void permuted(int64_t first, int64_t last, int64_t count, uint64_t key,
+              int64_t *images);
+int64_t picked_edges(const int64_t *indptr, const int64_t *frontier, int64_t size,
+                     int64_t fanout);
+void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
+            int64_t fanout, uint64_t key, const void *indices, bool wide,
+            int64_t *chosen, int64_t *sources, int32_t *destinations);
+int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
+                   int32_t *slots, int64_t capacity, int64_t *vertices,
+                   int32_t *positions);
+void compressed(const void *sources, const void *destinations, bool wide_ends,
+                int64_t edges, int64_t vertices, int64_t *ends, int64_t *fill,
+                void *indices, bool wide, int64_t *indptr);
+void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
+                const int64_t *bounds_of_class, const double *near, int64_t edges,
+                RandomDouble next, void *generator, int64_t *slots, int64_t capacity,
+                int64_t *keys);
+
+/* Placement: candidates.c, moves.c, etp.c, search.c. `best` of the walks is filled with
+ * the best makespan after every proposal; `machine_of` is per task, `machines` per
+ * unit. */
+int64_t room_of_candidates(const Candidates *c);
+double excess(const Candidates *c, const double *used);
+double lower_bound(const Candidates *c, const int64_t *machine_of);
+double estimate(const Candidates *c, const int64_t *machine_of);
+double placement_cost(const Candidates *c, const int64_t *machine_of, double limit);
+void canonicalise(const Symmetry *s, int64_t *machines);
+int64_t place_of(const Memory *m, const int64_t *machines, int64_t units);
+void remember(const Memory *m, int64_t place, const int64_t *machines, int64_t units,
+              double low, double high);
+void walk(const Candidates *c, const Rules *rules, Chain *chain, const double *draws,
+          int64_t proposals, double *best);
+void sketch(const Candidates *c, const Symmetry *symmetry, const Teams *teams,
+            uint64_t *state, const double *temperatures, int64_t proposals,
+            int64_t *best);
+void anneal(const Candidates *c, const Symmetry *symmetry, const Teams *teams,
+            uint64_t *state, Chain *chain, const double *temperatures, int64_t proposals,
+            double *best);
+int64_t list_all(const Candidates *c, const Symmetry *symmetry, int64_t most,
+                 int64_t most_steps, int16_t *found, double *bound);
+
+/* Bounds: bounds.c. */
+void earliest_ready(const Layout *layout, const double *times, const double *volumes,
+                    double *ready, double *arrived, double *ended);
+
+/* DGCL's planner: spst.c. */
+void grow(const Trees *t, const int64_t *order, double eps);
+void grow_again(const Trees *t, const int64_t *order, double eps);
+void count_rows(const Trees *t, int64_t *counts);
+void fill_tables(const Trees *t, const int64_t *vertices, const int64_t *group_of,
+                 int64_t count, int64_t *next_place, int64_t *rows);

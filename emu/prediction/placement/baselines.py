@@ -1,0 +1,283 @@
+"""Placements to start from and to compare with.
+
+IFS (the paper's Algorithm 2), given ones, random ones, one machine after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import InfeasiblePlacement, PlacementError
+from emu.prediction.placement.packing import Packing, infeasibility
+from emu.prediction.placement.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Placement
+
+
+def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
+    """Return a feasible placement, found by the dynamic program of the paper.
+
+    The machines are visited in a random order. A state is how many tasks of each kind
+    the machines so far hold; kinds are tasks that are interchangeable, same kind and
+    equal demands, whatever their names. Tasks of one process move as one, pinned ones
+    (the graph stores) only take room.
+
+    Parameters
+    ----------
+    rng
+        Draws the order of the machines.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists; the error names the binding resource.
+    PlacementError
+        When there are too many different kinds of tasks for the program.
+
+    References
+    ----------
+    .. [1] Luo, Bao, Wu, INFOCOM 2022, Alg. 2. Where it is silent or slips: counts begin
+       at 0, states are kept once, every machine may be the last one (also the first),
+       tasks of a kind are handed out in the order of the job.
+    """
+    space = Space(job, cluster)
+    order = rng.permutation(len(cluster.machines)).tolist()
+    machines = fill(space, order)
+    if machines is None:
+        raise infeasibility(space)
+    return space.placement(machines.tolist())
+
+
+def fill(
+    space: Space, order: list[int], placed: NDArray[np.int64] | None = None
+) -> NDArray[np.int64] | None:
+    """Return a feasible machine for every unit, or None; machines tried in ``order``.
+
+    Parameters
+    ----------
+    placed
+        Machine of the units that stand already, -1 for the others, shape (units,).
+
+    Raises
+    ------
+    PlacementError
+        When there are too many different kinds of tasks for the program.
+    """
+    if placed is None:
+        placed = np.full(len(space.units), -1, dtype=np.int64)
+    standing = np.nonzero(placed >= 0)[0]
+    room = space.free + space.slack
+    np.subtract.at(room, placed[standing], space.demand[standing])
+    if (room < 0).any():
+        return None
+    # Units that ask for nothing limited stay out of the states and go to the last
+    # machine. The program would put them there too: counts are tried from 0 up, so
+    # the state without them is always the first of its kind.
+    groups = [[u for u in group if placed[u] < 0] for group in space.packed]
+    first = [group[0] for group in space.packed]
+    solution = Packing(space.demand[first], tuple(map(len, groups)), room).solve(order)
+    if solution is None:
+        return None
+    machines = np.where(placed >= 0, placed, solution[-1][0])
+    for position, group in enumerate(groups):
+        where = [machine for machine, _ in solution]
+        machines[group] = np.repeat(where, [counts[position] for _, counts in solution])
+    return machines
+
+
+ATTEMPTS = 20
+
+
+def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Placement:
+    """Return the placement that ``tasks`` spells out.
+
+    Parameters
+    ----------
+    tasks
+        Machine name by task name, or by process name for all tasks of the process.
+        Pinned tasks may be left out.
+
+    Raises
+    ------
+    PlacementError
+        When a name is unknown, a task is left out, or a process would be torn apart.
+    InfeasiblePlacement
+        When a capacity or a pin is broken; the error states which and by how much.
+    """
+    space = Space(job, cluster, apart=True)
+    machine_of = space.fixed.tolist()
+    names = {machine.name: m for m, machine in enumerate(cluster.machines)}
+    for name, machine in tasks.items():
+        members = _named(job, name)
+        if machine not in names:
+            raise PlacementError(
+                f"task {name} is placed on {machine}, "
+                f"which is no machine; there are {', '.join(names)}"
+            )
+        for task in members:
+            if machine_of[task] not in {-1, names[machine]}:
+                there = cluster.machines[machine_of[task]].name
+                raise PlacementError(
+                    f"task {name} is placed on {machine}, but "
+                    f"{job.tasks[task].name} must stand on {there} "
+                    "(pinned, or of the same process)"
+                )
+            machine_of[task] = names[machine]
+    missing = [t.name for t, m in zip(job.tasks, machine_of, strict=True) if m < 0]
+    if missing:
+        raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
+    placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
+    _check_capacities(space, placement)
+    return placement
+
+
+def _named(job: Job, name: str) -> tuple[int, ...]:
+    """Return the tasks of the process that ``name`` is, or belongs to."""
+    if name in job.units:
+        return job.units[name]
+    for task in job.tasks:
+        if task.name == name:
+            return job.units[task.process_name]
+    raise PlacementError(f"the placement names {name}, which is no task of the job")
+
+
+def _check_capacities(space: Space, placement: Placement) -> None:
+    for machine, used in zip(
+        space.cluster.machines, placement.usage(space.job, space.cluster), strict=True
+    ):
+        for resource in space.resources:
+            capacity = machine.resources.get(resource, np.inf)
+            amount = used.get(resource, 0.0)
+            if amount > capacity * (1 + 1e-12):
+                raise InfeasiblePlacement(
+                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
+                    f"placed on it need {amount:g} ({amount - capacity:g} more)",
+                    resource=resource,
+                    shortfall=float(amount - capacity),
+                )
+
+
+def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
+    """Return a random feasible placement.
+
+    Units are taken in random order, each to a random machine among those with room.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    space = Space(job, cluster)
+    return space.placement(draw_machines(space, rng))
+
+
+def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the units' machines in a random feasible placement, see `place_random`.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+
+    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
+        order = rng.permutation(len(space.units)).tolist()
+        return _one_by_one(
+            space,
+            order,
+            lambda: rng.permutation(len(space.free)).tolist(),
+            cautious=cautious,
+        )
+
+    for _ in range(ATTEMPTS):
+        machines = attempt(cautious=False)
+        if machines is not None:
+            return machines
+    return _found(space, attempt(cautious=True))
+
+
+def place_round_robin(job: Job, cluster: Cluster) -> Placement:
+    """Return the placement that deals units to one machine after the other.
+
+    Units in the order of the job, machines in the order of the file; a machine without
+    room is passed over.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    space = Space(job, cluster)
+    return space.placement(deal_out(space))
+
+
+def deal_out(space: Space) -> NDArray[np.int64]:
+    """Return the units' machines in turn, see `place_round_robin`.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    count = len(space.free)
+
+    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
+        turn = -1
+
+        def machines_in_turn() -> list[int]:
+            nonlocal turn
+            turn += 1
+            return [(turn + m) % count for m in range(count)]
+
+        order = list(range(len(space.units)))
+        return _one_by_one(space, order, machines_in_turn, cautious=cautious)
+
+    machines = attempt(cautious=False)
+    return _found(space, attempt(cautious=True) if machines is None else machines)
+
+
+def _found(space: Space, machines: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    if machines is None:
+        raise infeasibility(space)
+    return machines
+
+
+def _one_by_one(
+    space: Space,
+    order: list[int],
+    preference: Callable[[], list[int]],
+    *,
+    cautious: bool,
+) -> NDArray[np.int64] | None:
+    """Give every unit the first machine of ``preference()`` with room, or None.
+
+    ``cautious`` also tests, by IFS, that the units after it can still be placed, so
+    that it ends in None only when there is no placement at all.
+    """
+    machines = np.full(len(space.units), -1, dtype=np.int64)
+    if not _possible(space, machines, cautious=False):  # pinned tasks alone: too much
+        return None
+    for unit in order:
+        for machine in preference():
+            machines[unit] = machine
+            if _possible(space, machines, cautious=cautious):
+                break
+        else:
+            return None
+    return machines
+
+
+def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:
+    placed = np.nonzero(machines >= 0)[0]
+    if not cautious:
+        used = np.zeros_like(space.free)
+        np.add.at(used, machines[placed], space.demand[placed])
+        return bool((used <= space.free + space.slack).all())
+    return fill(space, list(range(len(space.free))), placed=machines) is not None

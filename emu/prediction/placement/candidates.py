@@ -1,0 +1,295 @@
+"""Costs of candidate placements, computed in C: bounds, penalty, makespan.
+
+Of several jobs the longest of their times counts, or their sum. Two placements of one
+search are judged by common random draws. `Candidates` is made once per search;
+everything else is a function of it and of one placement, so that a search keeps no
+state that could drift. Must not know: moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.prediction.core import lib, new_room, pointer, room_in, structure
+from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.scheduling.compiled_problem import (
+    BoundJob,
+    Layout,
+    check_machines,
+    job_arrays,
+    plain,
+)
+from emu.prediction.scheduling.policies import rate_policy
+from emu.prediction.scheduling.state import earliest, longest_paths
+from emu.problem.workloads import RELEASE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.prediction.placement.space import Space
+    from emu.prediction.scheduling.compiled_problem import Floats, Ints, JobArrays
+    from emu.problem import Job, Profile, Realization
+
+
+def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
+    """Return the run that every placement of a search with this seed is judged by.
+
+    Common random numbers (A20): two placements differ by where tasks stand, not by
+    luck, also when different algorithms found them.
+    """
+    return profile.draw(np.random.default_rng(_sequence(seed, 0)), iterations)
+
+
+def walk_generator(seed: int, chain: int = 0) -> np.random.Generator:
+    """Return the generator of one chain, independent of the draws and other chains."""
+    return np.random.default_rng(_sequence(seed, 1 + chain))
+
+
+def _sequence(seed: int, stream: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(stream,))
+
+
+@dataclass(frozen=True)
+class JobsCost:
+    """Cost that a search minimises in place of the makespan."""
+
+    total: bool = False
+    """True where it is the sum of the times of the jobs, each from its release to its
+    end; else the longest of them."""
+    weights: Mapping[str, float] | None = None
+    """Factor on the time of a job, positive; 1 of those not named."""
+
+
+class JobCosts(NamedTuple):
+    """The same as flat arrays, without any job where the makespan is what counts."""
+
+    job: Ints
+    """Job of every task."""
+    weight: Floats
+    release: Floats
+    """Release of every job, seconds."""
+    total: bool
+    """As in `JobsCost`."""
+
+
+def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
+    """Return the arrays; ``times`` hold the releases of jobs."""
+    if cost is None:
+        return JobCosts(np.empty(0, np.int64), np.ones(1), np.zeros(1), False)
+    names = {name: i for i, name in enumerate(job.job_names)}
+    weight = np.array([(cost.weights or {}).get(name, 1.0) for name in names])
+    release = np.zeros(len(names))
+    for t, task in enumerate(job.tasks):
+        if task.kind == RELEASE:
+            release[names[task.job_name]] = times[t, 0]
+    of_task = np.array([names[task.job_name] for task in job.tasks], dtype=np.int64)
+    return JobCosts(of_task, weight, release, cost.total)
+
+
+NORM = 16  # of `estimate`
+
+
+class Units(NamedTuple):
+    """Units to place, their demands, and the machines' capacities, as flat arrays."""
+
+    fixed: Ints
+    """Machine of every pinned task, -1 for the others."""
+    unit_start: Ints
+    unit_task: Ints
+    """Tasks of every unit."""
+    demand: Floats
+    used: Floats
+    capacity: Floats
+    """Demands of units, of pinned tasks per machine, and capacities; shapes (units,
+    resources), (machines, resources) twice. Infinite capacities stay in."""
+
+
+class Transfers(NamedTuple):
+    """Input of a bound, besides edges and the links that they cross."""
+
+    capacity: Floats
+    """Bytes per second of every port at most."""
+    sent: Floats
+    """Bytes of every edge in the whole run."""
+    head: Floats
+    tail: Floats
+    """Least time from the start to the first flow of an edge, and from the end of its
+    last flow to the makespan, with every task on the machine where it is fastest;
+    seconds."""
+    least: float
+    """Makespan if every transfer took no time, likewise; seconds."""
+
+
+class Candidates(NamedTuple):
+    """A search space as flat arrays, with one realization for all placements."""
+
+    arrays: JobArrays
+    """Input of `emu.prediction.simulation` besides the placement."""
+    times: Floats
+    volumes: Floats
+    """The realization: the same for every candidate (common random numbers, A20), with
+    reference times."""
+    units: Units
+    """Units to place."""
+    transfers: Transfers
+    """Edges between their tasks."""
+    costs: JobCosts
+    """Cost by which several jobs are judged."""
+    busy: Floats
+    """Seconds that every task computes on every machine, shape (tasks, machines)."""
+    core: Any
+    """The same in C, with room for one call at a time."""
+    room: Any
+    """That room."""
+
+
+def candidates(
+    space: Space,
+    realization: Realization,
+    policy: str,
+    cost: JobsCost | None = None,
+) -> Candidates:
+    """Return the arrays of a search in ``space`` under one realization.
+
+    Raises
+    ------
+    ValueError
+        When there is no such rate policy, or the realization does not fit the job.
+    """
+    realization.check_shapes(space.job)
+    arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
+    job = BoundJob(arrays)
+    times = plain(realization.times)
+    head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
+    sizes = [len(unit.tasks) for unit in space.units]
+    made = Candidates(
+        arrays,
+        times,
+        plain(realization.volumes),
+        Units(
+            space.fixed,
+            np.cumsum([0, *sizes], dtype=np.int64),
+            np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
+            space.demand,
+            space.used,
+            space.capacity,
+        ),
+        Transfers(
+            space.cluster.links.steps.most,
+            sent_bytes(space.job, realization),
+            head,
+            tail,
+            float(least),
+        ),
+        job_costs(space.job, times, cost),
+        times.sum(axis=1)[:, None] * _slowness(arrays, len(times)),
+        core=None,
+        room=None,
+    )
+    return _in_c(made, job)
+
+
+def _in_c(c: Candidates, job: BoundJob) -> Candidates:
+    """Return the candidates with what C reads."""
+    jobs = len(c.costs.weight) if len(c.costs.job) else 0
+    count, resources = c.units.demand.shape
+    core = structure(
+        "Candidates",
+        arrays=job.c,
+        times=c.times,
+        volumes=c.volumes,
+        busy=c.busy,
+        units={"count": count, "resources": resources, **c.units._asdict()},
+        transfers=c.transfers._asdict(),
+        costs={"jobs": jobs, **c.costs._asdict()},
+    )
+    room = new_room(lib.room_of_candidates(core))
+    core.room = room_in(room)
+    return c._replace(core=core, room=room)
+
+
+def _slowness(arrays: JobArrays, tasks: int) -> Floats:
+    """Return the factors on reference times, shape (tasks, machines)."""
+    stated = arrays.slowness
+    return stated if len(stated) else np.ones((tasks, stated.shape[1]))
+
+
+def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
+    """Return the times of every task on the machine where it is fastest."""
+    if not len(arrays.slowness):
+        return times
+    pinned = space.fixed >= 0
+    least = arrays.slowness.min(axis=1)
+    least[pinned] = arrays.slowness[pinned, space.fixed[pinned]]
+    return np.asarray(times * least[:, None])
+
+
+def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:
+    """Return head and tail of every edge and the makespan if transfers were free.
+
+    As they are where all tasks are on one machine.
+    """
+    a = job.arrays
+    layout = Layout(job, np.zeros(len(times), dtype=np.int64))
+    nothing = np.zeros((len(a.source), times.shape[1]))
+    ends = earliest(layout, times, nothing)[1]
+    rests = longest_paths(layout, times, nothing)[0]
+    last = a.rounds[a.destination] - 1
+    head, tail = ends[a.source, 0], rests[a.destination, last]
+    return head, tail, float(ends.max(initial=0.0))
+
+
+def expand(u: Units, machines: Ints) -> Ints:
+    """Return the machine of every task for units on ``machines``."""
+    machine_of = u.fixed.copy()
+    machine_of[u.unit_task] = np.repeat(machines, np.diff(u.unit_start))
+    return machine_of
+
+
+def lower_bound(c: Candidates, machine_of: Ints) -> float:
+    """Return a cost that no schedule of this placement beats, seconds.
+
+    The cost of several jobs follows from the makespan.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
+    """
+    return float(lib.lower_bound(c.core, _checked(c, machine_of)))
+
+
+def estimate(c: Candidates, machine_of: Ints) -> float:
+    """Return the mean of what ports and tasks ask for, as a norm, and when crowded.
+
+    Seconds, for a hundredth of a simulation's time; see candidates.c.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
+    """
+    return float(lib.estimate(c.core, _checked(c, machine_of)))
+
+
+def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
+    """Return makespan or cost, seconds; beyond ``limit`` that or infinity.
+
+    Infinity too where tasks wait for slots forever, or more are given back than taken.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
+    """
+    cost = lib.placement_cost(c.core, _checked(c, machine_of), limit)
+    c.arrays.check()
+    return float(cost)
+
+
+def _checked(c: Candidates, machine_of: Ints) -> Any:
+    check_machines(machine_of, *c.busy.shape)
+    return pointer(machine_of)

@@ -1,0 +1,352 @@
+"""The DistDGL baseline: as many samplers as possible beside their worker, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import PlacementError
+from emu.prediction.placement.baselines import fill
+from emu.prediction.placement.packing import Packing, Row, infeasibility, minimise
+from emu.prediction.placement.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.prediction.placement.packing import Counts
+    from emu.problem import Cluster, Job, Placement
+
+
+def colocate(
+    space: Space, pairs: Sequence[tuple[int, int]]
+) -> NDArray[np.int64] | None:
+    """Return the machine of every unit such that most pairs share one.
+
+    Parameters
+    ----------
+    pairs
+        (sampler, worker) as positions in ``Job.tasks``; either may be pinned.
+
+    Returns
+    -------
+    ndarray or None
+        Shape (units,); None when nothing fits. Among equals, units stand on early
+        machines.
+    """
+    units, machines = len(space.units), len(space.free)
+    if (space.free < -space.slack).any():
+        return None
+    if not units:
+        return np.empty(0, dtype=np.int64)
+    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
+    worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
+    rows = [*_once(units, machines), *_together(both, units, machines), *_room(space)]
+    found = minimise(-worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows)
+    if found.x is None:
+        return None
+    chosen = found.x[: units * machines].reshape(units, machines)
+    return np.asarray(chosen.argmax(axis=1), dtype=np.int64)
+
+
+def _single_worth(
+    space: Space, pairs: Sequence[tuple[int, int]]
+) -> NDArray[np.float64]:
+    """Return the worth of unit u on machine m, at u * machines + m.
+
+    One per pair whose other end is pinned there, less a little for late machines: all
+    of it together is less than one pair.
+    """
+    units, machines = len(space.units), len(space.free)
+    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
+    for ends in pairs:
+        movable = [unit_of[task] for task in ends if task in unit_of]
+        if len(movable) == 1:
+            (fixed,) = (int(space.fixed[task]) for task in ends if task not in unit_of)
+            worth[movable[0] * machines + fixed] += 1.0
+    return worth
+
+
+def _once(units: int, machines: int) -> Iterator[Row]:
+    for unit in range(units):
+        at = [unit * machines + m for m in range(machines)]
+        yield Row(at, [1.0] * machines, 1.0, 1.0)
+
+
+def _together(
+    both: Sequence[tuple[int, int]], units: int, machines: int
+) -> Iterator[Row]:
+    """Yield: a pair is on a machine only where both its ends are."""
+    for p, ends in enumerate(both):
+        for m in range(machines):
+            pair = (units + p) * machines + m
+            for end in ends:
+                yield Row([pair, end * machines + m], [1.0, -1.0], -np.inf, 0.0)
+
+
+def _room(space: Space) -> Iterator[Row]:
+    """Yield the capacities, as shares of themselves."""
+    room, machines = space.free + space.slack, len(space.free)
+    for m, r in np.argwhere(np.isfinite(room)).tolist():
+        whole = float(space.capacity[m, r]) or 1.0
+        at = [u * machines + m for u in range(len(space.units))]
+        shares = (space.demand[:, r] / whole).tolist()
+        yield Row(at, shares, -np.inf, float(room[m, r]) / whole)
+
+
+def place_distdgl(job: Job, cluster: Cluster) -> Placement:
+    """Return the placement that keeps most (worker, sampler) pairs on one machine.
+
+    Exact: with a workers of k samplers each and b samplers, a machine holds at most
+    min(a k, b) pairs, and names can always be given so that it does; the dynamic
+    program of IFS maximises the sum. Where workers or samplers are pinned or not alike,
+    an integer program does. Among equals the first machines are filled first (workers
+    before samplers); everything else, the parameter servers, comes last, each to the
+    machine where one more flow would get the largest rate.
+
+    Raises
+    ------
+    PlacementError
+        When the job has no workers with samplers.
+    InfeasiblePlacement
+        When no placement exists.
+
+    References
+    ----------
+    .. [1] Luo, Bao, Wu, INFOCOM 2022, VI-A: DistDGL "maximally colocates each worker
+       with its associated samplers". Ties are left open there.
+    """
+    space = Space(job, cluster)
+    pairs = sampler_pairs(job)
+    if not pairs:
+        raise PlacementError("distdgl needs workers with samplers; the job has none")
+    groups = sampler_groups(space, pairs)
+    machines = _counted(space, groups) if groups else colocate(space, pairs)
+    if machines is None:
+        raise infeasibility(space)
+    for unit in np.nonzero(machines < 0)[0].tolist():
+        _place_on_best_share(space, machines, unit)
+    return space.placement(machines)
+
+
+def _counted(space: Space, groups: SamplerGroups) -> NDArray[np.int64] | None:
+    """Return the machines of workers and samplers, -1 for others; None: no room."""
+    counts = _Colocation(space, groups).counts()
+    if counts is None:
+        return None
+    machines = np.full(len(space.units), -1, dtype=np.int64)
+    _name(machines, groups, counts)
+    return machines
+
+
+def sampler_pairs(job: Job) -> list[tuple[int, int]]:
+    """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
+    return list(
+        dict.fromkeys(
+            (edge.source, edge.destination)
+            for edge in job.edges
+            if not edge.credit
+            and job.tasks[edge.source].kind == "sampler"
+            and job.tasks[edge.destination].kind == "worker"
+        )
+    )
+
+
+@dataclass(frozen=True)
+class SamplerGroups:
+    """Units of workers and, for each, the units of its samplers."""
+
+    workers: tuple[int, ...]
+    samplers: tuple[tuple[int, ...], ...]
+
+    @property
+    def per_worker(self) -> int:
+        """Samplers of one worker."""
+        return len(self.samplers[0])
+
+
+def sampler_groups(
+    space: Space, pairs: Sequence[tuple[int, int]]
+) -> SamplerGroups | None:
+    """Return the workers with their samplers, None when they are not all alike.
+
+    Alike are movable ones of equal demands, each worker with as many samplers, each
+    sampler with one worker.
+    """
+    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    teams: dict[int, list[int]] = {}
+    for sampler, worker in pairs:
+        if not {sampler, worker} <= unit_of.keys():
+            return None
+        teams.setdefault(unit_of[worker], []).append(unit_of[sampler])
+    workers, samplers = sorted(teams), [s for team in teams.values() for s in team]
+    alike = all(
+        (space.demand[units] == space.demand[units[0]]).all()
+        for units in (workers, samplers)
+    )
+    one_each = len({*samplers, *workers}) == len(samplers) + len(workers)
+    if not (alike and one_each and len({len(team) for team in teams.values()}) == 1):
+        return None
+    return SamplerGroups(
+        tuple(workers), tuple(tuple(sorted(teams[w])) for w in workers)
+    )
+
+
+class _Colocation:
+    """The dynamic program: counts of (workers, samplers, others...) per machine."""
+
+    def __init__(self, space: Space, teams: SamplerGroups) -> None:
+        samplers = [s for team in teams.samplers for s in team]
+        placed = {*teams.workers, *samplers}
+        others = [[u for u in group if u not in placed] for group in space.groups]
+        groups = [list(teams.workers), samplers, *filter(None, others)]
+        self.k = teams.per_worker
+        self.sizes: Counts = tuple(len(group) for group in groups)
+        packing = Packing(
+            space.demand[[group[0] for group in groups]],
+            self.sizes,
+            space.free + space.slack,
+        )
+        self.machines = len(space.free)
+        self.room = bool((space.free >= -space.slack).all())
+        self.options = [packing.options(m) for m in range(self.machines)]
+
+    def counts(self) -> list[tuple[int, int]] | None:
+        """Return (workers, samplers) of every machine, or None when nothing fits."""
+        if not self.room:
+            return None
+        best = self._pairs_to_come()
+        start = (0,) * len(self.sizes)
+        if best[0][start] < 0:
+            return None
+        found, states = [], {start}
+        for machine in range(self.machines):
+            pair, states = self._first_best(machine, states, best)
+            found.append(pair)
+        return found
+
+    def _pairs(self, option: NDArray[np.int64]) -> int:
+        return int(min(self.k * option[0], option[1]))
+
+    def _pairs_to_come(self) -> list[NDArray[np.int64]]:
+        """Return the most pairs that machines m.. can add to a state; -1: impossible.
+
+        One array per machine and one for the end, shape sizes + 1.
+        """
+        shape = tuple(size + 1 for size in self.sizes)
+        after = np.full(shape, -1, dtype=np.int64)
+        after[self.sizes] = 0
+        best = [after]
+        for options in reversed(self.options):
+            here = np.full(shape, -1, dtype=np.int64)
+            for option in options:
+                target = tuple(slice(count, None) for count in option.tolist())
+                source = tuple(
+                    slice(0, size - count)
+                    for size, count in zip(shape, option.tolist(), strict=True)
+                )
+                value = np.where(
+                    after[target] >= 0, after[target] + self._pairs(option), -1
+                )
+                np.maximum(here[source], value, out=here[source])
+            best.append(here)
+            after = here
+        return best[::-1]
+
+    def _first_best(
+        self, machine: int, states: set[Counts], best: list[NDArray[np.int64]]
+    ) -> tuple[tuple[int, int], set[Counts]]:
+        """Return the largest (workers, samplers) on an optimal way, and where it leads.
+
+        ``states`` agree on workers and samplers and differ in the others, whose
+        machines are decided later.
+        """
+        wanted = max(int(best[machine][state]) for state in states)
+        for option in self.options[machine][::-1]:
+            reached = self._reached(machine, states, option, wanted, best)
+            if not reached:
+                continue
+            pair = int(option[0]), int(option[1])
+            for other in self.options[machine]:
+                if (int(other[0]), int(other[1])) == pair:
+                    reached |= self._reached(machine, states, other, wanted, best)
+            return pair, reached
+        raise AssertionError  # some option led to the value wanted
+
+    def _reached(
+        self,
+        machine: int,
+        states: set[Counts],
+        option: NDArray[np.int64],
+        wanted: int,
+        best: list[NDArray[np.int64]],
+    ) -> set[Counts]:
+        reached = set()
+        for state in states:
+            after = tuple(int(q + c) for q, c in zip(state, option, strict=True))
+            if any(q > size for q, size in zip(after, self.sizes, strict=True)):
+                continue
+            value = int(best[machine + 1][after])
+            if value >= 0 and value + self._pairs(option) == wanted:
+                reached.add(after)
+        return reached
+
+
+def _name(
+    machines: NDArray[np.int64], teams: SamplerGroups, counts: list[tuple[int, int]]
+) -> None:
+    """Give out names: first each machine's samplers of its own workers, then the rest.
+
+    Own samplers first leaves a machine either without surplus samplers or without
+    wants, so that surplus ones never split a pair that could be together.
+    """
+    surplus: list[int] = []
+    orphans: list[int] = []
+    first = 0
+    for machine, (workers, samplers) in enumerate(counts):
+        own = range(first, first + workers)
+        first += workers
+        for team in own:
+            machines[teams.workers[team]] = machine
+        wanted = [s for team in own for s in teams.samplers[team]]
+        machines[wanted[:samplers]] = machine
+        orphans += wanted[samplers:]
+        surplus += [machine] * (samplers - len(wanted))
+    machines[orphans] = surplus
+
+
+def _place_on_best_share(space: Space, machines: NDArray[np.int64], unit: int) -> None:
+    """Put ``unit`` where one more flow would get most, min(Bin, Bout) / (flows + 1).
+
+    Only where the units after it can still be placed.
+    """
+    shares = _shares(space, machines)
+    for machine in np.argsort(-shares, kind="stable").tolist():
+        machines[unit] = machine
+        if fill(space, list(range(len(space.free))), placed=machines) is not None:
+            return
+    raise AssertionError  # the dynamic program made sure of a place
+
+
+def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
+    machine_of = space.fixed.copy()
+    for unit, machine in zip(space.units, machines, strict=True):
+        machine_of[list(unit.tasks)] = machine
+    flows = np.zeros((len(space.free), 2))
+    for edge, control in zip(space.job.edges, space.job.control, strict=True):
+        source, destination = machine_of[edge.source], machine_of[edge.destination]
+        if control or source == destination or min(source, destination) < 0:
+            continue
+        flows[source, 0] += 1
+        flows[destination, 1] += 1
+    bandwidth = np.array(
+        [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
+    )
+    bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
+    shares: NDArray[np.float64] = (bandwidth / (flows + 1)).min(axis=1)
+    return shares

@@ -1,0 +1,419 @@
+"""Packing units onto machines: Algorithm 2's dynamic program, and integer programs.
+
+A state of the dynamic program is how many units of every group the first machines hold;
+which units those are does not matter, and that makes the program polynomial. HiGHS
+solves linear and integer programs. Must not know: jobs, policies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.errors import InfeasiblePlacement, PlacementError
+from emu.prediction.placement.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Placement, Realization
+
+Counts = tuple[int, ...]
+
+MAX_STATES = 50_000_000  # one byte each
+CHUNK = 2_000_000  # (state, option) pairs looked at together: 100 MB at most
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Groups of equal items, and bins."""
+
+    demand: NDArray[np.float64]
+    """Demand of one item of each group, shape (groups, resources)."""
+    sizes: Counts
+    """Number of items of each group."""
+    free: NDArray[np.float64]
+    """Room of each bin, shape (bins, resources)."""
+
+    def most_per_bin(self) -> Counts:
+        """Return eta: the most items of each group alone in any bin (A9).
+
+        An upper bound for loops, never a test of feasibility.
+        """
+        most = []
+        for demand, size in zip(self.demand, self.sizes, strict=True):
+            asked = demand > 0
+            room = self.free[:, asked] / demand[asked]  # (bins, asked)
+            count = np.floor(room.min(axis=1, initial=np.inf) * (1 + 1e-12)).max()
+            most.append(int(min(max(count, 0), size)))
+        return tuple(most)
+
+    def options(self, where: int) -> NDArray[np.int64]:
+        """Return every vector of counts that fits one bin, in lexicographic order.
+
+        Shape (options, groups).
+        """
+        counts: NDArray[np.int64] = np.zeros((1, 0), dtype=np.int64)
+        for group, most in enumerate(self.most_per_bin()):
+            choices = np.tile(np.arange(most + 1), len(counts))
+            counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
+            used = counts @ self.demand[: group + 1]
+            counts = counts[(used <= self.free[where]).all(axis=1)]
+        return counts
+
+    def solve(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
+        """Return (bin, counts) that hold everything, found in ``order``, or None.
+
+        States are kept once, the first way to reach one wins, and every bin is tried
+        first with all that is left (A10).
+
+        Raises
+        ------
+        PlacementError
+            When there are too many groups of different items to count.
+        """
+        sizes = np.array(self.sizes, dtype=np.int64)
+        states = np.zeros((1, len(sizes)), dtype=np.int64)
+        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        for position, where in enumerate(order):
+            left = (sizes - states) @ self.demand
+            done = (left <= self.free[where]).all(axis=1)
+            if done.any():
+                state = int(np.argmax(done))
+                last = tuple((sizes - states[state]).tolist())
+                return [*_trace(steps, state, order[:position]), (where, last)]
+            states, step = self._extend(states, self.options(where))
+            steps.append(step)
+            if not len(states):
+                return None
+        return None
+
+    def reachable(self) -> NDArray[np.int64]:
+        """Return the counts that the bins can hold together, shape (states, groups)."""
+        states = np.zeros((1, len(self.sizes)), dtype=np.int64)
+        for where in range(len(self.free)):
+            states, _ = self._extend(states, self.options(where))
+        return states
+
+    def _extend(
+        self, states: NDArray[np.int64], options: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Put every option on top of every state; return what is new, and its origin.
+
+        The origin is (position of the state before, counts put on top).
+        """
+        sizes = np.array(self.sizes, dtype=np.int64)
+        strides = _strides(self.sizes)
+        seen: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
+        origins, added = [], []
+        rows = max(1, CHUNK // max(1, len(options)))
+        for first in range(0, len(states), rows):
+            block = states[first : first + rows]
+            room = options[None] <= (sizes - block)[:, None]  # (block, options, groups)
+            state, option = np.nonzero(room.all(axis=2))
+            codes = block[state] @ strides + options[option] @ strides
+            _, at = np.unique(codes, return_index=True)
+            at = np.sort(at[~seen[codes[at]]])  # first come, first kept
+            seen[codes[at]] = True
+            origins.append(first + state[at])
+            added.append(options[option[at]])
+        origin, counts = np.concatenate(origins), np.concatenate(added)
+        return states[origin] + counts, (origin, counts)
+
+
+def _trace(
+    steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    state: int,
+    order: Sequence[int],
+) -> list[tuple[int, Counts]]:
+    """Walk back from ``state`` to the empty one; return counts in ``order``."""
+    found = []
+    for (origin, counts), where in zip(reversed(steps), reversed(order), strict=True):
+        found.append((where, tuple(counts[state].tolist())))
+        state = int(origin[state])
+    return found[::-1]
+
+
+def _state_count(sizes: Counts) -> int:
+    count = 1
+    for size in sizes:
+        count *= size + 1
+    if count > MAX_STATES:
+        raise PlacementError(
+            f"{len(sizes)} kinds of tasks with different demands make {count:.2g} "
+            f"states, more than {MAX_STATES:.2g}; give tasks equal kinds and demands, "
+            "or place them explicitly"
+        )
+    return count
+
+
+def _strides(sizes: Counts) -> NDArray[np.int64]:
+    """Return the weight of every count in the number of a state."""
+    above = np.array([*sizes[1:], 0], dtype=np.int64) + 1
+    return np.cumprod(above[::-1])[::-1].astype(np.int64)
+
+
+# Compute a placement's load on every machine, and the bytes that edges send.
+
+
+@dataclass(frozen=True)
+class ResourceLoad:
+    """Use of one resource of one machine, in the resource's unit."""
+
+    machine: str
+    resource: str
+    used: float
+    capacity: float
+    """Infinite where the machine does not limit it."""
+
+    @property
+    def fraction(self) -> float:
+        """Used part of the capacity; infinite when something uses a capacity of 0."""
+        if self.capacity == 0:
+            return np.inf if self.used else 0.0
+        return self.used / self.capacity
+
+
+def unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
+    """Return the resources that machines state and no task demands, sorted.
+
+    They limit nothing, although machines state them.
+    """
+    demanded = {resource for task in job.tasks for resource in task.demands}
+    return tuple(r for r in sorted(cluster.resource_names()) if r not in demanded)
+
+
+def resource_loads(
+    job: Job, cluster: Cluster, placement: Placement
+) -> tuple[ResourceLoad, ...]:
+    """Return the load of every machine and resource, machine by machine.
+
+    Listed are the resources that some task demands or some machine limits, sorted.
+    """
+    demanded = {resource for task in job.tasks for resource in task.demands}
+    resources = sorted(demanded | set(cluster.resource_names()))
+    usage = placement.usage(job, cluster)
+    return tuple(
+        ResourceLoad(
+            machine.name,
+            resource,
+            used.get(resource, 0.0),
+            machine.resources.get(resource, np.inf),
+        )
+        for machine, used in zip(cluster.machines, usage, strict=True)
+        for resource in resources
+    )
+
+
+def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
+    """Return the bytes that every edge sends in the whole run, shape (edges,).
+
+    Edges of control carry nothing, and what no task would receive is not sent.
+    """
+    return np.array(
+        [
+            0.0 if control else realization.volumes[e, : job.flow_counts[e]].sum()
+            for e, control in enumerate(job.control)
+        ]
+    )
+
+
+# Why a job does not fit a cluster: the binding resource and the shortfall.
+
+
+def infeasibility(space: Space) -> InfeasiblePlacement:
+    """Return the error that names what is missing, for a space known to be too small.
+
+    The first of these that holds, over resources in alphabetical order: pinned tasks
+    overload their machine; all tasks together want more than all machines have; one
+    unit is larger than the room on any machine; one resource alone cannot be packed.
+    Otherwise no single resource is to blame, and the error names those that movable
+    tasks demand.
+    """
+    movable = ", ".join(space.resources[r] for r in _demanded(space))
+    return (
+        _pinned(space)
+        or _total(space)
+        or _largest(space)
+        or _alone(space)
+        or InfeasiblePlacement(
+            "the tasks do not fit the cluster: "
+            f"{movable} bind together, none of them alone"
+        )
+    )
+
+
+def _demanded(space: Space) -> list[int]:
+    """Return the resources of which some movable task demands any."""
+    return np.flatnonzero(space.demand.any(axis=0)).tolist()
+
+
+def _pinned(space: Space) -> InfeasiblePlacement | None:
+    for _, resource, shortfall, problem in _overloaded(space):
+        return InfeasiblePlacement(
+            problem, resource=resource, shortfall=shortfall, key="placement.tasks"
+        )
+    return None
+
+
+def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """Yield machine, resource and a sentence wherever pinned tasks alone are too much.
+
+    Raises
+    ------
+    ValueError
+        When a task is pinned to a machine that is not in the cluster.
+    """
+    for machine, resource, _, problem in _overloaded(Space(job, cluster, apart=True)):
+        yield machine, resource, problem
+
+
+def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
+    for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
+        name = space.cluster.machines[machine].name
+        for r, resource in enumerate(space.resources):
+            if free[r] < -slack[r]:
+                capacity = space.capacity[machine, r]
+                problem = (
+                    f"machine {name} has {capacity:g} {resource}, the tasks pinned to "
+                    f"it need {space.used[machine, r]:g} ({-free[r]:g} more)"
+                )
+                yield name, resource, float(-free[r]), problem
+
+
+def _total(space: Space) -> InfeasiblePlacement | None:
+    for r, resource in enumerate(space.resources):
+        there = float(space.capacity[:, r].sum())
+        asked = float(space.used[:, r].sum() + space.demand[:, r].sum())
+        if asked > there * (1 + 1e-12):
+            return InfeasiblePlacement(
+                f"the tasks need {asked:g} {resource} in total, "
+                f"all machines together have {there:g} ({asked - there:g} short)",
+                resource=resource,
+                shortfall=asked - there,
+            )
+    return None
+
+
+def _largest(space: Space) -> InfeasiblePlacement | None:
+    if not space.units:
+        return None
+    for r, resource in enumerate(space.resources):
+        unit = int(np.argmax(space.demand[:, r]))
+        machine = int(np.argmax(space.free[:, r]))
+        asked, there = float(space.demand[unit, r]), float(space.free[machine, r])
+        if asked > there + space.slack[machine, r]:
+            return InfeasiblePlacement(
+                f"{space.units[unit].name} needs {asked:g} {resource}, the roomiest "
+                f"machine, {space.cluster.machines[machine].name}, has {there:g} left "
+                f"({asked - there:g} short)",
+                resource=resource,
+                shortfall=asked - there,
+            )
+    return None
+
+
+def _alone(space: Space) -> InfeasiblePlacement | None:
+    """Blame a resource that could not be packed even if all others were unlimited."""
+    for r in _demanded(space):
+        resource = space.resources[r]
+        asked = space.demand[:, r][space.demand[:, r] > 0]
+        amounts, sizes = np.unique(asked, return_counts=True)
+        packing = Packing(
+            amounts[:, None], tuple(sizes.tolist()), (space.free + space.slack)[:, [r]]
+        )
+        most = float((packing.reachable() @ amounts).max())
+        shortfall = float(asked.sum()) - most
+        if shortfall > float(asked.sum()) * 1e-12:
+            return InfeasiblePlacement(
+                f"of {asked.sum():g} {resource} that the movable tasks need, the "
+                f"machines can hold {most:g} at best, in pieces of "
+                f"{', '.join(f'{amount:g}' for amount in amounts)} "
+                f"({shortfall:g} short)",
+                resource=resource,
+                shortfall=shortfall,
+            )
+    return None
+
+
+class Row(NamedTuple):
+    """``least <= factors . x[columns] <= most``."""
+
+    columns: Sequence[int]
+    factors: Sequence[float]
+    least: float
+    most: float
+
+
+class Solution(NamedTuple):
+    """The best that was found.
+
+    ``x`` has shape (variables,) and is None where nothing was found; ``bound`` is what
+    no x goes below, -inf where that is not known.
+    """
+
+    x: NDArray[np.float64] | None
+    bound: float
+
+
+def minimise(
+    costs: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    whole: NDArray[np.bool_],
+    rows: Iterable[Row],
+    *,
+    nodes: int = 0,
+    seconds: float = 0.0,
+) -> Solution:
+    """Return the x in 0 ... ``upper`` of least ``costs . x`` that keeps to the rows.
+
+    Parameters
+    ----------
+    costs, upper, whole
+        Shape (variables,); which variables are whole numbers.
+    nodes, seconds
+        Limits on branching, each 0 for no limit of this kind.
+
+    Raises
+    ------
+    ValueError
+        When a row names a variable twice, or one that there is not.
+    """
+    import highspy  # noqa: PLC0415 - other commands do without
+
+    # Not highspy.Highs: from 1.16 on it prints a banner before it can be asked not to.
+    solver = highspy._core._Highs()  # noqa: SLF001
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("parallel", "off")
+    if nodes:
+        solver.setOptionValue("mip_max_nodes", nodes)
+    if seconds:
+        solver.setOptionValue("time_limit", seconds)
+    kept = list(rows)
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(costs), len(kept)
+    model.col_cost_, model.col_upper_ = costs, upper
+    model.col_lower_ = np.zeros(len(costs))
+    model.row_lower_ = np.array([row.least for row in kept])
+    model.row_upper_ = np.array([row.most for row in kept])
+    if whole.any():
+        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        model.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
+    matrix = model.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in kept)])
+    matrix.index_ = np.array([column for row in kept for column in row.columns])
+    matrix.value_ = np.array([factor for row in kept for factor in row.factors])
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise ValueError("the program is not one: does a row name a column twice?")
+    solver.run()
+    info = solver.getInfo()
+    bound = info.mip_dual_bound if whole.any() else info.objective_function_value
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        # What has no x at all is bounded by +inf, which is of no use to anybody.
+        return Solution(None, bound if whole.any() and bound < np.inf else -np.inf)
+    return Solution(np.array(solver.getSolution().col_value), bound)

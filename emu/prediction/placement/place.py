@@ -1,0 +1,378 @@
+"""One way in to all placement policies, for the command line and scenarios."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
+from emu.prediction.placement.baselines import (
+    fill,
+    place_explicit,
+    place_ifs,
+    place_random,
+    place_round_robin,
+)
+from emu.prediction.placement.candidates import (
+    candidates,
+    common_draws,
+    placement_cost,
+    walk_generator,
+)
+from emu.prediction.placement.distdgl import place_distdgl
+from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.packing import infeasibility
+from emu.prediction.placement.search import SearchOptions, endless, search_run
+from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.scheduling import policy_named
+from emu.prediction.simulation import makespan
+from emu.problem import Problem, Profile, Realization
+from emu.problem.placement import slot_teams
+from emu.problem.workloads import repeated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from emu.prediction.placement.candidates import JobsCost
+    from emu.problem import Cluster, Job, Placement
+
+# The best placement that is found of a run: one search, one budget, for everyone.
+
+#: Flows that all candidates of a search together hold, where nothing is stated: with
+#: 1.8 million, the median of 80 to 100 tasks was 2.0 s of CPU on a busy host, with 1.2
+#: million 1.8 s.
+FLOWS = 1_500_000
+#: Candidates at most: I of the paper.
+MOST = 10_000
+#: Weight of a flow under rules that look at every flow at each event: with 1, the
+#: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
+_BY_FLOW = 10
+#: And under a rule in Python: equal shares written so took 70 us of CPU a flow with 916
+#: flows on 4 machines, 570 with 1,062 on 16, where `oes` took 0.1 and 0.3.
+_OWN = 1_000
+
+
+def affordable(job: Job, policy: str, flows: int = FLOWS, most: int = MOST) -> int:
+    """Return the number of simulations of ``job`` below so many ``flows``, 1 to most.
+
+    Parameters
+    ----------
+    policy
+        Rate policy of the simulations.
+    """
+    rule = policy_named(policy)
+    each = 1 if not rule.by_flow else _BY_FLOW if rule.rates is None else _OWN
+    return min(max(flows // max(len(job.edges) * job.iterations * each, 1), 1), most)
+
+
+def best_placement(
+    job: Job,
+    cluster: Cluster,
+    reference: Realization,
+    policy: str = "oes",
+    *,
+    seed: int = 0,
+    transfers: int | None = None,
+    iterations: int = SearchOptions.iterations,
+    cost: JobsCost | None = None,
+    known: Iterable[Placement] = (),
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Return the best placement found of the run that ``reference`` predicts.
+
+    This is ``placement.policy: best`` in every command: the better one of `search`,
+    on iterations of the run itself, and of ETP with as many candidates. Both are judged
+    by the whole run, beside the placements that are ``known``: so the result is never
+    worse than any of them, nor than ``ifs`` or ``distdgl``.
+
+    Parameters
+    ----------
+    reference
+        Times, of no machine in particular, and volumes of the whole run.
+    policy
+        Rate policy; for the portfolio ``oes`` stands in.
+    seed
+        Seed of all draws.
+    transfers
+        Candidates of each of the two, of so many iterations; by default as many as hold
+        1.5 million flows, at most 10,000.
+    iterations
+        Simulated iterations of the run per candidate, evenly spread over it; all where
+        tasks take slots that others give back.
+    cost
+        Cost of several jobs to minimise, in place of the makespan.
+    known
+        Feasible placements of the job.
+    progress
+        Called with (candidates so far, in all, best makespan).
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    ValueError
+        When the realization does not fit the job, or there is no such rate policy.
+    """
+    rates = "oes" if policy == "portfolio" else policy
+    count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
+    profile, short = repeated(job, reference), replace(job, iterations=count)
+    transfers = transfers or affordable(short, rates)
+    options = SearchOptions(
+        transfers=transfers, iterations=count, policy=rates, cost=cost
+    )
+    run = reference if count == job.iterations else _spread(profile, count)
+    if job.fixed and cost is None:
+        return replace(_only(short, cluster, run, rates), budget=transfers)
+    known = [*known]
+    found = search_run(
+        short, cluster, run, seed=seed, options=options, progress=progress, known=known
+    )
+    if found.optimal and count == job.iterations:
+        return found
+    walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
+    finalists = [found.placement, *known]
+    with suppress(PlacementError):  # its first placement waits for slots forever
+        walked = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [walked.placement, place_ifs(job, cluster, walk_generator(seed))]
+    with suppress(PlacementError):  # no workers with samplers
+        finalists.append(place_distdgl(job, cluster))
+    judge = judge_of(job, cluster, reference, rates, cost)
+    best, least = found.placement, np.inf
+    for placement in dict.fromkeys(finalists):
+        length = judge(placement, least)
+        if length < least:
+            best, least = placement, length
+    if best == found.placement:
+        return found
+    makespan = judge_of(short, cluster, run, rates, cost)(best, np.inf)
+    return replace(found, placement=best, makespan=makespan)
+
+
+def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> PlacementResult:
+    """Return the one placement of a job whose tasks are all pinned.
+
+    A search asks what every task takes on every machine: of 3,000 lambdas 2 GB.
+    """
+    space = Space(job, cluster, apart=True)
+    if fill(space, [*range(len(cluster.machines))]) is None:
+        raise infeasibility(space)
+    placement = space.placement([0] * len(space.units))  # gates, which stand nowhere
+    if placement.violations(job, cluster):
+        raise InfeasiblePlacement(endless(cluster))
+    problem = Problem(cluster, job, placement)
+    try:
+        took = makespan(problem, problem.taken(run), policy)
+    except SchedulingError:
+        raise InfeasiblePlacement(endless(cluster)) from None
+    return PlacementResult(
+        placement,
+        "best",
+        makespan=took,
+        start_makespan=took,
+        candidates=1,
+        evaluations=1,
+        iterations=job.iterations,
+        history=((1, took),),
+        optimal=True,
+    )
+
+
+def judge_of(
+    job: Job,
+    cluster: Cluster,
+    reference: Realization,
+    policy: str,
+    cost: JobsCost | None = None,
+) -> Callable[[Placement, float], float]:
+    """Return the function (placement, limit) -> seconds that a run is judged by.
+
+    Infinity beyond the limit, and where tasks would wait for slots forever.
+    """
+    arrays = candidates(Space(job, cluster), reference, policy, cost)
+
+    def judge(placement: Placement, limit: float) -> float:
+        machine_of = np.array(placement.machine_of, dtype=np.int64)
+        return float(placement_cost(arrays, machine_of, limit))
+
+    return judge
+
+
+def _spread(profile: Profile, count: int) -> Realization:
+    """Return ``count`` iterations of a run, evenly spread over it."""
+    columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
+    return Realization(profile.times[:, columns], profile.volumes[:, columns])
+
+
+class PlacementPolicy(NamedTuple):
+    """One placement policy."""
+
+    summary: str
+    """Its method, in one line."""
+    source: str
+    """Its publication or other origin."""
+    knows: str = "nothing"
+    """Its input besides demands and capacities."""
+
+
+_JUDGED = "expected times and volumes: what it tries is simulated"
+
+#: Values of ``placement.policy``.
+PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
+    "explicit": PlacementPolicy("as the scenario spells it out", "the user"),
+    "ifs": PlacementPolicy(
+        "a feasible placement, by a dynamic program over counts of like tasks",
+        "DGTP (INFOCOM 2022), Algorithm 2",
+    ),
+    "etp": PlacementPolicy(
+        "a random walk from that of ifs, which favours shorter makespans",
+        "DGTP (INFOCOM 2022), Algorithm 3",
+        _JUDGED,
+    ),
+    "best": PlacementPolicy(
+        "the best of etp, of all placements where they are few, else of annealing",
+        "this project",
+        _JUDGED,
+    ),
+    "distdgl": PlacementPolicy(
+        "as many samplers as possible beside their worker",
+        "DistDGL (IA3 2020) as DGTP section VI-A runs it",
+        "who sends to whom",
+    ),
+    "random": PlacementPolicy("any feasible placement, drawn at random", "baseline"),
+    "round_robin": PlacementPolicy("one machine after the other", "baseline"),
+}
+SEARCHES = frozenset({"etp", "best"})
+
+
+def place(
+    name: str,
+    /,
+    job: Job,
+    cluster: Cluster,
+    *,
+    profile: Profile | None = None,
+    seed: int = 0,
+    tasks: Mapping[str, str] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    **options: Any,
+) -> PlacementResult:
+    """Return a placement of ``job`` on ``cluster`` by one of `PLACEMENT_POLICIES`.
+
+    Parameters
+    ----------
+    name
+        Name of the placement policy; by position, since ``policy`` is an option.
+    profile
+        Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
+        one: ``best`` takes its iterations in order, ``etp`` draws from it; the others
+        are simulated once when there is one, with the draws of ``etp``.
+    seed
+        Seed of all draws.
+    tasks
+        Machine name per task or process, for ``explicit``.
+    progress
+        Called by searches with (candidates so far, in all, best makespan).
+    options
+        Fields of `EtpOptions` for ``etp``, parameters of `best_placement` for ``best``;
+        the others take ``iterations`` and ``policy``, the rate policy, of their one
+        simulation.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists, or the explicit one breaks a capacity.
+    PlacementError
+        When the policy cannot place this job.
+    ValueError
+        When there is no such policy, it lacks a profile, or an option is out of range.
+    TypeError
+        When the policy has no such option.
+    """
+    if name not in PLACEMENT_POLICIES:
+        raise ValueError(
+            f"no placement policy is called {name}; "
+            f"there are {', '.join(PLACEMENT_POLICIES)}"
+        )
+    if name in SEARCHES and profile is None:
+        raise ValueError(f"placement policy {name} needs a profile")
+    if name == "best" and profile is not None:
+        run = expected_run(job, profile)
+        return best_placement(
+            job, cluster, run, seed=seed, progress=progress, **options
+        )
+    if name == "explicit" or not slot_teams(job):
+        return _placed(name, job, cluster, profile, seed, tasks, progress, options)
+    options["iterations"] = job.iterations  # an endless wait shows at the end
+    run = expected_run(job, profile)
+    rates = options.get("policy", SearchOptions.policy)
+    with suppress(InfeasiblePlacement, SchedulingError):
+        found = _placed(name, job, cluster, profile, seed, tasks, progress, options)
+        if judge_of(job, cluster, run, rates)(found.placement, math.inf) < math.inf:
+            return found
+    return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
+
+
+def expected_run(job: Job, profile: Profile | None) -> Realization:
+    """Return the profiled iterations in order, over and over.
+
+    Without a profile every task takes 1 s and nothing is sent.
+    """
+    if profile is None:
+        profile = Profile(np.ones((len(job.tasks), 1)), np.zeros((len(job.edges), 1)))
+    columns = np.arange(job.iterations) % profile.times.shape[1]
+    return Realization(profile.times[:, columns], profile.volumes[:, columns])
+
+
+def _placed(
+    name: str,
+    job: Job,
+    cluster: Cluster,
+    profile: Profile | None,
+    seed: int,
+    tasks: Mapping[str, str] | None,
+    progress: Callable[[int, int, float], None] | None,
+    options: dict[str, Any],
+) -> PlacementResult:
+    """Return the result of any policy but ``best``."""
+    if name == "etp" and profile is not None:
+        etp = EtpOptions(**options)
+        return search_etp(
+            job, cluster, profile, seed=seed, options=etp, progress=progress
+        )
+    iterations = options.get("iterations", SearchOptions.iterations)
+    rates = options.get("policy", SearchOptions.policy)
+    left = options.keys() - {"iterations", "policy"}
+    if left:
+        raise TypeError(f"placement policy {name} has no option {min(left)}")
+    placement = _simple(name, job, cluster, seed, tasks)
+    if profile is None:
+        return PlacementResult(placement, name)
+    job = replace(job, iterations=iterations)
+    problem = Problem(cluster, job, placement)
+    taken = problem.taken(common_draws(profile, seed, iterations))
+    simulated = math.inf  # where tasks wait for each other's slots
+    with suppress(SchedulingError):
+        simulated = makespan(problem, taken, rates)
+    return PlacementResult(placement, name, makespan=simulated, evaluations=1)
+
+
+def _simple(
+    name: str,
+    job: Job,
+    cluster: Cluster,
+    seed: int,
+    tasks: Mapping[str, str] | None,
+) -> Placement:
+    if name == "explicit":
+        return place_explicit(job, cluster, tasks or {})
+    if name == "ifs":
+        return place_ifs(job, cluster, walk_generator(seed))
+    if name == "random":
+        return place_random(job, cluster, walk_generator(seed))
+    if name == "distdgl":
+        return place_distdgl(job, cluster)
+    return place_round_robin(job, cluster)

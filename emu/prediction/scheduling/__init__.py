@@ -1,0 +1,33 @@
+"""Decides what starts, which flow is active and what rate it gets.
+
+Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) or by messages
+(`emu.emulation.coordinator`). Must not know: who drives it, and why.
+"""
+
+from emu.prediction.scheduling.policies import (
+    RATE_POLICIES,
+    Policy,
+    policy_named,
+    rate_policy,
+)
+from emu.prediction.scheduling.scheduler import (
+    Decisions,
+    End,
+    RateSegments,
+    Scheduler,
+    Settled,
+    newest,
+)
+
+__all__ = [
+    "RATE_POLICIES",
+    "Decisions",
+    "End",
+    "Policy",
+    "RateSegments",
+    "Scheduler",
+    "Settled",
+    "newest",
+    "policy_named",
+    "rate_policy",
+]

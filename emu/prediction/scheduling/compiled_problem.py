@@ -1,0 +1,494 @@
+"""A job on a cluster as flat arrays: what does not change while a schedule runs.
+
+`JobArrays` is made once per job and cluster, `Layout` once per placement; the second by
+the core, because a placement search makes ten thousands of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
+from emu.prediction.scheduling.policies import OWN, OwnRates
+from emu.problem.cluster import IN
+from emu.problem.placement import slot_names, slots_on, slowness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.prediction.scheduling.policies import Policy
+    from emu.problem import Cluster, Job, Tuner
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# A job as lists of numbers, where it takes more than to look a value up.
+
+
+def listed_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
+    """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
+    start = np.zeros(owners + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
+    return start, np.argsort(owner, kind="stable").astype(np.int64)
+
+
+def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
+    """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
+    tuned = [name for t in cluster.tuners for name in (t.pool, t.watched)]
+    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuned}))}
+    taken = [names.get(task.takes, -1) for task in job.tasks]
+    freed = [names.get(task.gives_back, -1) for task in job.tasks]
+    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
+    for m, machine in enumerate(cluster.machines):
+        for name, number in slots_on(machine, job).items():
+            if name in names:
+                slots[m, names[name]] = number
+    tuners = _tuners(cluster.tuners, names)
+    return np.array(taken, np.int64), np.array(freed, np.int64), slots, tuners
+
+
+def channels_of(job: Job) -> Ints:
+    """Return the channel of every edge, -1 for none; empty without channels."""
+    known = {name: i for i, name in enumerate(job.channels)}
+    channel = [known.get(edge.channel, -1) for edge in job.edges if known]
+    return np.array(channel, dtype=np.int64)
+
+
+def owners_of(job: Job) -> Ints:
+    """Return the job of every edge, by its place in `Job.job_names`."""
+    places = {name: place for place, name in enumerate(job.job_names)}
+    sources = (job.tasks[edge.source] for edge in job.edges)
+    return np.array([places[task.job_name] for task in sources], dtype=np.int64)
+
+
+class Tuners(NamedTuple):
+    """The tuners of a cluster, as in `emu.problem.Tuner`.
+
+    Parameters
+    ----------
+    tuned, watched
+        The pool that each tunes, and that it looks at: machine times names plus name.
+    most, period
+        Its largest quota; seconds.
+    path
+        Quotas to set at its first looks, 0 for those of the rule, shape (looks,
+        tuners).
+    """
+
+    tuned: Ints
+    watched: Ints
+    most: Ints
+    period: Floats
+    path: Ints
+
+
+def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
+    path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
+    for column, tuner in enumerate(tuners):
+        path[: len(tuner.path), column] = tuner.path
+
+    def pools(name: str) -> Ints:
+        places = [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
+        return np.array(places, np.int64)
+
+    return Tuners(
+        pools("pool"),
+        pools("watched"),
+        np.array([tuner.most for tuner in tuners], np.int64),
+        np.array([tuner.period for tuner in tuners], np.float64),
+        path.astype(np.int64),
+    )
+
+
+class Speeds(NamedTuple):
+    """Shares of their speed that machines have over time, as in `SpeedSteps.flat`.
+
+    Parameters
+    ----------
+    start
+        First step of every machine, and the number of them; empty where none is slower.
+    time, share
+        Seconds of every step, and the share from then on.
+    slowed
+        True for tasks that go with the speed of their machine: gates take their time.
+    """
+
+    start: Ints
+    time: Floats
+    share: Floats
+    slowed: NDArray[np.bool_]
+
+
+def _speeds(job: Job, cluster: Cluster) -> Speeds:
+    if not cluster.speed_changes:
+        none = np.empty(0)
+        return Speeds(none.astype(np.int64), none, none, none.astype(np.bool_))
+    slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return Speeds(*cluster.speed_steps.flat, slowed)
+
+
+# Routes as flat arrays: the ports that flows between two machines cross.
+
+
+class Routes(NamedTuple):
+    """The route between every two machines, as in `emu.problem.Links`."""
+
+    nic: Ints
+    zone: Ints
+    route_of: Ints
+    route_start: Ints
+    route_port: Ints
+
+
+def plain(values: Floats) -> Floats:
+    """Return ``values`` as the core takes them: contiguous float64."""
+    return np.ascontiguousarray(values, np.float64)
+
+
+def own(values: Floats) -> Floats:
+    """Return a copy, contiguous and writeable."""
+    return np.array(values, np.float64, order="C")
+
+
+class JobArrays(NamedTuple):
+    """Job and cluster, any placement.
+
+    Lists of lists are stored flat: the entries of x are ``entry[start[x]:start[x+1]]``.
+
+    Parameters
+    ----------
+    iterations
+        N of the paper: the most of any task.
+    rounds, sent
+        Iterations of every task, and of its source that every edge sends.
+    policy
+        `Policy.code`.
+    by_flow
+        True where the policy may rate flows over the same hops differently.
+    source, destination, lag
+        Tasks at its ends, and lag, of every edge.
+    owner
+        Job of every edge, among several, where the policy divides ports among
+        them (`Policy.by_job`); else empty.
+    rank
+        Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
+    control
+        True where the edge carries no bytes, see `Job.control`.
+    channel
+        Channel of every edge, -1 for none; empty where there is no channel.
+    latest
+        True where its destination reads the newest, see `Edge.latest`; empty where no
+        edge is so.
+    out_start, out_edge, in_start, in_edge
+        Edges out of and into every task.
+    order
+        The tasks, each after those that it needs in the same iteration.
+    routes
+        Links that flows between every two machines cross.
+    capacity
+        Bytes per second of every port at time 0.
+    changes
+        Time, port and new capacity of every change, in the order of their times, shape
+        (changes, 3).
+    taken, freed, slots
+        Names of pools as numbers: the one that every task takes a slot of, and gives
+        one back to, -1 for none; and the slots of every machine, -1 for unlimited,
+        shape (machines, names).
+    tuners
+        Pools whose quota changes.
+    speeds
+        Shares of their speed that machines have over time.
+    slowness
+        Factors on reference times, shape (tasks, machines); no rows where all are 1.
+    own
+        Answers for a rule of one's own.
+    """
+
+    iterations: int
+    policy: int
+    by_flow: bool
+    rounds: Ints
+    sent: Ints
+    source: Ints
+    destination: Ints
+    lag: Ints
+    owner: Ints
+    rank: Ints
+    control: NDArray[np.bool_]
+    channel: Ints
+    latest: NDArray[np.bool_]
+    out_start: Ints
+    out_edge: Ints
+    in_start: Ints
+    in_edge: Ints
+    order: Ints
+    routes: Routes
+    capacity: Floats
+    changes: Floats
+    taken: Ints
+    freed: Ints
+    slots: Ints
+    tuners: Tuners
+    speeds: Speeds
+    slowness: Floats
+    own: OwnRates | None = None
+
+    def check(self) -> None:
+        """Raise what a rule of one's own raised while the core ran, if anything."""
+        if self.own is not None:
+            self.own.check()
+
+
+class Layout:
+    """A placed job, ready to be scheduled.
+
+    Parameters
+    ----------
+    job
+        The job, bound.
+    machine_of
+        Machine of every task.
+
+    Attributes
+    ----------
+    c
+        The structure, which says what its fields are (core.h).
+    rounds, capacity
+        As in `JobArrays`.
+    group
+        Group of every edge, -1 where it delivers at once (one machine, or control).
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job, or a flow has no port to go over.
+    """
+
+    def __init__(self, job: BoundJob, machine_of: Ints) -> None:
+        of = job.arrays
+        check_machines(machine_of, len(of.rounds), of.slowness.shape[1])
+        memory = new_room(lib.room_of_layout(job.c))
+        self.job, self.c = job, ffi.new("Layout *")
+        self.memory = memory  # of all that the structure points to
+        lib.lay_out(job.c, pointer(machine_of), room_in(memory), self.c)
+        self.rounds, self.capacity = of.rounds, of.capacity
+        self.group: Ints = view(memory, self.c.group, len(of.source), np.int64)
+        if (view(memory, self.c.hop, self.c.hops, np.int64) < 0).any():
+            raise ValueError("a flow crosses the NIC of a machine that has none")
+
+
+def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
+    """Return the arrays of ``job`` on ``cluster``."""
+    source = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
+    links = cluster.links
+    latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
+    taken, freed, slots, tuners = pools_by_name(job, cluster)
+    return JobArrays(
+        job.iterations,
+        policy.code,
+        policy.by_flow,
+        np.array(job.rounds, dtype=np.int64),
+        np.array(job.flow_counts, dtype=np.int64),
+        source,
+        destination,
+        np.array([edge.lag for edge in job.edges], dtype=np.int64),
+        owners_of(job) if policy.by_job else source[:0],
+        np.array(job.edge_ranks, dtype=np.int64),
+        np.array(job.control, dtype=np.bool_),
+        channels_of(job),
+        latest if latest.any() else latest[:0],
+        *listed_by_owner(source, len(job.tasks)),
+        *listed_by_owner(destination, len(job.tasks)),
+        np.array(job.order, dtype=np.int64),
+        Routes(
+            links.nic,
+            links.zone,
+            links.route_of,
+            links.route_start,
+            links.route_port,
+        ),
+        links.capacities,
+        links.steps.rows,
+        taken,
+        freed,
+        slots,
+        tuners,
+        _speeds(job, cluster),
+        slowness(job, cluster),
+        None if policy.rates is None else OwnRates(job, cluster, policy.rates),
+    )
+
+
+class BoundJob:
+    """A job's arrays, checked, as the core has them.
+
+    Parameters
+    ----------
+    arrays
+        The arrays.
+
+    Attributes
+    ----------
+    c
+        The structure `JobArrays` of core.h.
+
+    Raises
+    ------
+    ValueError
+        When an array has not the size, or an entry is not a number, that it must be.
+    """
+
+    def __init__(self, arrays: JobArrays) -> None:
+        _check(arrays)
+        routes = arrays.routes._asdict()
+        counts = {
+            "tasks": len(arrays.rounds),
+            "edges": len(arrays.source),
+            "machines": arrays.slots.shape[0],
+            "ports": len(arrays.capacity),
+            "names": arrays.slots.shape[1],
+            "jobs": int(arrays.owner.max(initial=-1)) + 1,
+            "change_count": len(arrays.changes),
+        }
+        routes["zones"] = len(arrays.routes.route_of)
+        routes["longest"] = int(np.diff(arrays.routes.route_start).max())
+        tuners = arrays.tuners._asdict()
+        tuners["rows"], tuners["count"] = arrays.tuners.path.shape
+        speeds = {**arrays.speeds._asdict(), "count": len(arrays.speeds.time)}
+        self.arrays = arrays
+        parts: dict[str, Any] = {"routes": routes, "tuners": tuners, "speeds": speeds}
+        parts["own"] = ffi.NULL
+        if arrays.own is not None:
+            parts |= {"own": ffi.new_handle(arrays.own), "ask": lib.ask_rule}
+        self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
+
+
+def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
+    """Return the layout of ``job`` with task j on machine ``machine_of[j]``.
+
+    Raises
+    ------
+    ValueError
+        As `BoundJob` and `Layout`.
+    """
+    return Layout(BoundJob(job), machine_of)
+
+
+def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
+    """Raise ValueError unless ``machine_of`` has a machine for every task."""
+    if machine_of.dtype != np.int64 or machine_of.shape != (tasks,):
+        raise ValueError(
+            f"machine_of must be int64 of shape ({tasks},), "
+            f"not {machine_of.dtype} of {machine_of.shape}"
+        )
+    if not ((machine_of >= 0) & (machine_of < machines)).all():
+        raise ValueError(f"machine_of names a machine beyond {machines - 1}")
+
+
+#: Of what every array has an entry, and what its entries are at least, and below.
+_RANGES = {
+    "rounds": ("tasks", 0, "counts"),
+    "order": ("tasks", 0, "tasks"),
+    "taken": ("tasks", -1, "names"),
+    "freed": ("tasks", -1, "names"),
+    "sent": ("edges", 0, "counts"),
+    "source": ("edges", 0, "tasks"),
+    "destination": ("edges", 0, "tasks"),
+    "lag": ("edges", 0, "any"),
+    "rank": ("edges", 0, "any"),
+    "control": ("edges", 0, "any"),
+    "owner": ("edges", 0, "tasks"),
+    "channel": ("edges", -1, "edges"),
+    "latest": ("edges", 0, "any"),
+    "out_edge": ("edges", 0, "edges"),
+    "in_edge": ("edges", 0, "edges"),
+}
+_OPTIONAL = frozenset({"owner", "channel", "latest"})
+
+
+def _check(job: JobArrays) -> None:
+    """Raise ValueError unless every index in ``job`` is within what it is one of.
+
+    C looks nothing up a second time: an index beyond an array would go unnoticed.
+    """
+    machines, names = job.slots.shape
+    sizes = {
+        "tasks": len(job.rounds),
+        "edges": len(job.source),
+        "names": names,
+        "counts": job.iterations + 1,
+        "any": np.iinfo(np.int64).max,
+    }
+    for name, (rows, least, end) in _RANGES.items():
+        entries = getattr(job, name)
+        if entries.shape != (sizes[rows],) and (entries.size or name not in _OPTIONAL):
+            raise ValueError(f"{name} must have {sizes[rows]} entries")
+        _within(name, entries, least, sizes[end])
+    late = job.sent + job.lag
+    _within("sent with lag", late[job.sent > 0], 0, job.iterations + 1)
+    _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
+    _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
+    _check_routes(job.routes, machines, len(job.capacity))
+    _check_numbers(job, machines)
+    if (job.policy == OWN) != (job.own is not None and job.by_flow):
+        raise ValueError("a rule of one's own rates flows one by one, and answers")
+    if job.tuners.path.shape[-1]:
+        _check_tuners(job.tuners, job.slots)
+    if job.speeds.time.size:
+        _check_speeds(job.speeds, machines, sizes["tasks"])
+
+
+def _check_routes(routes: Routes, machines: int, ports: int) -> None:
+    if routes.zone.shape != (machines,) or routes.nic.shape != (machines, 2):
+        raise ValueError(f"there are routes of other machines than the {machines}")
+    count = len(routes.route_start) - 1
+    _within("zone", routes.zone, 0, len(routes.route_of))
+    _within("nic", routes.nic, -1, ports)
+    _within("route_of", routes.route_of, 0, count)
+    _within("route_port", routes.route_port, IN, ports)
+    _starts("route_start", routes.route_start, count, routes.route_port)
+
+
+def _check_numbers(job: JobArrays, machines: int) -> None:
+    if job.changes.ndim != 2 or job.changes.shape[1] != 3:
+        raise ValueError("a change is a time, a port and a capacity")
+    if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
+        raise ValueError("capacities must be positive numbers")
+    if (job.changes[:, 2] < 0).any():
+        raise ValueError("a capacity that changes must not be negative")
+    _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
+    if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
+        raise ValueError(f"slowness must be of every task on {machines} machines")
+
+
+def _check_tuners(tuners: Tuners, slots: Ints) -> None:
+    if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
+        raise ValueError("tuners must have a pool to tune and one to watch each")
+    _within("tuned pool", tuners.tuned, 0, slots.size)
+    _within("watched pool", tuners.watched, 0, slots.size)
+    if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
+        raise ValueError("a tuned pool must have slots, and a tuner a period")
+
+
+def _check_speeds(speeds: Speeds, machines: int, tasks: int) -> None:
+    _starts("start of speeds", speeds.start, machines, speeds.time)
+    if speeds.share.shape != speeds.time.shape or speeds.slowed.shape != (tasks,):
+        raise ValueError("speeds must have a share per step, and a mark per task")
+    if (speeds.time[speeds.start[:-1]] != 0).any() or (np.diff(speeds.start) < 1).any():
+        raise ValueError("the first speed of a machine must be at 0")
+
+
+def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:
+    if entries.size and (entries.min() < least or entries.max() >= end):
+        raise ValueError(f"{name} must be from {least} to {end - 1}")
+
+
+def _starts(name: str, start: Ints, owners: int, entry: NDArray[Any]) -> None:
+    if start.shape != (owners + 1,) or start[0] != 0 or start[-1] != len(entry):
+        raise ValueError(f"{name} must begin at 0 and end with its entries")
+    if (start[1:] < start[:-1]).any():
+        raise ValueError(f"{name} must not decrease")

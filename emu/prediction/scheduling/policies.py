@@ -1,0 +1,435 @@
+"""The rate policies by name: rates, origin and guarantee of each.
+
+A policy keeps the paper's Theorem 1, T <= Delta * (optimum), if every flow always has
+at least its ``oes`` rate: Appendix B of the paper uses nothing else. Strict priorities
+and weights lose it, since they may starve a flow of the longest chain.
+
+Where sources state nothing, this is our reading:
+
+- Rates are computed anew whenever a flow begins or ends, or a capacity changes that an
+  active one crosses, and at no other time. A change counts after the ends of its
+  instant, and no rule uses it before.
+- ``none`` leaves the flows to TCP, which shares the emulated NICs: max-min fair in the
+  long run.
+- ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
+  produced it (ties as below), and only the first flow of each queue is sent. Where the
+  first flows of several queues meet at an in port they share it max-min fairly.
+- By job: a job has an equal part of a port where it has an active flow. Under
+  ``maxmin_by_job`` it takes what others leave of theirs, and what one of its flows
+  cannot use goes to its other flows there first. With one job these are ``oes`` and
+  ``maxmin``.
+- "Remaining" is of the flow in question. Remaining times are those of the flow alone on
+  its hops.
+- Ties are broken by the iteration served, then by the names of the destination and the
+  source, never by the order in the file. Under ``sebf_madd`` so are the flows of one
+  coflow that take what its allocation left.
+- Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
+  scheduler does not have the ones to come: the means of a profile, at the capacities
+  of time 0 for all that has not begun.
+- Slack is the longest remaining path over all active flows less the flow's own, at
+  least one hundredth of that longest path, so that weights differ by at most 100.
+- A rule of one's own (`register`) is asked whenever rates are computed, and sees the
+  active flows, what is left of each and the links; nothing else counts.
+- A coflow is the active flows to one iteration of one task. The DGTP paper (section
+  VI-B) describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
+  variants repair what that leaves idle (``_wc``), replace the weights by those of a
+  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``). Where a finish is
+  predicted, at least a hundredth of every volume counts as left: 1 / time has no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from emu.errors import DataError
+from emu.prediction.core import ffi
+from emu.problem import ActiveFlow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from emu.problem import Cluster, Job
+
+    Rates: TypeAlias = Callable[
+        [Sequence[ActiveFlow], Mapping[str, float]], list[float]
+    ]
+
+OES: Final = 0
+MAXMIN: Final = 1
+OES_CP: Final = 2
+WEIGHTED_MAXMIN: Final = 3
+MRTF: Final = 4
+MRTF_EXCLUSIVE: Final = 5
+OMCOFLOW: Final = 6
+OMCOFLOW_FROZEN: Final = 7
+OMCOFLOW_WC: Final = 8
+OMCOFLOW_GAMMA: Final = 9
+SEBF_MADD: Final = 10
+FIFO: Final = 11
+OES_BY_JOB: Final = 12
+MAXMIN_BY_JOB: Final = 13
+OWN: Final = 14
+
+
+#: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
+PORTFOLIO = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One rate policy.
+
+    Parameters
+    ----------
+    name
+        As in scenario files.
+    code
+        Its number in the core (core.h).
+    summary
+        Rate that it gives a flow, in one line.
+    source
+        Its publication or other origin.
+    keeps_theorem
+        True where every flow always gets at least its ``oes`` rate.
+    by_flow
+        True where flows over the same hops may have different rates.
+    by_job
+        True where ports are divided among jobs, then among the flows of each.
+    knows
+        Its input about the flows, besides which are active and where they go.
+    looks_ahead
+        True where it needs expected times and volumes.
+    rates
+        Of a rule of one's own: returns the rates of flows on links of these capacities,
+        checked.
+    """
+
+    name: str
+    code: int
+    summary: str
+    source: str
+    keeps_theorem: bool = False
+    by_flow: bool = True
+    by_job: bool = False
+    knows: str = "nothing"
+    looks_ahead: bool = False
+    rates: Rates | None = None
+
+
+_DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
+_VARYS = "Varys (SIGCOMM 2014)"
+_OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
+_OURS = "this project"
+_LEFT = "bytes left"
+_EXPECTED = "expected times and volumes of the run"
+
+RATE_POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            name="oes",
+            code=OES,
+            summary="least of its equal shares of the ports it crosses",
+            source=_DGTP,
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="maxmin",
+            code=MAXMIN,
+            summary="max-min fair share",
+            source="Bertsekas and Gallager, Data Networks, section 6.5",
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="none",
+            code=MAXMIN,
+            summary="no application schedule: TCP shares the NICs (as maxmin)",
+            source=_OURS,
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="oes_by_job",
+            code=OES_BY_JOB,
+            summary="as oes; ports are divided among jobs, then among their flows",
+            source=_OURS,
+            by_flow=False,
+            by_job=True,
+        ),
+        Policy(
+            name="maxmin_by_job",
+            code=MAXMIN_BY_JOB,
+            summary="as maxmin; ports are divided among jobs, then among their flows",
+            source=_OURS,
+            by_flow=False,
+            by_job=True,
+        ),
+        Policy(
+            name="fifo",
+            code=FIFO,
+            summary="out ports send one flow at a time, first come first served",
+            source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
+            knows="when each was produced",
+        ),
+        Policy(
+            name="oes_cp",
+            code=OES_CP,
+            summary="its oes rate, the rest by longest remaining path",
+            source=_OURS,
+            knows=_EXPECTED,
+            keeps_theorem=True,
+            looks_ahead=True,
+        ),
+        Policy(
+            name="weighted_maxmin",
+            code=WEIGHTED_MAXMIN,
+            summary="max-min share weighted by 1 / slack",
+            source=_OURS,
+            knows=_EXPECTED,
+            looks_ahead=True,
+        ),
+        Policy(
+            name="mrtf",
+            code=MRTF,
+            summary="least remaining time first, the others take what is left",
+            source="SRPT as in DGTP section VI-B",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="mrtf_exclusive",
+            code=MRTF_EXCLUSIVE,
+            summary="least remaining time first, one flow per port at a time",
+            source="pFabric (SIGCOMM 2013), ideal schedule",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow",
+            code=OMCOFLOW,
+            summary="ports divided by 1 / predicted finish time within the coflow",
+            source=_OMCOFLOW,
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_wc",
+            code=OMCOFLOW_WC,
+            summary="max-min weighted as omcoflow",
+            source=f"{_OMCOFLOW}, made work-conserving here",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_gamma",
+            code=OMCOFLOW_GAMMA,
+            summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
+            source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_frozen",
+            code=OMCOFLOW_FROZEN,
+            summary="as omcoflow, finish times predicted from whole volumes",
+            source=f"{_OMCOFLOW}, predicting at arrival",
+            knows="their volumes",
+        ),
+        Policy(
+            name="sebf_madd",
+            code=SEBF_MADD,
+            summary="coflow with the smallest bottleneck first, its flows end together",
+            source=_VARYS,
+            knows=_LEFT,
+        ),
+        Policy(
+            name="portfolio",
+            code=PORTFOLIO,
+            summary="whichever other policy simulates best on the expected run",
+            source=_OURS,
+            knows=_EXPECTED,
+        ),
+    )
+}
+
+
+#: Rules of one's own: name -> what loads it.
+_own: dict[str, Callable[[], Policy]] = {}
+
+
+def register(name: str, load: Callable[[], Policy]) -> None:
+    """Have ``name`` stand for a rule of one's own, loaded when it is first needed."""
+    _own[name] = load
+
+
+def policy_named(name: str) -> Policy:
+    """Return the policy called ``name``.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    DataError
+        When it is a rule of one's own that cannot be loaded.
+    """
+    if name in _own:
+        return _own[name]()
+    if name not in RATE_POLICIES:
+        known = ", ".join(RATE_POLICIES)
+        raise ValueError(f"no policy is called {name}; there are {known}")
+    return RATE_POLICIES[name]
+
+
+def rate_policy(name: str) -> Policy:
+    """Return the policy called ``name``, which must be a rule for rates.
+
+    Raises
+    ------
+    ValueError
+        When there is none, or it is the portfolio, which has to be resolved first.
+    """
+    policy = policy_named(name)
+    if policy.code == PORTFOLIO:
+        raise ValueError(
+            "portfolio is a choice among policies: "
+            "resolve it with emu.prediction.simulation.best_policy first"
+        )
+    return policy
+
+
+#: Share of a link by which rates may exceed it: the rounding of their sum.
+_ROUNDING = 1e-9
+
+
+def checked_rates(
+    name: str,
+    flows: Sequence[ActiveFlow],
+    capacity: Mapping[str, float],
+    given: object,
+) -> list[float]:
+    """Return the rates that a rule gave, bytes per second, one per flow.
+
+    Parameters
+    ----------
+    name
+        The rule, for errors.
+    capacity
+        Bytes per second of every link.
+    given
+        What it returned.
+
+    Raises
+    ------
+    DataError
+        When these are no numbers, too few or too many, negative, not finite, or
+        together more than a link has.
+    """
+
+    def refused(problem: str) -> DataError:
+        return DataError(problem, path=name)
+
+    try:
+        rates = [float(rate) for rate in given]  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        problem = f"returns {type(given).__name__}, a list of a rate per flow is needed"
+        raise refused(f"{problem} ({error})") from error
+    if len(rates) != len(flows):
+        raise refused(f"returns {len(rates)} rates for {len(flows)} active flows")
+    used = dict.fromkeys(capacity, 0.0)
+    for flow, rate in zip(flows, rates, strict=True):
+        if not 0.0 <= rate < math.inf:
+            raise refused(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
+        for link in flow.links:
+            used[link] += rate
+    for link, rate in used.items():
+        if rate > capacity[link] * (1.0 + _ROUNDING):
+            most = f"{link} has {capacity[link]:.10g}"
+            raise refused(f"gives the flows over {link} {rate:.10g} B/s, {most}")
+    return rates
+
+
+class OwnRates:
+    """Answers what the core asks of a rule of one's own.
+
+    Nothing can be raised through C: what happens is kept until `check`, and from then
+    on no flow gets a rate, so that the core comes back.
+
+    Parameters
+    ----------
+    job, cluster
+        Whose flows and links are meant.
+    rates
+        The rule, see `Policy.rates`.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster, rates: Rates) -> None:
+        self._rates, self._job = rates, job
+        self._links = [link.name for link in cluster.links]
+        self._ranks = job.edge_ranks
+        #: By edge what stays of its flow, and the iteration served: made once for all
+        #: questions about a flow, of which there are hundreds in a dense job.
+        self._known: dict[int, tuple[int, tuple[Any, ...]]] = {}
+        self._failure: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise what has happened since the last call, if anything."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def answer(self, question: Any) -> None:
+        """Set the rates that a `Question` of core.h asks for."""
+        if self._failure is not None:
+            return
+        try:
+            self._answer(question)
+        except BaseException as failure:  # noqa: BLE001 - check raises it
+            self._failure = failure
+
+    def _answer(self, question: Any) -> None:
+        if question.before == 0:
+            self._known.clear()
+        room = ffi.unpack(question.capacity, len(self._links))
+        cut = {port for port, capacity in enumerate(room) if not capacity}
+        asked = []
+        for place in range(question.flows):
+            flow = question.flow[place]
+            if cut and not cut.isdisjoint(_hops(question, flow)):
+                continue  # its rate stays 0: a rule need not know
+            position, turn = flow.edge, flow.turn
+            known = self._known.get(position)
+            if known is None or known[0] != turn:
+                known = self._known[position] = turn, self._constant(question, flow)
+            asked.append((turn, self._ranks[position], place, known[1], flow))
+        asked.sort()
+        flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in asked]
+        capacity = dict(zip(self._links, room, strict=True))
+        rates = self._rates(flows, capacity)
+        for (*_, flow), rate in zip(asked, rates, strict=True):
+            flow.rate = rate
+
+    def _constant(self, question: Any, flow: Any) -> tuple[Any, ...]:
+        """Return all of an `ActiveFlow` but what is left."""
+        edge = self._job.edges[flow.edge]
+        source = self._job.tasks[edge.source]
+        return (
+            self._job.edge_names[flow.edge],
+            source.name,
+            self._job.tasks[edge.destination].name,
+            flow.turn - edge.lag,
+            flow.turn,
+            flow.volume,
+            tuple(self._links[port] for port in _hops(question, flow)),
+            source.job_name,
+        )
+
+
+def _hops(question: Any, flow: Any) -> list[int]:
+    """Return the ports that a flow crosses."""
+    first, end = question.hop_start[flow.group], question.hop_start[flow.group + 1]
+    return [question.hop[hop] for hop in range(first, end)]
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def ask_rule(own: Any, question: Any) -> None:
+    """Have the rule behind a handle answer; the core calls this."""
+    ffi.from_handle(own).answer(question)

@@ -1,0 +1,457 @@
+"""The core's scheduler with a Python face, for events that come from outside."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.errors import SchedulingError
+from emu.prediction.core import lib, pointer, structure
+from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.prediction.scheduling.policies import rate_policy
+from emu.prediction.scheduling.state import (
+    FULL,
+    IMPOSSIBLE,
+    ROOM,
+    Ends,
+    State,
+    check_rows,
+    expectation,
+    gates_of,
+    new_rate_changes,
+    room_for,
+)
+from emu.problem import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.prediction.scheduling.compiled_problem import Floats, Ints
+    from emu.problem import Job, Problem
+
+
+class NewestReads:
+    """The reads of a schedule that goes on.
+
+    Parameters
+    ----------
+    log
+        `Log.reads`; for reading.
+    """
+
+    def __init__(self, job: Job, log: Ints) -> None:
+        self.log = log
+        self._into: dict[int, list[int]] = {}
+        for position, edge in enumerate(job.edges):
+            if edge.latest and not job.control[position]:
+                self._into.setdefault(edge.destination, []).append(position)
+
+    def of(self, task: int, iteration: int) -> list[list[int]]:
+        """Return [edge, iteration of its source] of all that (task, iteration) reads.
+
+        The iteration is -1 where none has arrived.
+        """
+        edges = self._into.get(task, ())
+        return [[edge, int(self.log[edge, iteration])] for edge in edges]
+
+
+@dataclass(frozen=True)
+class RateSegments:
+    """Fluid lines: bytes served at a time, and the rate from then on.
+
+    Parameters
+    ----------
+    edge, iteration
+        The flow, int64, shape (lines,).
+    served, rate
+        Bytes and bytes per second, float64, shape (lines,).
+    since
+        The time, seconds, same shape.
+    """
+
+    edge: Ints
+    iteration: Ints
+    served: Floats
+    rate: Floats
+    since: Floats
+
+    def __len__(self) -> int:
+        """Return the number of segments."""
+        return len(self.edge)
+
+    def __getitem__(self, part: slice) -> RateSegments:
+        """Return a part of them."""
+        return RateSegments(
+            self.edge[part],
+            self.iteration[part],
+            self.served[part],
+            self.rate[part],
+            self.since[part],
+        )
+
+
+def newest(lines: Sequence[RateSegments]) -> RateSegments:
+    """Return the last line of every edge, of lines in the order of their time."""
+    if len(lines) == 1:
+        return lines[0]
+    edge = np.concatenate([some.edge for some in lines])
+    last = list({e: place for place, e in enumerate(edge.tolist())}.values())
+
+    def kept(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(some, name) for some in lines])[last]
+
+    return RateSegments(
+        edge[last], kept("iteration"), kept("served"), kept("rate"), kept("since")
+    )
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions that follow from the events of one instant.
+
+    Parameters
+    ----------
+    time
+        Time of the instant, seconds.
+    tasks
+        (task, iteration) that start now.
+    flows
+        (edge, iteration) between machines that became active now.
+    lines
+        Every active flow whose fluid line changed, new ones included.
+    served
+        Number of first lines that are of flows whose fluid has ended: the rate is 0
+        and others may have it, though the flow ends only when it has arrived, too.
+    gates
+        (gate, iteration, when it started) of every gate that ended now.
+    """
+
+    time: float
+    tasks: list[tuple[int, int]]
+    flows: list[tuple[int, int]]
+    lines: RateSegments
+    served: int = 0
+    gates: tuple[tuple[int, int, float], ...] = ()
+
+    @property
+    def news(self) -> RateSegments:
+        """The lines to send to senders, which note themselves that a fluid ends."""
+        return self.lines[self.served :] if self.served else self.lines
+
+
+class End(NamedTuple):
+    """The end of a task, or of the way of a flow, whose last byte has arrived.
+
+    Parameters
+    ----------
+    time
+        Seconds.
+    task, edge
+        Position of it; the other is -1.
+    iteration
+        Iteration of it.
+    """
+
+    time: float
+    task: int
+    edge: int
+    iteration: int
+
+
+class Settled(NamedTuple):
+    """Decisions after some ends, instant by instant, and the count of ends taken in."""
+
+    decisions: list[Decisions]
+    taken: int
+
+
+class Scheduler:
+    """One schedule, driven event by event.
+
+    `announce` what tasks send, and `settle` what has ended. Time never runs backwards:
+    an end that is known late counts as now.
+
+    Parameters
+    ----------
+    problem
+        Problem to schedule.
+    policy
+        Name of the rate policy, see `emu.prediction.scheduling.RATE_POLICIES`.
+    profile
+        Times and volumes to expect, for a policy that looks ahead.
+    holds
+        The least that every iteration of every task takes, seconds, shape (tasks,
+        iterations); without it nothing is settled ahead of its time.
+    times
+        Times of gates, seconds, same shape; only their rows are read.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy or it is the portfolio, or it looks ahead and
+        there is no profile, or the profile does not fit the job, or the job has gates
+        and there are no times.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: str,
+        profile: Profile | None = None,
+        holds: NDArray[np.float64] | None = None,
+        times: NDArray[np.float64] | None = None,
+    ) -> None:
+        rule, job = rate_policy(policy), problem.job
+        shape = (len(job.edges), job.iterations)
+        if profile is None:
+            if rule.looks_ahead:
+                raise ValueError(f"{policy} looks ahead: it needs a profile")
+            profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
+        check_rows(job, profile)
+        arrays = job_arrays(job, problem.cluster, rule)
+        self._job = job
+        self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
+        times_seen, volumes_seen = plain(profile.times), plain(profile.volumes)
+        after = expectation(self._layout, times_seen, volumes_seen)
+        self._state = State(self._layout, after, logged=True)
+        #: When it took everything in, seconds; for reading.
+        self.log = self._state.log
+        self.reads = NewestReads(job, self._state.log.reads)
+        #: Bytes that were announced, shape (edges, iterations); for reading.
+        self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
+        #: The least times that were given.
+        self.holds = holds
+        self._gates = gates_of(job, times)
+        self._board = new_rate_changes(shape[0])
+        self._room = room_for(len(job.tasks), len(job.edges))
+        self._bind(np.empty((0, 0)) if holds is None else plain(holds))
+
+    def _bind(self, least: Floats) -> None:
+        """Hand the arrays over to the core, once for all calls."""
+        room = self._room
+        sizes = {
+            "room": len(room.time),
+            "task_room": len(room.task),
+            "flow_room": len(room.flow),
+            "line_room": len(room.edge),
+        }
+        self._passage = structure("Passage", next=math.inf)
+        self._found = structure("Instants", **sizes, **room._asdict())
+        self._passed = structure("Gates", **self._gates._asdict())
+        self._arrays = pointer(self.volumes), pointer(least)
+        self._lines = structure("RateChanges", **self._board._asdict())
+
+    def begin(self) -> Decisions:
+        """Return the decisions at time 0.
+
+        Raises
+        ------
+        SchedulingError
+            When the schedule has begun already.
+        """
+        if self._state.started.any():
+            raise SchedulingError("the schedule has begun already")
+        return self._settled((), -1, -math.inf, -math.inf).decisions[0]
+
+    def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
+        """Note what an iteration of a task sends when it ends.
+
+        Parameters
+        ----------
+        volumes
+            Bytes per out-edge; an edge that is absent has nothing to send.
+
+        Raises
+        ------
+        SchedulingError
+            When there is no such task or iteration, an edge is not one of the task's,
+            or a volume is not a number that can be.
+        """
+        name = self._task_name(task)
+        for edge, volume in volumes.items():
+            if not 0 <= edge < len(self._job.edges) or (
+                self._job.edges[edge].source != task
+            ):
+                raise SchedulingError(f"{name} sent over edge {edge}, not one of its")
+            if not (math.isfinite(volume) and volume >= 0):
+                raise SchedulingError(
+                    f"{self._flow_name(edge, iteration)} has {volume} bytes"
+                )
+        if not 0 <= iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(task, -1, iteration))
+        for edge, volume in volumes.items():
+            self.volumes[edge, iteration] = volume
+
+    @property
+    def next_end(self) -> float:
+        """When a flow is served, a gate ends or a capacity changes, by `settle`."""
+        return float(self._passage.next)
+
+    def settle(
+        self,
+        ends: Sequence[End] = (),
+        until: float | None = None,
+        ahead: float = -math.inf,
+    ) -> Settled:
+        """Return the decisions that follow from ends, and the number of ends taken in.
+
+        Fluids that end meanwhile are taken in at their time: the rate is for others
+        from then on, and the flow ends if it has arrived; else when it arrives.
+
+        Parameters
+        ----------
+        ends
+            In the order of their times, volumes announced.
+        until
+            Time by which everything is taken in; that of the last end unless given.
+        ahead
+            Time before which more is taken in, as far as nothing unknown can come
+            before it. The caller ensures that no task now running ends before,
+            whose end is not among ``ends``.
+
+        Raises
+        ------
+        SchedulingError
+            When there is no such task, edge or iteration, a time is not a number, a
+            task that ended was not running in that iteration, or a flow that arrived
+            was not on its way.
+        """
+        for end in ends:
+            self._check(end)
+        if until is None:
+            until = ends[-1].time if ends else -math.inf
+        return self._settled(ends, 0, until, ahead)
+
+    def _settled(
+        self, given: Sequence[End], taken: int, until: float, ahead: float
+    ) -> Settled:
+        time, *columns = zip(*given, strict=True) if given else ((),) * 4
+        listed = Ends(
+            np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
+        )
+        ends = structure("Ends", count=len(given), **listed._asdict())
+        passage, (volumes, least) = self._passage, self._arrays
+        passage.taken, passage.ahead = taken, ahead
+        found: list[Decisions] = []
+        how = FULL
+        while how == FULL:
+            self._state.keep_room(ROOM)
+            how = lib.pass_instants(
+                self._layout.c, self._state.c, volumes, least, self._passed,
+                self._lines, ends, until, self._found, passage,
+            )  # fmt: skip
+            self._layout.job.arrays.check()
+            found += self._decisions(passage.count)
+        if how == IMPOSSIBLE:
+            _, *which = given[passage.taken]
+            raise SchedulingError(self._why_not(*which))
+        return Settled(found, passage.taken)
+
+    def _decisions(self, count: int) -> list[Decisions]:
+        """Return the decisions in the room, each with its part of the lists."""
+        room = self._room
+        tasks, flows, lines, gates = (
+            begin[: count + 1].tolist()
+            for begin in (room.tasks, room.flows, room.lines, room.gates)
+        )
+        passed = self._gates_passed(gates[-1])
+        begun = _pairs(room.task, room.task_iteration, tasks[-1])
+        opened = _pairs(room.flow, room.flow_iteration, flows[-1])
+        changed = RateSegments(
+            room.edge[: lines[-1]].copy(),
+            room.iteration[: lines[-1]].copy(),
+            room.amount[: lines[-1]].copy(),
+            room.rate[: lines[-1]].copy(),
+            room.since[: lines[-1]].copy(),
+        )
+        served = room.served[:count].tolist()
+        return [
+            Decisions(
+                time=time,
+                tasks=begun[tasks[i] : tasks[i + 1]],
+                flows=opened[flows[i] : flows[i + 1]],
+                lines=changed[lines[i] : lines[i + 1]],
+                served=served[i],
+                gates=passed[gates[i] : gates[i + 1]],
+            )
+            for i, time in enumerate(room.time[:count].tolist())
+        ]
+
+    def _gates_passed(self, count: int) -> tuple[tuple[int, int, float], ...]:
+        gates = self._gates
+        columns = gates.task, gates.iteration, gates.start
+        return tuple(zip(*(c[:count].tolist() for c in columns), strict=True))
+
+    def served(self, edge: int, time: float) -> float:
+        """Return the bytes that the fluid of the active flow of ``edge`` has served.
+
+        The rates of the last settling go on until ``time``; the volume is the most.
+
+        Raises
+        ------
+        SchedulingError
+            When no flow of ``edge`` is active.
+        """
+        state = self._state
+        iteration = int(state.delivered[edge])
+        if self._board.iteration[edge] != iteration:
+            raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
+        if state.served[edge] > iteration:
+            return float(self.volumes[edge, iteration])
+        fluid = state.c.fluid[self._layout.group[edge]]
+        ahead = fluid.rate * max(0.0, time - fluid.since)
+        served = fluid.service + ahead - state.base[edge]
+        return min(float(served), float(self.volumes[edge, iteration]))
+
+    @property
+    def quotas(self) -> Ints | None:
+        """The quotas that tuners have set, see `emu.problem.Schedule`."""
+        return self._state.quotas
+
+    @property
+    def finished(self) -> bool:
+        """True where every iteration of every task ended."""
+        return bool((self._state.ended == self._layout.rounds).all())
+
+    def _check(self, end: End) -> None:
+        if not math.isfinite(end.time):
+            raise SchedulingError(f"an event at time {end.time}")
+        if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
+            raise SchedulingError(
+                f"a flow of edge {end.edge} arrived, which is not there"
+            )
+        if not 0 <= end.iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
+        if end.task >= 0:
+            self._task_name(end.task)
+
+    def _why_not(self, task: int, edge: int, iteration: int) -> str:
+        """Return why this cannot have ended."""
+        state = self._state
+        if task >= 0:
+            return (
+                f"{self._task_name(task)} ended iteration {iteration}, but it has "
+                f"started {state.started[task]} and ended {state.ended[task]} "
+                "iterations"
+            )
+        return (
+            f"{self._flow_name(edge, iteration)} arrived, but it was not on its way: "
+            f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
+        )
+
+    def _task_name(self, task: int) -> str:
+        if not 0 <= task < len(self._job.tasks):
+            raise SchedulingError(f"task number {task} ended, which is not there")
+        return self._job.tasks[task].name
+
+    def _flow_name(self, edge: int, iteration: int) -> str:
+        return f"flow {self._job.edge_names[edge]} of {iteration}"
+
+
+def _pairs(first: Ints, second: Ints, count: int) -> list[tuple[int, int]]:
+    return list(zip(first[:count].tolist(), second[:count].tolist(), strict=True))

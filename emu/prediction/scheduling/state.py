@@ -1,0 +1,374 @@
+"""The state of one schedule, expected runs, and ends that come from outside.
+
+The core changes the state as it goes on (core.h). Expected runs are for rules that look
+ahead and for bounds; the rules themselves are the core's: sharing.c, max_min.c,
+priorities.c, coflows.c, shortest_remaining.c.
+
+An online run has two instants per event, and a call has its price: for 1,027 flows in
+8 s the coordinator took 0.25 s of CPU with a call for each end and each instant, and
+0.20 where the core takes them in at once (event_batch.c).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
+from emu.prediction.scheduling.compiled_problem import Floats, Ints, plain
+from emu.prediction.scheduling.policies import FIFO, OES_CP, WEIGHTED_MAXMIN
+
+if TYPE_CHECKING:
+    from emu.prediction.scheduling.compiled_problem import Layout
+    from emu.problem import Job, Profile
+
+
+def means(values: Floats) -> Floats:
+    """Return the mean of every row as a column."""
+    column = np.zeros((len(values), 1))
+    lib.means(pointer(values), *values.shape, pointer(column))
+    return column
+
+
+def longest_paths(
+    layout: Layout, times: Floats, volumes: Floats
+) -> tuple[Floats, Floats]:
+    """Return the longest paths from each task's start and each flow's end.
+
+    Along a path tasks take their times, flows between machines the time they would take
+    alone, and iterations of a task or an edge follow one another: constraints (7)-(11).
+
+    Parameters
+    ----------
+    times, volumes
+        As in `Realization`; fewer columns are repeated (one column: the means).
+
+    Returns
+    -------
+    from_task
+        Seconds from the start of (task, iteration) to the end of the job.
+    after_flow
+        Seconds from the end of (edge, iteration) to the end of the job.
+
+    Raises
+    ------
+    ValueError
+        When the two have not as many columns, or not a row per task and edge.
+    """
+    job, columns = layout.job.arrays, times.shape[1]
+    rows = len(job.rounds), len(job.source)
+    if times.shape != (rows[0], columns) or volumes.shape != (rows[1], columns):
+        raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
+    from_task = np.zeros((rows[0], job.iterations))
+    after_flow = np.zeros((rows[1], job.iterations))
+    lib.longest_paths(
+        layout.c, pointer(times), pointer(volumes), columns,
+        pointer(from_task), pointer(after_flow),
+    )  # fmt: skip
+    return from_task, after_flow
+
+
+def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Floats]:
+    """Return when each flow can be active, and each task end, at the earliest, seconds.
+
+    Were all other flows free, ``times`` and ``volumes`` being those of `Realization`.
+    The results have the same shapes; what flows within a machine is left out.
+    """
+    ready, arrived = np.zeros((2, *volumes.shape))
+    ended = np.zeros(times.shape)
+    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrived, ended)))
+    return ready, ended
+
+
+def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
+    """Return `State.after` for runs like this one; empty if the policy does not look.
+
+    Parameters
+    ----------
+    times, volumes
+        Those of iterations that were seen, as in `Profile`; only their means are used.
+    """
+    if layout.job.arrays.policy in (OES_CP, WEIGHTED_MAXMIN):
+        return longest_paths(layout, means(times), means(volumes))[1]
+    return np.zeros((0, 0))
+
+
+def check_rows(job: Job, profile: Profile) -> None:
+    """Raise ValueError unless ``profile`` has a row for every task and edge."""
+    rows = profile.times.shape[0], profile.volumes.shape[0]
+    if rows != (len(job.tasks), len(job.edges)):
+        raise ValueError(
+            f"a profile of {rows[0]} tasks and {rows[1]} edges does not fit a job "
+            f"of {len(job.tasks)} and {len(job.edges)}"
+        )
+
+
+class Log(NamedTuple):
+    """When everything happened, seconds, as in `emu.problem.Schedule`.
+
+    A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
+    ``fifo`` in any case. So is ``reads``: per edge and iteration of its destination,
+    which iteration of the source that one read, -1 for none, until it starts, and where
+    the edge does not read the newest; no rows where none does. ``quotas`` are those of
+    `emu.problem.Schedule` as far as there is room; 0 until then.
+    """
+
+    task_start: Floats
+    task_end: Floats
+    flow_ready: Floats
+    flow_start: Floats
+    flow_end: Floats
+    reads: Ints
+    quotas: Ints
+
+
+def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
+    job = layout.job.arrays
+    tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
+
+    def times(rows: int, *, kept: bool) -> Floats:
+        return np.full((rows, columns) if kept else (0, 0), np.nan)
+
+    return Log(
+        task_start=times(tasks, kept=logged),
+        task_end=times(tasks, kept=logged),
+        flow_ready=times(edges, kept=logged or job.policy == FIFO),
+        flow_start=times(edges, kept=logged),
+        flow_end=times(edges, kept=logged),
+        reads=np.full((job.latest.size, columns), -1),
+        quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
+    )
+
+
+class State:
+    """The state of one schedule, and what Python reads of it.
+
+    Parameters
+    ----------
+    layout
+        The placed job.
+    after
+        Per edge and iteration, the longest path that is left when that flow ends,
+        seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy needs it.
+    logged
+        True to keep when everything happened.
+    looks
+        Looks at quotas that there is room for.
+
+    Attributes
+    ----------
+    c
+        The structure, which says what its fields are (core.h).
+    """
+
+    def __init__(
+        self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
+    ) -> None:
+        memory = new_room(lib.room_of_state(layout.c))
+        self.log = _new_log(layout, looks, logged=logged)
+        self.c = state = ffi.new("State *")
+        log = structure("Log", **self.log._asdict(), tuning_room=looks)
+        self._kept = memory, layout, after, log
+        lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
+        tasks, edges = layout.c.tasks, layout.c.edges
+
+        def ints(start: object, count: int) -> Ints:
+            return view(memory, start, count, np.int64)
+
+        def floats(start: object, count: int) -> Floats:
+            return view(memory, start, count, np.float64)
+
+        self.started, self.ended = ints(state.started, tasks), ints(state.ended, tasks)
+        self.ready = ints(state.ready, edges)
+        self.delivered = ints(state.delivered, edges)
+        self.served = ints(state.served, edges)
+        self.base = floats(state.base, edges)
+        self._tunings = ints(state.tunings, layout.c.tuners.count)
+        self._queued = ints(state.queued, tasks), ints(state.length, lib.LENGTHS)
+
+    @property
+    def looks(self) -> int:
+        """Number of looks at quotas, the most of any tuner."""
+        return int(self._tunings.max(initial=0))
+
+    @property
+    def quotas(self) -> Ints | None:
+        """The quotas of all looks, None where none is tuned."""
+        return self.log.quotas[: self.looks] if self._tunings.size else None
+
+    def keep_room(self, looks: int) -> None:
+        """Have room for ``looks`` more looks at quotas."""
+        needed = self.looks + looks
+        if self._tunings.size and needed > len(self.log.quotas):
+            more = np.zeros((2 * needed, self._tunings.size), np.int64)
+            more[: len(self.log.quotas)] = self.log.quotas
+            self.log = self.log._replace(quotas=more)
+            self.c.log.quotas, self.c.log.tuning_room = pointer(more), len(more)
+
+    @property
+    def queued(self) -> list[int]:
+        """The tasks that wait for a slot, or for the end of the instant."""
+        queued, length = self._queued
+        return list(map(int, queued[: length[lib.QUEUED]]))
+
+
+class RateChanges(NamedTuple):
+    """The lines as last seen, per edge, and what differs since (core.h)."""
+
+    iteration: Ints
+    rate: Floats
+    edge: Ints
+    served: Floats
+
+
+def new_rate_changes(edges: int) -> RateChanges:
+    """Return the board before anything was sent."""
+    return RateChanges(
+        np.full(edges, -1, np.int64),
+        np.zeros(edges),
+        np.zeros(edges, np.int64),
+        np.zeros(edges),
+    )
+
+
+# Gates: tasks without a process, whose ends no process reports.
+#
+# A gate takes no time or a stated one, and no bytes come to it or leave it. So the
+# scheduler computes its end: at an instant gates end before slots are granted, as the
+# tasks of a simulation do.
+
+
+class Gates(NamedTuple):
+    """The gates of a job, and those that have ended since they were last looked at.
+
+    The running ones are in the heap `State.due`.
+
+    Parameters
+    ----------
+    times
+        Seconds of (task, iteration), NaN in the rows of tasks that are no gates; no
+        columns where no task is.
+    since
+        When the running iteration of every task began.
+    task, iteration, start
+        Gates that have ended; there is room for every iteration of every gate.
+    """
+
+    times: Floats
+    since: Floats
+    task: Ints
+    iteration: Ints
+    start: Floats
+
+
+def gates_of(job: Job, times: Floats | None) -> Gates:
+    """Return the gates of ``job``, none of which has begun.
+
+    Raises
+    ------
+    ValueError
+        When there are gates and no times.
+    """
+    gates = np.array([task.gate for task in job.tasks], dtype=np.bool_)
+    if not gates.any():
+        times = np.empty((0, 0))
+    elif times is None:
+        raise ValueError("the job has gates: how long they take must be stated")
+    else:
+        times = np.where(gates[:, None], times, np.nan)
+    room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
+    return Gates(
+        times=plain(times),
+        since=np.zeros(len(job.tasks)),
+        task=np.zeros(room, np.int64),
+        iteration=np.zeros(room, np.int64),
+        start=np.zeros(room),
+    )
+
+
+#: Instants that one call has room for.
+ROOM = 64
+#: Outcomes of a call: all is taken in, there is no room left, an end cannot be.
+DONE, FULL, IMPOSSIBLE = lib.DONE, lib.FULL, lib.IMPOSSIBLE
+
+
+class Ends(NamedTuple):
+    """Ends of tasks and arrivals of flows, in the order of their times, shape (ends,).
+
+    Parameters
+    ----------
+    time
+        Seconds.
+    task, edge
+        Task that ended or edge whose flow arrived; the other is -1.
+    iteration
+        Iteration of it.
+    """
+
+    time: Floats
+    task: Ints
+    edge: Ints
+    iteration: Ints
+
+
+class Instants(NamedTuple):
+    """Decisions at some instants, in lists of which each has a part.
+
+    Parameters
+    ----------
+    time
+        Time of every instant, seconds.
+    served
+        Flows whose fluid ended; their lines are the first of the instant.
+    tasks, flows, lines, gates
+        Beginning of the part of every instant; the last ends where the next would
+        begin. Those of ``gates`` are parts of the lists in `Gates`.
+    task, task_iteration, flow, flow_iteration
+        Tasks that started, and flows that became active.
+    edge, iteration, amount, rate, since
+        The lines that changed: which flow, bytes served by ``since``, bytes per second
+        from then on.
+    """
+
+    time: Floats
+    served: Ints
+    tasks: Ints
+    flows: Ints
+    lines: Ints
+    gates: Ints
+    task: Ints
+    task_iteration: Ints
+    flow: Ints
+    flow_iteration: Ints
+    edge: Ints
+    iteration: Ints
+    amount: Floats
+    rate: Floats
+    since: Floats
+
+
+def room_for(tasks: int, edges: int) -> Instants:
+    """Return room for `ROOM` usual instants, and one at which everything happens."""
+    few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
+
+    def numbers(size: int) -> Ints:
+        return np.zeros(size, np.int64)
+
+    return Instants(
+        time=np.empty(ROOM),
+        served=numbers(ROOM),
+        tasks=numbers(ROOM + 1),
+        flows=numbers(ROOM + 1),
+        lines=numbers(ROOM + 1),
+        gates=numbers(ROOM + 1),
+        task=numbers(few),
+        task_iteration=numbers(few),
+        flow=numbers(some),
+        flow_iteration=numbers(some),
+        edge=numbers(more),
+        iteration=numbers(more),
+        amount=np.empty(more),
+        rate=np.empty(more),
+        since=np.empty(more),
+    )

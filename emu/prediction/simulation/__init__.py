@@ -1,0 +1,14 @@
+"""Simulate a run: virtual time drives `emu.prediction.scheduling`.
+
+Must not know: sockets, wall clocks, files.
+"""
+
+from emu.prediction.simulation.simulate import (
+    MakespanEvaluator,
+    best_policy,
+    makespan,
+    sensitivity,
+    simulate,
+)
+
+__all__ = ["MakespanEvaluator", "best_policy", "makespan", "sensitivity", "simulate"]

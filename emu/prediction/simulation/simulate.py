@@ -1,0 +1,355 @@
+"""Simulate a placed job: its Schedule, its makespan, or many makespans for search."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import SchedulingError
+from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure
+from emu.prediction.scheduling import RATE_POLICIES, policy_named
+from emu.prediction.scheduling.compiled_problem import (
+    BoundJob,
+    Ints,
+    check_machines,
+    job_arrays,
+    lay_out,
+    plain,
+)
+from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
+from emu.prediction.scheduling.state import (
+    State,
+    check_rows,
+    expectation,
+    new_rate_changes,
+)
+from emu.problem import Profile, RateHistory, Realization, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from emu.prediction.scheduling.compiled_problem import Layout
+    from emu.problem import Cluster, Job, Problem
+
+
+def simulate(
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    record_rates: bool = False,
+    profile: Profile | None = None,
+    step: float = 0.0,
+) -> Schedule:
+    """Return the Schedule of ``problem`` under ``policy``.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes of the run.
+    policy
+        Name of a rate policy, or ``portfolio``.
+    record_rates
+        True to keep the rate history.
+    profile
+        Profile by which a policy looks ahead and the portfolio chooses; without
+        one, the realization itself.
+    step
+        Seconds per time slot, 0 for continuous time. With slots, as in Algorithm 1 of
+        the paper, tasks and flows end, and rates change, at the end of a slot only; a
+        flow keeps its rate in the slot that it needs a part of. As the slots get
+        short the schedule becomes that of continuous time.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy, realization or profile do not fit the job, or the
+        step is negative or not finite.
+    SchedulingError
+        When tasks are left that nothing would ever start.
+    """
+    recorder = _Recorder(len(problem.job.edges)) if record_rates else None
+    _, state = _run(problem, realization, policy, profile, step, recorder)
+    if recorder is not None or state.looks > _LOOKS:
+        # The first run counted the rows, the second keeps them.
+        if recorder is not None:
+            recorder = _Recorder(len(problem.job.edges), recorder.c.rows)
+        looks = state.looks
+        _, state = _run(
+            problem, realization, policy, profile, step, recorder, looks=looks
+        )
+    return Schedule(
+        problem=problem,
+        task_start=state.log.task_start,
+        task_end=state.log.task_end,
+        flow_ready=state.log.flow_ready,
+        flow_start=state.log.flow_start,
+        flow_end=state.log.flow_end,
+        flow_bytes=np.where(
+            np.isnan(state.log.flow_ready), np.nan, realization.volumes
+        ),
+        rates=None if recorder is None else recorder.history,
+        reads=state.log.reads if state.log.reads.size else None,
+        quotas=state.quotas,
+    )
+
+
+def makespan(
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    profile: Profile | None = None,
+    step: float = 0.0,
+) -> float:
+    """Return the makespan in seconds; faster than `simulate`, same parameters.
+
+    Raises
+    ------
+    ValueError, SchedulingError
+        As `simulate`.
+    """
+    return _run(problem, realization, policy, profile, step, logged=False)[0]
+
+
+def best_policy(
+    problem: Problem, profile: Profile, candidates: Collection[str] = ()
+) -> str:
+    """Return the policy with the smallest makespan on the expected run.
+
+    The expected run repeats the profiled iterations in order. ``oes`` is always among
+    the candidates, so the choice is never worse than it on that run; ties go to the
+    one listed first in `RATE_POLICIES`.
+
+    Parameters
+    ----------
+    candidates
+        Names; all policies if empty.
+
+    Raises
+    ------
+    ValueError, SchedulingError
+        As `simulate`.
+    """
+    columns = np.arange(problem.job.iterations) % profile.times.shape[1]
+    expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    alone = len(problem.job.job_names) == 1  # to divide ports among jobs is the same
+    known = {
+        name for name, rule in RATE_POLICIES.items() if not (alone and rule.by_job)
+    }
+    among = {"oes", *(candidates or known)} - {"portfolio"}
+    # none is maxmin by another name: one simulation for both.
+    rules = {
+        policy_named(name).code: name
+        for name in reversed(list(RATE_POLICIES))
+        if name in among
+    }
+    spans = {
+        name: makespan(problem, expected, name, profile=profile)
+        for _, name in sorted(rules.items())
+    }
+    return min(spans, key=spans.__getitem__)
+
+
+class _Recorder:
+    """Room for the rows of a rate history; without any they are counted."""
+
+    def __init__(self, edges: int, room: int = 0) -> None:
+        self.history = RateHistory(
+            np.empty(room),
+            np.empty(room, np.int64),
+            np.empty(room, np.int64),
+            np.empty(room),
+        )
+        rows = {name: getattr(self.history, name) for name in _COLUMNS}
+        board = new_rate_changes(edges)._asdict()
+        self.c = structure("RateRecord", counts=True, room=room, board=board, **rows)
+
+
+#: Looks at quotas that the first run keeps: 32 kB for 4 tuners.
+_LOOKS = 1024
+#: Of a rate history.
+_COLUMNS = ("time", "edge", "iteration", "rate")
+
+
+def _run(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    profile: Profile | None,
+    step: float,
+    recorder: _Recorder | None = None,
+    *,
+    logged: bool = True,
+    looks: int = _LOOKS,
+) -> tuple[float, State]:
+    job = problem.job
+    realization.check_shapes(job)
+    if not 0.0 <= step < math.inf:
+        raise ValueError(f"a step of {step} s")
+    if profile is None:
+        profile = Profile(realization.times, realization.volumes)
+    check_rows(job, profile)
+    if policy_named(policy).code == PORTFOLIO:
+        policy = best_policy(problem, profile)
+    rule = rate_policy(policy)
+    arrays = job_arrays(job, problem.cluster, rule)
+    layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
+    after = expectation(layout, plain(profile.times), plain(profile.volumes))
+    state = State(layout, after, logged=logged, looks=looks)
+    times, volumes = plain(realization.times), plain(realization.volumes)
+    end = lib.run(
+        layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
+        ffi.NULL if recorder is None else recorder.c,
+    )  # fmt: skip
+    arrays.check()
+    if math.isnan(end):
+        raise SchedulingError(_stuck(problem, layout, state))
+    return float(end), state
+
+
+def _stuck(problem: Problem, layout: Layout, state: State) -> str:
+    """Return a text on tasks that would never start, and on the holders of slots."""
+    tasks = problem.job.tasks
+    unfinished = np.flatnonzero(state.ended < layout.rounds)
+    names = ", ".join(tasks[task].name for task in unfinished[:8])
+    text = f"nothing would ever start {names}{_cut_off(problem, state)}"
+    waiting = state.queued
+    for pool in problem.pools:
+        wanted = [tasks[j].name for j in waiting if j in pool.takers]
+        held = [
+            f"{tasks[j].name} (iteration {state.started[j] - 1})"
+            for j in pool.takers
+            if state.started[j] > state.ended[j]
+            or (state.started[j] > 0 and tasks[j].gives_back != pool.name)
+        ]
+        if wanted:
+            machine = problem.cluster.machines[pool.machine].name
+            text += (
+                f"; {', '.join(wanted)} wait for a slot of {pool.name} on {machine}, "
+                f"held by {', '.join(held) or 'no task'}"
+            )
+    return text
+
+
+def _cut_off(problem: Problem, state: State) -> str:
+    """Return a text on flows that wait for links that are cut for good."""
+    steps, lines = problem.links.steps, []
+    for port in steps.cut_for_good:
+        waiting = [
+            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
+            for e, hops in enumerate(problem.hops)
+            if port in hops and state.ready[e] > state.delivered[e]
+        ]
+        if waiting:
+            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            lines.append(
+                f"; {', '.join(waiting[:3])}{more} wait for "
+                f"{problem.links[port].name}, which carries nothing from "
+                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
+            )
+    return "".join(lines)
+
+
+# Measure the rounding in a makespan: the effect of the last digits of its input.
+
+#: Relative change of every time and volume: some thousand last bits.
+NUDGE = 1e-12
+#: Runs with other last digits: a choice, not measured.
+NUDGES = 4
+
+
+def sensitivity(
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    profile: Profile | None = None,
+) -> float:
+    """Return by how many seconds the last digits of times and volumes move a makespan.
+
+    Every time and volume is changed by up to 1e-12 of itself, at random with a fixed
+    seed, a few times over; the largest change of the makespan counts. In a job that
+    chains many ties a last digit decides the order, and may move the makespan by a
+    percent: two placements that are closer than this are equally good.
+
+    Parameters
+    ----------
+    realization, policy, profile
+        As of `simulate`.
+
+    Raises
+    ------
+    ValueError, SchedulingError
+        As `simulate`.
+    """
+    rng = np.random.default_rng(0)
+    before = makespan(problem, realization, policy, profile=profile)
+    most = 0.0
+    for _ in range(NUDGES):
+        nudged = Realization(
+            *(
+                values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))
+                for values in (realization.times, realization.volumes)
+            )
+        )
+        after = makespan(problem, nudged, policy, profile=profile)
+        most = max(most, abs(after - before))
+    return most
+
+
+class MakespanEvaluator:
+    """Evaluates placements of one job on one cluster.
+
+    Parameters
+    ----------
+    job, cluster
+        Tasks to place, and machines.
+    policy
+        Name of the rate policy.
+
+    Attributes
+    ----------
+    arrays
+        The job's, for searches that the core does.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy, or it is the portfolio.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster, policy: str = "oes") -> None:
+        self._job = job
+        self._machines = len(cluster.machines)
+        self.arrays = job_arrays(job, cluster, rate_policy(policy))
+        self._bound = BoundJob(self.arrays)
+        self._memory = new_room(lib.room_of_run(self._bound.c, False))
+        self._room = room_in(self._memory)
+
+    def makespan(
+        self, machine_of: Ints, realization: Realization, limit: float = math.inf
+    ) -> float:
+        """Return the makespan in seconds, infinity if it is longer than ``limit``.
+
+        Parameters
+        ----------
+        realization
+            With reference times, see `emu.problem.placement`.
+
+        Raises
+        ------
+        ValueError
+            When ``machine_of`` or ``realization`` does not fit the job.
+        """
+        realization.check_shapes(self._job)
+        check_machines(machine_of, len(self._job.tasks), self._machines)
+        times, volumes = plain(realization.times), plain(realization.volumes)
+        span = lib.run_makespan(
+            self._bound.c, pointer(machine_of), pointer(times), pointer(volumes),
+            limit, self._room,
+        )  # fmt: skip
+        self.arrays.check()
+        return float(span)

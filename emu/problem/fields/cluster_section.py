@@ -1,0 +1,293 @@
+"""Section ``cluster``: the emulated machines, their NICs, links, routes and racks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_serializer
+
+from emu.problem import Cluster, Link, Machine, Route
+from emu.problem.fields.quantities import Few, Name, Positive, Price, Rate
+from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.suggestion import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from emu.problem.fields.section import Trail
+
+
+class Nic(Section):
+    """Capacity of a full duplex interface."""
+
+    inward: Rate = Field(alias="in")
+    """Incoming rate."""
+    outward: Rate = Field(alias="out")
+    """Outgoing rate."""
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: Callable[[Nic], dict[str, Any]]) -> Any:
+        return "none" if self is NO_NIC else write(self)
+
+
+#: What ``nic: none`` says; the other fields of a scenario are above zero.
+NO_NIC = Nic.model_construct(inward=0.0, outward=0.0)
+
+
+def both_directions(found: Any) -> Any:
+    """Take one rate for both directions."""
+    if isinstance(found, dict | Nic):
+        return found
+    return {"in": found, "out": found}
+
+
+def nic_or_none(found: Any) -> Any:
+    """Take ``none`` for a machine without a NIC."""
+    return NO_NIC if found == "none" else both_directions(found)
+
+
+def _listed(found: Any) -> Any:
+    return [found] if isinstance(found, str) else found
+
+
+_Machines = Annotated[tuple[Name, ...], BeforeValidator(_listed), Field(min_length=1)]
+
+
+class LinkSection(Section):
+    """A link that flows of several machines may share."""
+
+    name: Name
+    """Unique among links; routes name it."""
+    bandwidth: Rate
+    """Total of its flows in any direction."""
+
+
+class RouteSection(Section):
+    """Links that flows between some machines cross; one route per ordered pair."""
+
+    sources: _Machines = Field(alias="from")
+    """Machines that send."""
+    destinations: _Machines = Field(alias="to")
+    """Machines that receive, each from each of those that send."""
+    through: tuple[Name, ...] = Field(min_length=1)
+    """Links in their order; ``out`` and ``in`` are the NICs of the two ends."""
+
+
+class RackSection(Section):
+    """Machines whose flows to all others cross an uplink."""
+
+    name: Name
+    """The links are called ``name up`` and ``name down``."""
+    machines: tuple[Name, ...] = Field(min_length=1)
+    """Machines of no other rack."""
+    uplink: Annotated[Nic, BeforeValidator(both_directions)]
+    """``40 Gbit/s`` for both directions, or ``{in: ..., out: ...}``."""
+
+
+def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
+    """Return the two links of every rack."""
+    return tuple(
+        Link(f"{rack.name} {way}", capacity)
+        for rack in racks
+        for way, capacity in (
+            ("up", rack.uplink.outward),
+            ("down", rack.uplink.inward),
+        )
+    )
+
+
+def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
+    """Return the routes out of every rack: to each other rack, and to the rest.
+
+    Parameters
+    ----------
+    machines
+        Names of all machines, in the order of the cluster.
+    """
+    position = {name: m for m, name in enumerate(machines)}
+    within = [tuple(position[name] for name in rack.machines) for rack in racks]
+    rest = tuple({*range(len(machines))} - {m for members in within for m in members})
+    ends = [
+        (members, f"{rack.name} up", f"{rack.name} down")
+        for rack, members in zip(racks, within, strict=True)
+    ]
+    routes = [
+        Route(sources, destinations, ("out", up, down, "in"))
+        for sources, up, _ in ends
+        for destinations, _, down in ends
+        if sources is not destinations
+    ]
+    if rest:
+        routes += [Route(members, rest, ("out", up, "in")) for members, up, _ in ends]
+        routes += [
+            Route(rest, members, ("out", down, "in")) for members, _, down in ends
+        ]
+    return routes
+
+
+def network_errors(
+    links: Sequence[LinkSection],
+    routes: Sequence[RouteSection],
+    racks: Sequence[RackSection],
+    machines: Sequence[str],
+) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of names."""
+    known = [link.name for link in links]
+    for position, name in enumerate(known):
+        if name in known[:position] or name in ("in", "out"):
+            problem = f"a link cannot be called {name!r}, write another name"
+            yield ("cluster", "links", position, "name"), problem
+    known += [link.name for link in rack_links(racks)]
+    known += [f"{name} {way}" for name in machines for way in ("out", "in")]
+    for position, route in enumerate(routes):
+        trail: Trail = ("cluster", "routes", position)
+        yield from _unknown(route.sources, machines, (*trail, "from"))
+        yield from _unknown(route.destinations, machines, (*trail, "to"))
+        for name, count in Counter(route.through).items():
+            if name not in (*known, "in", "out"):
+                problem = f"no link {name!r}, {nearest(name, known)}"
+                yield (*trail, "through"), problem
+            if count > 1:
+                problem = f"the route crosses {name!r} {count} times, once is right"
+                yield (*trail, "through"), problem
+    yield from _rack_errors(racks, machines)
+
+
+def _rack_errors(
+    racks: Sequence[RackSection], machines: Sequence[str]
+) -> Iterator[tuple[Trail, str]]:
+    names = [rack.name for rack in racks]
+    stands: dict[str, str] = {}
+    for position, rack in enumerate(racks):
+        trail: Trail = ("cluster", "racks", position)
+        if rack.name in names[:position]:
+            yield (*trail, "name"), f"a second rack called {rack.name!r}"
+        yield from _unknown(rack.machines, machines, (*trail, "machines"))
+        for name in rack.machines:
+            if name in stands:
+                problem = f"{name!r} stands in rack {stands[name]!r} already"
+                yield (*trail, "machines"), problem
+            stands[name] = rack.name
+
+
+def _unknown(
+    stated: Sequence[str], machines: Sequence[str], trail: Trail
+) -> Iterator[tuple[Trail, str]]:
+    for name in stated:
+        if name not in machines:
+            yield trail, f"no machine {name!r}, {nearest(name, machines)}"
+
+
+class MachineSection(Resources):
+    """One machine, or ``count`` equal ones.
+
+    Any key besides the known ones is a further resource that tasks may demand.
+    """
+
+    name: Name | None = None
+    """With a count the machines are called name0, name1, ...; default m0, m1, ..."""
+    count: Few = 1
+    """Number of equal machines."""
+    nic: Annotated[Nic, BeforeValidator(nic_or_none)]
+    """``50 Gbit/s`` for both directions, ``{in: ..., out: ...}``, or ``none``."""
+
+    speed: Positive = 1.0
+    """Speed over this computer's: a task takes its measured CPU seconds over this.
+    Stated times go by ``device``."""
+
+    device: Name | None = None
+    """Device of its tasks, a word that ``times`` may state times for:
+    ``{default: 40 ms, a100: 12 ms}``."""
+
+    price: Price | None = None
+    """Price of the machine while the job runs; where one has one, all need one."""
+
+    slots: dict[Name, Few] = Field(default_factory=dict)
+    """Slots per pool that its tasks share; a pool that is absent is unlimited."""
+
+    def names(self, position: int) -> list[str]:
+        """Return the machines' names; ``position`` counts the machines before."""
+        if self.name is None:
+            return [f"m{position + i}" for i in range(self.count)]
+        if self.count == 1:
+            return [self.name]
+        return [f"{self.name}{i}" for i in range(self.count)]
+
+    def build(self, name: str, unstated: dict[str, float]) -> Machine:
+        """Return the machine, or one of several equal ones, called ``name``.
+
+        Parameters
+        ----------
+        unstated
+            Amounts of resources of which it says nothing.
+        """
+        return Machine(
+            name=name,
+            bandwidth_in=self.nic.inward,
+            bandwidth_out=self.nic.outward,
+            resources=unstated | self.amounts(),
+            speed=self.speed,
+            slots=self.slots,
+        )
+
+
+class ClusterSection(Section):
+    """The emulated cluster."""
+
+    machines: tuple[MachineSection, ...] = Field(min_length=1)
+    """In the order that results are printed in."""
+    links: tuple[LinkSection, ...] = ()
+    """Links beside the NICs, for routes."""
+    routes: tuple[RouteSection, ...] = ()
+    """Between machines that are not simply joined by their NICs."""
+    racks: tuple[RackSection, ...] = ()
+    """Shorthand for two links and the routes of the machines of a rack."""
+    topology: Name | None = None
+    """Shorthand for machines, links and routes: ``dgx1``, ``two_dgx1``, ``pcie_8``, or
+    a file of these keys."""
+
+    def named(self) -> list[tuple[str, int]]:
+        """Return (name, position in ``machines``) of every machine of the cluster."""
+        named: list[tuple[str, int]] = []
+        for position, section in enumerate(self.machines):
+            named += [(name, position) for name in section.names(len(named))]
+        return named
+
+    def firsts(self) -> list[int]:
+        """Return how many machines stand before each entry of ``machines``."""
+        return [0, *accumulate(machine.count for machine in self.machines)][:-1]
+
+    @property
+    def has_gpus(self) -> bool:
+        """True where a machine has a ``gpu``; those that state none then have none."""
+        return any(machine.gpu for machine in self.machines)
+
+    def build(self) -> Cluster:
+        """Return the cluster.
+
+        Raises
+        ------
+        ValueError
+            When a name occurs twice, or as `Links`.
+        """
+        named = self.named()
+        unstated = {"gpu": 0.0} if self.has_gpus else {}
+        position = {name: m for m, (name, _) in enumerate(named)}
+        routes = [
+            Route(
+                tuple(position[name] for name in route.sources),
+                tuple(position[name] for name in route.destinations),
+                route.through,
+            )
+            for route in self.routes
+        ]
+        return Cluster(
+            tuple(self.machines[place].build(name, unstated) for name, place in named),
+            (
+                *(Link(link.name, link.bandwidth) for link in self.links),
+                *rack_links(self.racks),
+            ),
+            (*routes, *rack_routes(self.racks, [name for name, _ in named])),
+        )

@@ -1,0 +1,106 @@
+"""The base of every section of a scenario file: frozen, and no key unknown."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
+
+from emu.problem.fields.quantities import Amount, Size
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+
+#: Keys and list positions from the top of the file down to a value.
+Trail: TypeAlias = tuple[str | int, ...]
+
+
+class Section(BaseModel):
+    """A mapping of a scenario file whose keys are all known."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+    )
+
+    @override
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON Schema, with the docstring of every key as its description.
+
+        Defaults of quantities are as a file states them, ``30 s``: 30 is an error.
+        They are read from the source here and not when the class is made, as by
+        ``use_attribute_docstrings``: that was a fifth of a small simulation.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        texts = _key_docstrings(cls)
+        numbers = {k for k, v in properties.items() if type(v.get("default")) is float}
+        written = cls.model_construct().model_dump(mode="json", include=numbers)
+        for key, value in written.items():
+            properties[key]["default"] = value
+        for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if field.description is None and name in texts and key in properties:
+                properties[key]["description"] = texts[name]
+        return schema
+
+
+def _key_docstrings(section: type[Section]) -> dict[str, str]:
+    """Return key -> docstring below it, of a section and those that it extends.
+
+    A section made without a file, say at a prompt, has none.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        if base is Section or not issubclass(base, Section):
+            continue
+        with suppress(OSError, TypeError):
+            parsed = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            found |= _docstrings_below(cast("ast.ClassDef", parsed.body[0]).body)
+    return found
+
+
+def _docstrings_below(statements: list[ast.stmt]) -> dict[str, str]:
+    return {
+        key.target.id: inspect.cleandoc(text.value.value)
+        for key, text in pairwise(statements)
+        if isinstance(key, ast.AnnAssign)
+        and isinstance(key.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+class Resources(Section):
+    """Amounts of resources: ``cpu``, ``gpu``, ``memory``, and any further one."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount] = Field(init=False)
+
+    cpu: Amount | None = None
+    """Cores; without it unlimited (machine) or none needed (task)."""
+    gpu: Amount | None = None
+    """Pieces; where one machine has any, others have none, and a worker of ``dgtp``
+    needs one."""
+    memory: Size | None = None
+    """Size with its unit."""
+
+    def amounts(self) -> dict[str, float]:
+        """Return resource -> amount, of those that are stated."""
+        known = {"cpu": self.cpu, "gpu": self.gpu, "memory": self.memory}
+        return {r: a for r, a in known.items() if a is not None} | self.further()
+
+    def further(self) -> dict[str, float]:
+        """Return the amounts of resources that emu has no word for."""
+        return dict(self.__pydantic_extra__ or {})

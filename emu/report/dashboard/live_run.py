@@ -1,0 +1,510 @@
+"""The figures of a run that goes on, folded from the coordinator's events."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from rich import box
+from rich.live import Live
+from rich.table import Table
+from typing_extensions import override
+
+from emu.emulation.coordinator import Observer
+from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
+from emu.prediction.scheduling import Decisions
+from emu.problem import Schedule
+from emu.report.dashboard.status import (
+    SPANS,
+    ActiveFlow,
+    History,
+    Phase,
+    Port,
+    RunningTask,
+    Status,
+    Summary,
+)
+from emu.units import format_duration, format_rate, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from emu.problem import Problem
+    from emu.report.dashboard.status import Seen
+
+
+@dataclass(frozen=True)
+class Joined:
+    """So many processes are up."""
+
+    processes: int
+
+
+@dataclass(frozen=True)
+class Began:
+    """Run time 0 is now."""
+
+
+@dataclass(frozen=True)
+class Restarting:
+    """The attempt has ended; the next begins with this iteration."""
+
+    error: str
+    first: int
+
+
+class Tape(Observer):
+    """An observer that appends every event, with the wall time of its arrival.
+
+    Appending to a deque is atomic, so one thread may write while another one reads.
+
+    Parameters
+    ----------
+    clock
+        Wall seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._notices: deque[tuple[float, object]] = deque()
+
+    def drain(self) -> Iterator[tuple[float, object]]:
+        """Yield the events since the last time, the oldest first."""
+        for _ in range(len(self._notices)):
+            yield self._notices.popleft()
+
+    def _note(self, what: object) -> None:
+        self._notices.append((self._clock(), what))
+
+    @override
+    def predicted(self, schedule: Schedule) -> None:
+        self._note(schedule)
+
+    @override
+    def joined(self, processes: int) -> None:
+        self._note(Joined(processes))
+
+    @override
+    def began(self, seconds: float) -> None:
+        self._note(Began())
+
+    @override
+    def restarting(self, error: str, first: int) -> None:
+        self._note(Restarting(error, first))
+
+    @override
+    def task_started(self, message: RunTask) -> None:
+        self._note(message)
+
+    @override
+    def task_ended(self, message: TaskEnded) -> None:
+        self._note(message)
+
+    @override
+    def flow_ended(self, message: FlowEnded) -> None:
+        self._note(message)
+
+    @override
+    def decided(self, decisions: Decisions) -> None:
+        self._note(decisions)
+
+
+_SHOWN_FLOWS = 40
+#: Wall seconds per sample of the history.
+SAMPLE = 0.25
+
+
+class LiveRun:
+    """A run under way: `tape` takes events, `status` and `history_json` give figures.
+
+    All methods may be called from any thread.
+
+    Parameters
+    ----------
+    scenario, policy
+        Names, for the headline.
+    time_scale
+        Wall seconds per emulated second.
+    clock
+        Wall seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        scenario: str,
+        policy: str,
+        time_scale: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tape = Tape(clock)
+        self.problem = problem
+        self._clock = clock
+        self._scenario, self._policy, self._scale = scenario, policy, time_scale
+        self._lock = threading.Lock()
+        self._phase: Phase = "starting"
+        self._processes = 0
+        self._outcome: Summary | None = None
+        self._verdict: str | None = None
+        self._error: str | None = None
+        tasks, edges = len(problem.job.tasks), len(problem.job.edges)
+        self._rounds = np.asarray(problem.job.rounds)
+        self._done = np.zeros(tasks, dtype=np.int64)
+        self._over = np.full(edges, -1, dtype=np.int64)
+        self._running: dict[int, tuple[int, float]] = {}
+        self._active: dict[int, int] = {}
+        self._volumes: dict[tuple[int, int], float] = {}
+        self._served, self._rate, self._since = (np.zeros(edges) for _ in range(3))
+        self._crossing = np.zeros((len(problem.capacities), edges))
+        for edge, hops in enumerate(problem.hops):
+            self._crossing[list(hops), edge] = 1.0
+        self._port_rate = np.zeros(len(problem.capacities))
+        self._moved, self._arrived = self._port_rate.copy(), self._port_rate.copy()
+        self._figures: dict[int, dict[str, float]] = {}
+        self._zero = math.inf
+        #: Iterations and run time before iteration 0 and time 0 of this attempt.
+        self._first, self._base = 0, 0.0
+        self._delay = self._max_delay = self._max_late = 0.0
+        self._late, self._time, self._sampled = 0, 0.0, 0.0
+        self._sampled_at = -math.inf
+        self._predicted: Schedule | None = None
+        self._ends: list[float] = []
+        self.history = History()
+
+    def ended(self, result: dict[str, Any]) -> None:
+        """Note what the run came to; ``result`` is the content of result.json."""
+        with self._lock:
+            self._fold()
+            self._phase, self._processes = "ended", 0
+            shown = {key: float(result[key]) for key in Summary.model_fields}
+            self._outcome = Summary(**shown)
+            verdict = result.get("verdict")
+            self._verdict = None if verdict is None else str(verdict["trust"])
+            self._advance(max(self._time, self._outcome.makespan))
+            self._sample()
+
+    def failed(self, error: str) -> None:
+        """Note that the run could not be finished, and why."""
+        with self._lock:
+            self._fold()
+            self._phase, self._error, self._processes = "failed", error, 0
+            self._sample()
+
+    def status(self) -> Status:
+        """Return the run as it is now."""
+        with self._lock:
+            self._fold()
+            return self._status()
+
+    def history_json(self) -> dict[str, Any]:
+        """Return the history so far; its form is that of `History.to_json`."""
+        with self._lock:
+            self._fold()
+            return self.history.to_json()
+
+    def prediction_json(self) -> list[list[float]]:
+        """Return [task, iteration, start, end] of the simulation, by their starts.
+
+        The first 50,000 of them; nothing before there is a prediction.
+        """
+        with self._lock:
+            self._fold()
+            if self._predicted is None:
+                return []
+            start, end = self._predicted.task_start, self._predicted.task_end
+        task, iteration = np.nonzero(np.isfinite(end))
+        spans = np.stack(
+            [task, iteration, start[task, iteration], end[task, iteration]], axis=1
+        )
+        first = np.argsort(spans[:, 2], kind="stable")[:SPANS]
+        return cast("list[list[float]]", spans[first].tolist())
+
+    def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return the history that a viewer has not seen; see `History.since`."""
+        with self._lock:
+            self._fold()
+            return self.history.since(seen)
+
+    def _now(self) -> float:
+        """Return the run time: from the wall clock while the run goes on."""
+        if self._phase != "running" or math.isinf(self._zero):
+            return self._time
+        return max(self._time, (self._clock() - self._zero) / self._scale)
+
+    def _fold(self) -> None:
+        for received, what in self.tape.drain():
+            self._take(received, what)
+        self._notice_end()
+        if self._phase == "running":
+            self._advance(self._now())
+            if self._clock() - self._sampled_at >= SAMPLE:
+                self._sample()
+
+    def _take(self, received: float, what: object) -> None:
+        base = self._base
+        match what:
+            case TaskEnded():
+                self._measure_delay(received, base + what.end)
+                n, times = what.iteration + self._first, (what.start, what.end)
+                start, end = (base + time for time in times)
+                self._task_ended(replace(what, iteration=n, start=start, end=end))
+            case FlowEnded():
+                self._measure_delay(received, base + what.time)
+                self._flow_ended(what)
+            case Decisions():
+                self._decided(what)
+            case RunTask():
+                n = what.iteration + self._first
+                self._running[what.task] = n, base + what.start
+            case Began():
+                self._phase, self._zero = "running", received + 1.0
+            case Restarting(error, first):
+                self._restart(error, first)
+            case Schedule() if self._predicted is not None:
+                pass  # of an attempt after the first
+            case Schedule():
+                self._predicted = what
+                ends = what.task_end
+                self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
+            case Joined(processes):
+                self._processes = processes
+            case _:
+                raise TypeError(f"the tape holds {what!r}")
+
+    def _restart(self, error: str, first: int) -> None:
+        """Go on at the run time so far, with nothing under way."""
+        self._sample()
+        self.history.died(self._time, f"{error}: goes on at iteration {first}")
+        self._phase, self._processes = "starting", 0
+        self._first, self._base, self._zero = first, self._time, math.inf
+        self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
+        for held in (self._running, self._active, self._volumes):
+            held.clear()
+        for rates in (self._served, self._rate, self._since, self._port_rate):
+            rates[:] = 0.0
+
+    def _notice_end(self) -> None:
+        """End with the last task: simulations and the verdict follow, not the run."""
+        if self._phase == "running" and (self._done >= self._rounds).all():
+            self._phase, self._processes = "ended", 0
+            self._sample()
+
+    def _measure_delay(self, received: float, happened: float) -> None:
+        """Advance to an event; the fastest one so far fixes run time 0."""
+        self._zero = min(self._zero, received - happened * self._scale)
+        self._delay = received - happened * self._scale - self._zero
+        self._max_delay = max(self._max_delay, self._delay)
+        self._advance(happened)
+
+    def _advance(self, to: float) -> None:
+        if to > self._time:
+            self._moved += self._port_rate * (to - self._time)
+            self._time = to
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        self._running.pop(message.task, None)
+        self._done[message.task] += 1
+        self.history.ran(message.task, message.iteration, message.start, message.end)
+        for edge, volume in zip(message.edges, message.volumes, strict=True):
+            if self.problem.hops[edge]:
+                self._volumes[edge, message.iteration - self._first] = volume
+        if message.late > 0:
+            self._late += 1
+            self._max_late = max(self._max_late, message.late)
+        shown = {
+            figure: value
+            for figure, value in message.report.items()
+            if (figure == "loss" or "accuracy" in figure) and math.isfinite(value)
+        }
+        if shown:
+            self._figures[message.task] = shown
+        for figure, value in shown.items():
+            self.history.report(message.end, figure, value)
+
+    def _flow_ended(self, message: FlowEnded) -> None:
+        edge = message.edge
+        self._over[edge] = message.iteration
+        self._active.pop(edge, None)
+        self._volumes.pop((edge, message.iteration), None)
+        self._port_rate -= self._crossing[:, edge] * self._rate[edge]
+        self._rate[edge] = 0.0
+        self._arrived += self._crossing[:, edge] * message.volume
+
+    def _decided(self, decided: Decisions) -> None:
+        self._advance(self._base + decided.time)
+        for edge, iteration in decided.flows:
+            if iteration > self._over[edge]:
+                self._active[edge] = iteration
+        # The coordinator reports all events that came together before it decides on the
+        # first of them, so a line may be of a flow that is known to be over.
+        lines = decided.lines
+        alive = lines.iteration > self._over[lines.edge]
+        edges = lines.edge[alive]
+        since = self._base + decided.time
+        self._served[edges], self._since[edges] = lines.served[alive], since
+        self._rate[edges] = lines.rate[alive]
+        self._port_rate = self._crossing @ self._rate
+
+    def _sample(self) -> None:
+        span = self._time - self._sampled
+        if span > 0:
+            rates = (self._moved / span).tolist()
+            self.history.add(self._sampled, self._time, rates, len(self._active))
+        self._moved[:] = 0.0
+        self._sampled, self._sampled_at = self._time, self._clock()
+
+    def _status(self) -> Status:
+        job, now = self.problem.job, self._now()
+        ended = zip(self._done.tolist(), job.rounds, strict=True)
+        return Status(
+            scenario=self._scenario,
+            policy=self._policy,
+            phase=self._phase,
+            processes=self._processes,
+            run_time=now,
+            iterations=job.iterations,
+            iterations_ended=min(
+                (done for done, most in ended if done < most), default=job.iterations
+            ),
+            steps=sum(job.rounds),
+            steps_ended=int(self._done.sum()),
+            left=self._left(now),
+            share=self._share(now),
+            running=[
+                RunningTask(task=job.tasks[task].name, iteration=n, since=since)
+                for task, (n, since) in self._running.items()
+            ],
+            active_flows=len(self._active),
+            flows=self._flows(now),
+            ports=self._ports(),
+            figures=self._mean_figures(),
+            delay=self._delay,
+            max_delay=self._max_delay,
+            late_steps=self._late,
+            max_late=self._max_late,
+            verdict=self._verdict,
+            outcome=self._outcome,
+            error=self._error,
+        )
+
+    def _left(self, now: float) -> float | None:
+        """Return the wall seconds left by the prediction, at the pace so far."""
+        done = min(int(self._done.sum()), len(self._ends))
+        if self._phase != "running" or not done or not self._ends[done - 1]:
+            return None
+        return now * self._scale * (self._ends[-1] / self._ends[done - 1] - 1)
+
+    def _share(self, now: float) -> float:
+        """Return the share that has passed: by time, between two predicted ends."""
+        done, steps = int(self._done.sum()), sum(self.problem.job.rounds)
+        if done >= min(steps, len(self._ends)) or not self._ends[-1]:
+            return done / steps if steps else 1.0
+        since = self._ends[done - 1] if done else 0.0
+        return float(min(max(now, since), self._ends[done]) / self._ends[-1])
+
+    def _ports(self) -> list[Port]:
+        machines = [machine.name for machine in self.problem.cluster.machines]
+        running, now = self._phase == "running", np.array([self._now()])
+        steps = self.problem.links.steps
+        return [
+            Port(
+                port=link.name,
+                machine=machines[link.machine] if link.direction else "",
+                direction=link.direction,
+                capacity=float(steps.at(port, now)[0]),
+                rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
+                bytes=float(self._arrived[port]),
+            )
+            for port, link in enumerate(self.problem.links)
+        ]
+
+    def _flows(self, now: float) -> list[ActiveFlow]:
+        job = self.problem.job
+        flows = []
+        for edge, iteration in self._active.items():
+            volume = self._volumes.get((edge, iteration), 0.0)
+            sent = self._served[edge] + self._rate[edge] * (now - self._since[edge])
+            flows.append(
+                ActiveFlow(
+                    edge=job.edge_names[edge],
+                    source=job.tasks[job.edges[edge].source].name,
+                    destination=job.tasks[job.edges[edge].destination].name,
+                    iteration=iteration,
+                    bytes=volume,
+                    sent=min(max(float(sent), 0.0), volume),
+                    rate=float(self._rate[edge]),
+                )
+            )
+        flows.sort(key=lambda flow: -flow.bytes)
+        return flows[:_SHOWN_FLOWS]
+
+    def _mean_figures(self) -> dict[str, float]:
+        values: dict[str, list[float]] = {}
+        for figures in self._figures.values():
+            for figure, value in figures.items():
+                values.setdefault(figure, []).append(value)
+        return {figure: float(np.mean(found)) for figure, found in values.items()}
+
+
+_BAR = 12
+
+
+class LiveTable:
+    """Draws a live run while it is entered; a context manager."""
+
+    def __init__(self, live: LiveRun, console: Console) -> None:
+        self._drawn = Live(
+            console=console,
+            get_renderable=lambda: live_table(live.status()),
+            refresh_per_second=1 / SAMPLE,
+        )
+
+    def __enter__(self) -> Self:
+        self._drawn.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drawn.stop()
+
+
+def live_table(status: Status) -> Table:
+    """Return one row per machine and shared link, under a line with the figures."""
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in status.figures.items())
+    title = (
+        f"{status.scenario}: {status.phase}, iteration {status.iterations_ended}/"
+        f"{status.iterations}, {status.run_time:.2f} s, {status.active_flows} flows"
+        f"{', ' + figures if figures else ''}"
+    )
+    delays = (
+        f"{status.late_steps} late steps, events received "
+        f"{format_duration(status.delay, 2)} after the fastest "
+        f"(worst {format_duration(status.max_delay, 2)} wall)"
+    )
+    table = Table(
+        title=title, caption=delays, box=box.SIMPLE_HEAD, title_justify="left"
+    )
+    table.add_column("machine")
+    for direction in ("out", "in"):
+        table.add_column(direction)
+        table.add_column("rate", justify="right")
+        table.add_column("moved", justify="right")
+    rows: dict[str, list[Port]] = {}
+    for port in status.ports:
+        rows.setdefault(port.machine or port.port, []).append(port)
+    for name, ports in rows.items():
+        table.add_row(name, *(cell for port in ports for cell in _cells(port)))
+    return table
+
+
+def _cells(port: Port) -> tuple[str, str, str]:
+    filled = round(_BAR * min(port.rate / port.capacity, 1.0))
+    bar = "█" * filled + "░" * (_BAR - filled)
+    return bar, format_rate(port.rate), format_size(port.bytes)

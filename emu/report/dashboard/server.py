@@ -1,0 +1,418 @@
+"""The HTTP side: page, WebSocket, status, metrics, report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import re
+import secrets
+import threading
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from emu.emulation.network import Strangers, format_address
+from emu.errors import ScenarioError
+from emu.names import for_label, for_script
+from emu.report.dashboard.live_run import SAMPLE
+from emu.report.dashboard.status import NOTHING, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from emu.report.dashboard.live_run import LiveRun
+    from emu.report.dashboard.status import Seen
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+#: Single figures of a `Status`: the attribute, name and kind of the metric, its help.
+_FIGURES = (
+    ("run_time", "run_time_seconds", "gauge", "Run time"),
+    ("processes", "processes", "gauge", "Node processes that are up"),
+    ("steps", "steps", "gauge", "Tasks times iterations"),
+    ("steps_ended", "steps_ended_total", "counter", "Steps that have ended"),
+    ("active_flows", "active_flows", "gauge", "Flows that move now"),
+    ("delay", "event_delay_wall_seconds", "gauge", "Of the last event"),
+    ("max_delay", "event_delay_max_wall_seconds", "gauge", "Worst one"),
+    ("late_steps", "late_steps_total", "counter", "Steps that ended late"),
+)
+#: The same of every direction of every NIC and every other link.
+_OF_PORTS = (
+    ("rate", "port_rate_bytes_per_second", "gauge", "Sum of the rates through"),
+    ("capacity", "port_capacity_bytes_per_second", "gauge", "Capacity of"),
+    ("bytes", "port_bytes_total", "counter", "Bytes of arrived flows through"),
+)
+
+
+def metrics(status: Status) -> str:
+    """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
+    named = {"scenario": status.scenario, "policy": status.policy}
+    made = [
+        _metric("run_info", "gauge", "What runs", ({**named, "phase": status.phase}, 1))
+    ]
+    for key, name, kind, text in _FIGURES:
+        made.append(_metric(name, kind, text, ({}, getattr(status, key))))
+    for key, name, kind, text in _OF_PORTS:
+        of = f"{text} a direction of a NIC or another link"
+        ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
+        made.append(_metric(name, kind, of, *ports))
+    figures = [({"figure": name}, value) for name, value in status.figures.items()]
+    mean = "Mean of what the tasks reported last"
+    made.append(_metric("training_figure", "gauge", mean, *figures))
+    return "".join(made)
+
+
+def _metric(
+    name: str, kind: str, text: str, *samples: tuple[Mapping[str, str], float]
+) -> str:
+    """Return one metric with its help; nothing without samples."""
+    if not samples:
+        return ""
+    lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
+    for labels, value in samples:
+        inside = ",".join(f'{key}="{for_label(v)}"' for key, v in labels.items())
+        lines.append(f"emu_{name}{f'{{{inside}}}' if inside else ''} {value:.17g}")
+    return "\n".join(lines) + "\n"
+
+
+#: Pages carry their own script and style, and connect to this server only.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+#: A viewer that takes longer than this for one update is dropped, wall seconds.
+_PATIENCE = 5.0
+#: Connections that have shown no token yet, the newest; and how many are accepted in
+#: one go, which must be far fewer: they cannot be closed before they are made.
+_STRANGERS, _BACKLOG = 256, 32
+
+
+@dataclass(frozen=True)
+class _Visitor:
+    """A connection, as one of those that have shown no token."""
+
+    handler: web.RequestHandler
+
+    def turn_away(self, _: str) -> None:
+        self.handler.force_close()
+
+
+class Pages:
+    """Answers requests about one run.
+
+    Parameters
+    ----------
+    token
+        What a request must show as ``?token=`` or bearer: other users of this computer
+        reach its loopback addresses too, and so do pages open in a browser.
+    directory
+        Run directory, whose report.html is served once it is there.
+    """
+
+    def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
+        self._live, self._token, self._directory = live, token, directory
+        self._viewers: dict[web.WebSocketResponse, Seen] = {}
+        self._strangers = Strangers(_STRANGERS)
+
+    def visited(self, server: web.Server) -> web.RequestHandler:
+        """Return the protocol of a new connection; too many idle ones are closed.
+
+        Any user of this computer may connect, and the files of this process are those
+        of the run as well.
+        """
+        handler = server()
+        self._strangers.enter(_Visitor(handler))
+        return handler
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application."""
+        app = web.Application(middlewares=[self._guarded()])
+        app.router.add_get("/", self._page)
+        app.router.add_get("/ws", self._socket)
+        app.router.add_get("/api/status", self._status)
+        app.router.add_get("/api/history", self._history)
+        app.router.add_get("/api/prediction", self._prediction)
+        app.router.add_get("/api/schema", self._schema)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/report.html", self._report)
+        return app
+
+    async def broadcast(self) -> None:
+        """Send every viewer what is new, four times a second, for ever."""
+        while True:
+            await asyncio.sleep(SAMPLE)
+            await self.send_updates()
+
+    async def send_updates(self) -> None:
+        """Send every viewer what is new."""
+        status = self._live.status()
+        update = {"status": status.model_dump(), "report": self._has_report()}
+        # One that does not read fills its buffer; it must not hold up the others.
+        await asyncio.gather(
+            *(self._send(viewer, update) for viewer in list(self._viewers))
+        )
+
+    async def _send(
+        self, viewer: web.WebSocketResponse, update: dict[str, Any]
+    ) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await viewer.send_str(json.dumps({**update, **self._news(viewer)}))
+        except (ConnectionError, TimeoutError):  # left, or does not read
+            self._viewers.pop(viewer, None)
+            await viewer.close()
+
+    def _news(self, viewer: web.WebSocketResponse) -> dict[str, Any]:
+        """Return the news that ``viewer`` has not seen."""
+        news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
+        return news
+
+    def _guarded(self) -> Any:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if not self._admitted(request):
+                raise web.HTTPForbidden(text="the token is missing or wrong\n")
+            self._strangers.leave(_Visitor(request.protocol))
+            response = await handler(request)
+            if not response.prepared:
+                response.headers["Cache-Control"] = "no-store"
+                response.headers["Content-Security-Policy"] = _POLICY
+                response.headers["Referrer-Policy"] = "no-referrer"
+                response.headers["X-Content-Type-Options"] = "nosniff"
+            return response
+
+        return guard
+
+    def _admitted(self, request: web.Request) -> bool:
+        shown = request.query.get("token", "")
+        kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            shown = bearer
+        # A header may hold bytes that are no UTF-8.
+        return hmac.compare_digest(
+            shown.encode(errors="surrogateescape"), self._token.encode()
+        )
+
+    async def _page(self, _: web.Request) -> web.Response:
+        text = page(self._live, str(self._directory / "report.html"))
+        return web.Response(text=text, content_type="text/html")
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            raise web.HTTPForbidden(text="another site's page may not look on\n")
+        viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
+        await viewer.prepare(request)
+        status = self._live.status()
+        self._viewers[viewer] = NOTHING
+        await self._send(
+            viewer, {"status": status.model_dump(), "report": self._has_report()}
+        )
+        try:
+            async for message in viewer:
+                if message.type == WSMsgType.ERROR:
+                    break
+        finally:
+            self._viewers.pop(viewer, None)
+        return viewer
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.status().model_dump())
+
+    async def _history(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.history_json())
+
+    async def _prediction(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.prediction_json())
+
+    async def _schema(self, _: web.Request) -> web.Response:
+        return web.json_response(Status.model_json_schema(mode="serialization"))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = metrics(self._live.status())
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _report(self, _: web.Request) -> web.StreamResponse:
+        if not self._has_report():
+            raise web.HTTPNotFound(
+                text="the report is written when the run has ended\n"
+            )
+        return web.FileResponse(self._directory / "report.html")
+
+    def _has_report(self) -> bool:
+        return (self._directory / "report.html").is_file()
+
+
+def page(live: LiveRun, report: str = "report.html") -> str:
+    """Return the page: self-contained but for its WebSocket.
+
+    Parameters
+    ----------
+    report
+        Where the report of the finished run is going to be.
+    """
+    ours = files("emu.report.dashboard") / "assets"
+    charts = files("emu.report.html") / "assets"
+    problem = live.problem
+    facts = {
+        "report": report,
+        "machines": [machine.name for machine in problem.cluster.machines],
+        "tasks": [
+            {"name": task.name, "kind": task.kind, "machine": machine}
+            for task, machine in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+        ],
+        "ports": [
+            {"name": link.name, "capacity": most}
+            for link, most in zip(
+                problem.links, problem.links.steps.most.tolist(), strict=True
+            )
+        ],
+    }
+    parts = {
+        "style": (charts / "report.css").read_text("utf-8")
+        + (ours / "dashboard.css").read_text("utf-8"),
+        "facts": for_script(json.dumps(facts)),
+        "script": "\n".join(
+            [
+                (charts / "scale.js").read_text("utf-8"),
+                (charts / "curves.js").read_text("utf-8"),
+                (ours / "lanes.js").read_text("utf-8"),
+                (ours / "dashboard.js").read_text("utf-8"),
+            ]
+        ),
+    }
+    # In one go: what is put in may hold braces of its own.
+    text = (ours / "dashboard.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)
+
+
+class Dashboard:
+    """Serves a live run while it is entered; a context manager.
+
+    Parameters
+    ----------
+    host, port
+        Where; port 0 takes any free one.
+    token
+        What viewers must show, see `Pages`; drawn if none is given, and part of the
+        address then.
+
+    Raises
+    ------
+    ScenarioError
+        On entry, when the address cannot be used.
+    """
+
+    def __init__(
+        self,
+        live: LiveRun,
+        directory: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+    ) -> None:
+        self._drawn = "" if token else secrets.token_urlsafe(16)
+        self._pages = Pages(live, token or self._drawn, directory)
+        self._host, self._port = host, port
+        self._up = threading.Event()
+        self._failure: OSError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: asyncio.Event | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="emu dashboard", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Address of the page; see `at`."""
+        return self.at("")
+
+    def at(self, path: str) -> str:
+        """Return the address of a page, with the token if it was drawn.
+
+        A token that was given is known: it does not go into terminals and their logs.
+        """
+        query = f"?token={self._drawn}" if self._drawn else ""
+        return f"http://{format_address(self._host, self._port)}/{path}{query}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._up.wait()
+        if self._failure is not None:
+            raise ScenarioError(
+                f"cannot listen on {format_address(self._host, self._port)}: "
+                f"{self._failure.strerror or self._failure}",
+                file="--dashboard",
+            ) from self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None and self._leave is not None:
+            self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        logger = logging.getLogger(__name__)
+        logger.addFilter(_is_ours)
+        runner = web.AppRunner(
+            self._pages.application(),
+            access_log=None,
+            logger=logger,
+            shutdown_timeout=0.5,
+        )
+        await runner.setup()
+        site: asyncio.Server | None = None
+        server = cast("web.Server", runner.server)  # which is set up
+        try:
+            site = await self._loop.create_server(
+                partial(self._pages.visited, server),
+                self._host,
+                self._port,
+                backlog=_BACKLOG,
+            )
+            self._port = int(site.sockets[0].getsockname()[1])
+            telling = asyncio.create_task(self._pages.broadcast())
+            self._up.set()
+            await self._leave.wait()
+            telling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await telling
+            await (
+                self._pages.send_updates()
+            )  # that the run has ended, where its report is
+        except OSError as error:
+            self._failure = error
+            self._loop = None
+            self._up.set()
+        finally:
+            if site is not None:
+                site.close()
+            await runner.cleanup()
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return True unless a fault is malformed input, which could fill the terminal.
+
+    Of each malformed request aiohttp logs a traceback, with its bytes.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

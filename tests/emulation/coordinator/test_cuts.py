@@ -1,0 +1,128 @@
+"""States that processes send: what makes a cut, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.emulation.coordinator.cuts import CutKeeper, CutPlan
+from emu.emulation.wire.array_parts import PART, state_parts
+from emu.emulation.wire.messages import StatePart
+from emu.errors import DataError, NodeMisbehaved
+from emu.problem import Job, Task
+from emu.runs.run_directory import Cut
+
+JOB = Job((Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w")), (), 10)
+BEGINS = {"ps0": ("ps0",), "ps1": ("ps1",), "w0": ("ps0", "ps1")}
+
+
+def state(task: str, n: int, size: int = 5) -> list[StatePart]:
+    return state_parts(task, n, {"a": np.full(size, float(n)), "b": np.arange(3)})
+
+
+def test_a_cut_is_kept_when_all_states_are_there() -> None:
+    kept: list[Cut] = []
+    long = PART // 4
+
+    def keep(cut: Cut) -> None:  # the first takes longer than the second
+        time.sleep(0.05 if cut.iteration == 2 else 0.0)
+        kept.append(cut)
+
+    async def gather() -> None:
+        keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, keep))
+        parts = state("ps0", 2, long)
+        assert len(parts) > 2
+        for part in parts:
+            keeper.add("ps0", part)
+        for part in state("ps1", 4):
+            keeper.add("ps1", part)
+        await keeper.finish()
+        assert not kept
+        for part in [*state("ps1", 2), *state("ps0", 4)]:
+            keeper.add(part.task, part)
+        await keeper.finish()
+        keeper.check()
+
+    asyncio.run(gather())
+
+    assert [cut.iteration for cut in kept] == [2, 4]
+    np.testing.assert_array_equal(kept[0].states["ps0"]["a"], np.full(long, 2.0))
+    np.testing.assert_array_equal(kept[1].states["ps1"]["b"], np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("process", "part"),
+    [
+        ("ps1", state("ps0", 2)[0]),
+        ("w0", state("w0", 2)[0]),
+        ("ps0", state("ps0", 3)[0]),
+        ("ps0", state("ps0", 10)[0]),
+        ("ps0", state("ps0", 0)[0]),
+        ("ps0", replace(state("ps0", 2)[0], total=1)),
+    ],
+)
+def test_state_that_fits_no_cut_is_misbehaviour(process: str, part: StatePart) -> None:
+    keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, lambda _: None))
+    with pytest.raises(NodeMisbehaved, match=f"{process} sent state"):
+        keeper.add(process, part)
+    with pytest.raises(NodeMisbehaved, match="not asked for"):
+        CutKeeper(JOB, None).add(process, part)
+
+
+def test_state_is_sent_once() -> None:
+    keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, lambda _: None))
+    for part in state("ps0", 2):
+        keeper.add("ps0", part)
+    with pytest.raises(NodeMisbehaved, match="the state of ps0 twice"):
+        keeper.add("ps0", state("ps0", 2)[0])
+
+
+def test_state_that_is_cut_short_makes_no_cut() -> None:
+    keeper = CutKeeper(Job(JOB.tasks[:1], (), 4), CutPlan({"ps0": ("ps0",)}, 2, print))
+    with pytest.raises(NodeMisbehaved, match="the state before 2 is damaged"):
+        keeper.add("ps0", replace(state("ps0", 2, PART)[0], last=True))
+
+
+def test_pieces_of_state_are_as_long_as_announced() -> None:
+    keeper = CutKeeper(Job(JOB.tasks[:1], (), 4), CutPlan({"ps0": ("ps0",)}, 2, print))
+    first, last = state("ps0", 2)
+    keeper.add("ps0", first)
+    with pytest.raises(NodeMisbehaved, match="a is longer than announced"):
+        keeper.add("ps0", first)
+
+    keeper = CutKeeper(Job(JOB.tasks[:1], (), 4), CutPlan({"ps0": ("ps0",)}, 2, print))
+    keeper.add("ps0", first)
+    with pytest.raises(NodeMisbehaved, match="b is cut short"):
+        keeper.add("ps0", replace(last, total=last.total + 1))
+
+
+def test_a_cut_that_cannot_be_kept_ends_the_run() -> None:
+    def refuse(_: Cut) -> None:
+        raise DataError("cannot be written: No space left on device", path="x")
+
+    async def gather() -> None:
+        keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, refuse))
+        for part in [*state("ps0", 2), *state("ps1", 2)]:
+            keeper.add(part.task, part)
+        try:
+            await asyncio.sleep(0.05)
+            with pytest.raises(DataError, match="No space left"):
+                keeper.check()
+        finally:
+            await keeper.aclose()
+
+    asyncio.run(gather())
+
+
+def test_who_begins_with_what() -> None:
+    cut = Cut(4, {"ps0": {"a": np.zeros(2)}, "ps1": {"a": np.ones(2)}})
+    first, later = (CutPlan(BEGINS, 2, print, start) for start in (Cut(0, {}), cut))
+    assert first.owners == ("ps0", "ps1")
+    assert first.parts_for(["w0", "ps0"]) == []
+    assert [part.task for part in later.parts_for(["w0"])] == ["ps0", "ps1"]
+    assert [part.task for part in later.parts_for(["ps1"])] == ["ps1"]
+    assert later.parts_for(["g0"]) == []

@@ -1,0 +1,166 @@
+"""What is overdue is named; what is merely long is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.emulation.coordinator.deadlines import Deadlines
+from emu.errors import DeadlineExceeded
+from emu.problem import Realization
+from emu.testing import two_machine_example
+from tests.emulation.coordinator.virtual import PerfectProcesses, driver_of, take_in
+
+PATIENCE = 2.0
+
+
+class Halfway:
+    """The two-machine example, stopped wherever a test wants it."""
+
+    def __init__(
+        self, *, timed: bool = True, grow: float = 1.0, then: float = 1.0
+    ) -> None:
+        self.problem, small = two_machine_example(2)
+        times = small.times * [1.0, then]
+        self.realization = Realization(times, small.volumes * grow)
+        self.outlet = PerfectProcesses(self.problem, self.realization)
+        self.run, _, self.deadlines = driver_of(
+            self.problem,
+            self.realization,
+            "oes",
+            self.outlet,
+            patience=PATIENCE,
+            timed=timed,
+        )
+
+    def until(self, instants: int) -> Deadlines:
+        """Run through so many instants and return what watches."""
+        self.run.begin()
+        for _ in range(instants):
+            take_in(self.run, *self.outlet.next_events())
+        return self.deadlines
+
+
+def test_before_the_run_a_process_is_before_iteration_0() -> None:
+    assert Halfway().deadlines.doing("s1") == "task s1 before iteration 0"
+
+
+def checked(deadlines: Deadlines, *times: float) -> None:
+    """Look at these run times, as a process does that never stands still."""
+    for time in times:
+        deadlines.check(time, time)
+
+
+def test_running_task_is_due_at_its_profiled_end() -> None:
+    deadlines = Halfway().until(0)
+    checked(deadlines, 0.9, 1.1, 1.1 + PATIENCE)
+    with pytest.raises(
+        DeadlineExceeded,
+        match=r"the coordinator waits for task g0 to end iteration 0 since 1\.000 s; "
+        r"g0 was last seen when the run began; .* over 2 s of wall time",
+    ):
+        checked(deadlines, 1.2 + PATIENCE)
+
+
+def test_each_iteration_is_due_by_its_own_time() -> None:
+    story = Halfway(then=5.0).until(1).story()
+    assert "task g0 runs iteration 1, due at 6.000 s" in story
+
+
+def test_task_without_a_profile_is_due_when_it_starts() -> None:
+    deadlines = Halfway(timed=False).until(0)
+    checked(deadlines, 0.1, 0.1 + PATIENCE)
+    with pytest.raises(DeadlineExceeded, match=r"g0 to end iteration 0 since 0\.000 s"):
+        checked(deadlines, 0.2 + PATIENCE)
+
+
+@given(st.floats(2 * PATIENCE, 1e6), st.floats(0.0, PATIENCE))
+def test_pause_of_the_coordinator_is_nobodys_delay(pause: float, awake: float) -> None:
+    """A suspended laptop: all is overdue when it wakes, and nobody is to blame."""
+    deadlines = Halfway().until(0)
+    deadlines.check(1.1, 1.1)
+    deadlines.check(1.1 + pause, 1.1 + awake)
+    with pytest.raises(DeadlineExceeded):
+        deadlines.check(1.2 + pause + PATIENCE, 1.2 + PATIENCE)
+
+
+def test_what_came_in_time_is_waited_for_no_longer() -> None:
+    half = Halfway()
+    deadlines = half.until(0)
+    checked(deadlines, 1.1)
+    take_in(half.run, *half.outlet.next_events())
+    checked(deadlines, 1.2 + PATIENCE)
+
+
+def test_flow_is_due_when_its_fluid_is_served() -> None:
+    deadlines = Halfway().until(2)  # g0 and g1 have ended twice; flows until 5 s
+    checked(deadlines, 4.9, 5.1, 5.2)  # seen to be served at 5.1
+    with pytest.raises(
+        DeadlineExceeded,
+        match=r"task s1 waits for the flow g0->s1 of iteration 0 since 5\.100 s; "
+        r"g0 was last seen ending iteration 1 at 2\.000 s; s1 was last seen when",
+    ):
+        checked(deadlines, 5.3 + PATIENCE)
+
+
+def test_a_flow_as_long_as_it_likes_is_no_error() -> None:
+    half = Halfway(grow=1e4)
+    deadlines = half.until(2)
+    for now in range(3, 20_000, 1000):
+        checked(deadlines, float(now))
+
+
+def test_nothing_under_way_is_noticed() -> None:
+    deadlines = Halfway().deadlines
+    checked(deadlines, 0.0, PATIENCE)
+    with pytest.raises(DeadlineExceeded, match="no task runs and no flow is active"):
+        checked(deadlines, PATIENCE + 0.1)
+
+
+def test_process_is_told_by_task_and_iteration() -> None:
+    deadlines = Halfway().until(1)
+
+    assert deadlines.doing("g0") == (
+        "task g0 in iteration 1, awaited by s0 for its iteration 1, s1 for its "
+        "iteration 1; sending g0->s1 of iteration 0"
+    )
+    assert deadlines.doing("s1") == "receiving g0->s1 of iteration 0"
+    assert deadlines.doing("w0") == "task w0 before iteration 0"
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [(2, "g0, g1"), (3, "g0, g1, s0"), (6, "g0, g1, s0 and 3 more")],
+)
+def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> None:
+    """A server of Dorylus was killed in a line of 900 characters."""
+    problem, realization = two_machine_example(2)
+    names = {task.name: "server0" for task in problem.job.tasks[:count]}
+    tasks = [
+        replace(task, process=names.get(task.name, task.process))
+        for task in problem.job.tasks
+    ]
+    problem = replace(problem, job=replace(problem.job, tasks=tuple(tasks)))
+    outlet = PerfectProcesses(problem, realization)
+    run, _, deadlines = driver_of(
+        problem, realization, "oes", outlet, patience=PATIENCE
+    )
+
+    assert deadlines.doing("server0").startswith(f"tasks {named}: task g0 before")
+    run.begin()
+    checked(deadlines, 1.1)
+    with pytest.raises(DeadlineExceeded, match="g0 in process server0 was last seen"):
+        checked(deadlines, 1.2 + PATIENCE)
+
+
+def test_process_that_has_done_all_is_told_so() -> None:
+    half = Halfway()
+    half.run.begin()
+    while not half.run.finished:
+        take_in(half.run, *half.outlet.next_events())
+
+    assert half.deadlines.doing("w0") == "task w0 after its last iteration 1"
+    assert half.deadlines.story() == "no task runs and no flow is active"

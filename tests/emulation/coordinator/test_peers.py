@@ -1,0 +1,171 @@
+"""Processes and hosts of a run: who is waited for, what they say, what ended one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from emu.emulation.coordinator import peers
+from emu.emulation.coordinator.peers import (
+    Gathering,
+    Mailbox,
+    Report,
+    Severity,
+    cause,
+    severity_of,
+)
+from emu.emulation.wire.messages import BoardReady, Listening, Message
+from emu.errors import DeadlineExceeded, NodeLost, RunError
+
+PROCESSES = [f"p{n}" for n in range(7)]
+
+
+class Silence:
+    """A clock that goes on by so much with every wait, in which little is said."""
+
+    def __init__(self, *steps: float, heard: list[tuple[str, Message]]) -> None:
+        self._steps, self.heard = itertools.chain(steps, itertools.repeat(0.24)), heard
+        self.now, self.waits = 100.0, 0
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    async def events(self, _patience: float) -> list[tuple[str, Message]]:
+        """Wait."""
+        self.now += next(self._steps)
+        self.waits += 1
+        heard, self.heard = self.heard, []
+        return heard
+
+
+async def waits(silence: Silence, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return after how many waits of 0.24 s a deadline of 1 s was over."""
+    monkeypatch.setattr(peers, "this_host", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    with pytest.raises(
+        DeadlineExceeded,
+        match=r"the coordinator waited 1 s of wall time: p1, p2, p3, p4, p5 and 1 more "
+        r"did not come up \(their output is in agent\.log\)",
+    ):
+        await waiting.messages(PROCESSES, "come up", Listening)
+    return silence.waits
+
+
+async def test_who_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, Message]] = [("p0", Listening("h", 1))]
+
+    assert await waits(Silence(heard=heard), monkeypatch) == 5
+
+
+async def test_pause_of_ones_own_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, Message]] = [("p0", Listening("h", 1))]
+
+    assert await waits(Silence(0.24, 3600.0, heard=heard), monkeypatch) == 5
+
+
+async def test_what_one_host_says_before_another_is_ready_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its processes were up before the other's rate board: the run hung for ever."""
+    first: list[tuple[str, Message]] = [
+        ("host0", BoardReady("/0")),
+        ("p0", Listening("h", 1)),
+        ("host1", BoardReady("/1")),
+    ]
+    silence = Silence(heard=first)
+    monkeypatch.setattr(peers, "this_host", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+
+    boards = await waiting.messages(["host0", "host1"], "open", BoardReady)
+    assert boards["host1"].path == "/1"
+    up = await waiting.messages(["p0"], "come up", Listening)
+    assert up == {"p0": Listening("h", 1)}
+    assert silence.waits == 1
+
+
+async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    silence = Silence(heard=[])
+    monkeypatch.setattr(peers, "this_host", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    with pytest.raises(DeadlineExceeded, match=r"waited 600 s .*: 2 of 2 did not join"):
+        await waiting.until(lambda: ["2 of 2"], "join", print, patience=600.0)
+
+    assert silence.waits == pytest.approx(600 / 0.24, rel=0.01)
+
+
+async def test_who_has_said_it_is_returned() -> None:
+    silence = Silence(heard=[(name, Listening(name, 1)) for name in PROCESSES])
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+
+    said = await waiting.messages(PROCESSES, "come up", Listening)
+
+    assert {name: at.host for name, at in said.items()} == {p: p for p in PROCESSES}
+
+
+async def test_all_that_has_come_is_given_once_and_in_order() -> None:
+    with closing(Mailbox[int]()) as mail:
+        for n in range(5):
+            mail.put(n)
+
+        assert await mail.everything(10.0) == [0, 1, 2, 3, 4]
+        assert await mail.everything(0.001) == []
+
+
+async def test_who_waits_is_woken_and_gets_what_comes_in_the_same_turn() -> None:
+    with closing(Mailbox[str]()) as mail:
+        waiting = asyncio.ensure_future(mail.everything(10.0))
+        await asyncio.sleep(0)
+        mail.put("a")
+        mail.put("b")
+
+        assert await waiting == ["a", "b"]
+
+
+async def test_a_waiter_that_gave_up_loses_nothing() -> None:
+    with closing(Mailbox[int]()) as mail:
+        waiting = asyncio.ensure_future(mail.everything(10.0))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        mail.put(1)
+
+        assert await mail.everything(10.0) == [1]
+
+
+KILLED = Report(Severity.KILLED, NodeLost("s1 was killed"))
+FAILED = Report(Severity.FAILED, RunError("w0 raised"))
+GONE = Report(Severity.GONE, NodeLost("s1 closed its connection"))
+MISSED = Report(Severity.CONSEQUENCE, NodeLost("w0 misses s1"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([KILLED, GONE, MISSED])))
+def test_death_explains_all(order: tuple[Report, ...]) -> None:
+    assert cause(order) is KILLED.error
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([FAILED, GONE, MISSED])))
+def test_failure_explains_lost_connections(order: tuple[Report, ...]) -> None:
+    assert cause(order) is FAILED.error
+
+
+def test_first_of_equals() -> None:
+    second = Report(Severity.FAILED, RunError("w1 raised, too"))
+
+    assert cause([FAILED, second]) is FAILED.error
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        ("NodeLost", Severity.CONSEQUENCE),
+        ("TruncatedFrame", Severity.CONSEQUENCE),
+        ("MalformedFrame", Severity.FAILED),
+        ("ZeroDivisionError", Severity.FAILED),
+    ],
+)
+def test_what_a_process_says_of_itself(error: str, severity: Severity) -> None:
+    assert severity_of(error) is severity

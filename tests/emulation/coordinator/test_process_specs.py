@@ -1,0 +1,69 @@
+"""Process descriptions: complete, msgpack-able, and on the right host."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator.process_specs import (
+    process_specs,
+    receive_sizes,
+)
+from emu.emulation.wire.process_spec import ProcessSpec
+from emu.testing import two_machine_example
+
+
+def test_description_of_a_task() -> None:
+    problem, realization = two_machine_example(3, credit=2)
+    settings = RunSettings(time_scale=0.1, deadline=7.0)
+    described = process_specs(problem, settings, realization)
+    worker = next(spec for spec in described if spec.process == "w0")
+    task = worker.tasks[0]
+
+    sent = [msgpack.unpackb(msgpack.packb(spec.to_map())) for spec in described]
+    assert [ProcessSpec.from_map(fields) for fields in sent] == described
+    assert [spec.process for spec in described] == ["g0", "g1", "s0", "s1", "w0", "p0"]
+    assert worker.settings.deadline == 7.0
+    assert task.times == [3.0, 3.0, 3.0]
+    assert [(end.peer, end.lag, end.shaped) for end in task.inputs] == [
+        ("s0", 0, False),
+        ("s1", 0, True),
+        ("p0", 1, True),
+    ]
+    assert [end.peer for end in task.outputs] == ["p0"]  # credit is no connection
+
+
+def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
+    """Stores send 10 or 30 B per sampler, scaled to megabytes; no process has room."""
+    problem, realization = two_machine_example(3, credit=2)
+    job, volumes = problem.job, realization.volumes
+    sampler = job.processes["s0"]
+
+    sizes = receive_sizes(problem, sampler, volumes, RunSettings(byte_scale=1e6))
+    tight = receive_sizes(
+        problem, sampler, volumes, RunSettings(byte_scale=1e6, memory_limit=5e7)
+    )
+
+    edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
+    expected = [int(volumes[e, n] * 1e6) for n in range(2) for e in edges]
+    assert sizes == expected
+    assert tight == expected[: len(tight)]
+    assert sum(tight) < 2.5e7
+
+
+def test_real_computation_has_no_times() -> None:
+    problem, realization = two_machine_example(1)
+    settings = RunSettings(compute="real")
+    described = process_specs(problem, settings, realization)
+
+    assert described[0].tasks[0].times is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"time_scale": 0.0}, {"byte_scale": -1.0}, {"deadline": float("nan")}],
+)
+def test_settings_that_cannot_be(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RunSettings(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,60 @@
+"""What recording a run costs, event by event."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+
+from emu.emulation.coordinator.outcome import Recorder
+from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
+from emu.testing import two_machine_example
+
+FLOWS = 2
+
+
+def instant(n: int) -> Decisions:
+    """Return what one instant decides: two flows get other rates."""
+    edges, iterations = np.arange(FLOWS), np.full(FLOWS, n % 3)
+    rates, since = np.full(FLOWS, float(n)), np.full(FLOWS, n / 10)
+    lines = RateSegments(edges, iterations, rates * since, rates, since)
+    return Decisions(n / 10, [], [], lines)
+
+
+def recorder() -> Recorder:
+    problem, _ = two_machine_example(3)
+    return Recorder(problem, Scheduler(problem, "oes"))
+
+
+def test_an_event_costs_what_its_rates_take() -> None:
+    """Kept as the arrays of each instant they were 1 kB an event; 32 bytes unpacked."""
+    run, events = recorder(), 20_480
+    for n in range(1000):
+        run.decided(instant(n))
+    gc.collect()
+    tracemalloc.start()
+    begun = tracemalloc.get_traced_memory()[0]
+    for n in range(events):
+        run.decided(instant(n))
+    gc.collect()
+    grown = (tracemalloc.get_traced_memory()[0] - begun) / events
+    tracemalloc.stop()
+    print(f"{grown:.0f} bytes per event of {FLOWS} rates")  # noqa: T201
+
+    assert grown <= 32 * FLOWS / 2
+
+
+def test_rates_are_kept_in_their_order() -> None:
+    run = recorder()
+    decided = [instant(n) for n in range(1300)]  # packed twice, and a rest
+    for decisions in decided:
+        run.decided(decisions)
+    rates = run.rates()
+
+    assert len(rates.time) == 1300 * FLOWS
+    for name, of in (("time", "since"), ("rate", "rate"), ("edge", "edge")):
+        expected = np.concatenate([getattr(d.lines, of) for d in decided])
+        np.testing.assert_array_equal(getattr(rates, name), expected)
+    assert rates.time.dtype == rates.rate.dtype == np.float64
+    assert rates.edge.dtype == rates.iteration.dtype == np.int64

@@ -1,0 +1,305 @@
+"""The agent alone, with a coordinator that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from emu.emulation.launch import Agent, LocalLauncher, describe_end, run_until_signalled
+from emu.emulation.launch.__main__ import main
+from emu.emulation.launch.agent import publish_lines
+from emu.emulation.network import ControlConnection, ControlServer, Identity, RateBoard
+from emu.emulation.shaping import RateSegment
+from emu.emulation.wire.messages import (
+    AgentHello,
+    Failed,
+    Launch,
+    Message,
+    RateUpdate,
+    Stop,
+    expect,
+    pack,
+    unpack,
+)
+from emu.emulation.wire.process_spec import ProcessSpec
+from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved, RunError
+from tests.emulation.launch.specs import process_spec, process_task
+from tests.emulation.network.strangers import messages, rogue, said
+
+TOKEN = "of-this-run"  # noqa: S105
+
+
+async def served(
+    agent: Agent | None,
+    heard: list[AgentHello],
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[str, int]:
+    """Run an agent against a coordinator that stops it at once."""
+
+    async def greet(connection: ControlConnection, _who: Identity) -> None:
+        heard.append(expect(unpack(await connection.receive(5.0)), AgentHello))
+        connection.send(pack(Stop("that was all")))
+        async for _ in messages(connection):
+            pass
+
+    server = ControlServer(token=TOKEN, on_connection=greet)
+    address = await server.start("127.0.0.1")
+    try:
+        await (agent or Agent(address, TOKEN, say=say)).run()
+    finally:
+        await server.aclose()
+    return address
+
+
+def test_agent_introduces_its_host_and_leaves_when_stopped() -> None:
+    heard: list[AgentHello] = []
+    said: list[str] = []
+    asyncio.run(served(None, heard, said.append))
+
+    assert [hello.host["pid"] for hello in heard] == [os.getpid()]
+    assert heard[0].host["cpus"] >= 1
+    assert heard[0].host["memory"] > 1 << 20
+    assert heard[0].host["loopback"] > 1 << 20  # bytes per second, measured
+    assert heard[0].host["nic"].startswith("lo")  # the coordinator is on this host
+    assert said[0].startswith("joined the run at 127.0.0.1:")
+    assert said[1:] == ["the run ended: that was all"]
+
+
+def test_wrong_token_is_refused_at_once() -> None:
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=lambda *_: asyncio.sleep(0))
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, "another", patience=60.0).run()
+        finally:
+            await server.aclose()
+
+    with pytest.raises(NodeMisbehaved, match=r"does not trust .*token"):
+        asyncio.run(asyncio.wait_for(join(), 10))
+
+
+ORDERED = process_spec("w0", process_task("logging.config:dictConfig")).to_map()
+
+
+def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
+    """The hole of old: who had the address had any function called, token and all."""
+
+    async def join() -> list[bytes]:
+        orders = said(accepted=True) + said(**pack(Launch(1, [ORDERED], 5.0)))
+        async with rogue(orders) as (address, got):
+            with pytest.raises(NodeMisbehaved, match=r".* does not trust"):
+                await Agent(address, TOKEN).run()
+            return got
+
+    heard = asyncio.run(asyncio.wait_for(join(), 20))
+
+    assert TOKEN.encode() not in b"".join(heard)
+    assert heard[1:] in ([], [b""])
+    assert not psutil.Process().children()
+
+
+def test_rates_that_came_by_message_are_on_the_board() -> None:
+    board = RateBoard.create(2)
+    edge, iteration = (np.array([n], "<i8").tobytes() for n in (1, 5))
+    served, rate, since = (np.array([x], "<f8").tobytes() for x in (3.0, 2.0, 7.0))
+
+    publish_lines(board, RateUpdate(edge, iteration, served, rate, since))
+
+    assert board.read(1) == RateSegment(5, 3.0, 2.0, 7.0)
+    board.close()
+
+
+def test_agent_too_many_is_told_so() -> None:
+    async def refuse(connection: ControlConnection, _who: Identity) -> None:
+        connection.send(pack(Failed("NotWanted", "all have joined already", "")))
+        async for _ in messages(connection):
+            pass
+
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=refuse)
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, TOKEN).run()
+        finally:
+            await server.aclose()
+
+    with pytest.raises(NodeMisbehaved, match="not wanted: all have joined already"):
+        asyncio.run(asyncio.wait_for(join(), 20))
+
+
+def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
+    said_by_agent: list[Message] = []
+    left = asyncio.Event()
+
+    async def order(connection: ControlConnection, _who: Identity) -> None:
+        connection.send(pack(Launch(1, [ORDERED], 5.0)))
+        said_by_agent.extend([unpack(fields) async for fields in messages(connection)])
+        left.set()
+
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=order)
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, TOKEN, allow=["mine:Program"]).run()
+        finally:
+            await asyncio.wait_for(left.wait(), 10)
+            await server.aclose()
+
+    with pytest.raises(
+        NodeMisbehaved, match=r"logging\.config:dictConfig is not allow"
+    ):
+        asyncio.run(asyncio.wait_for(join(), 20))
+
+    refused = [m for m in said_by_agent if isinstance(m, Failed)]
+    assert [m.error for m in refused] == ["ProgramRefused"]
+    assert not psutil.Process().children()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        ORDERED | {"runtime": "logging.config:dictConfig"},
+        {key: ORDERED[key] for key in ORDERED if key != "settings"},
+        ORDERED | {"settings": {"time_scale": 0.0}},
+        ORDERED | {"tasks": [{}]},
+        ORDERED | {"tasks": 3},
+        ORDERED | {"host": {"coordinator": 1}},
+    ],
+)
+def test_what_specifies_no_process_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(MalformedFrame, match="no specification of a process"):
+        ProcessSpec.from_map(fields)
+
+
+def test_specification_crosses_the_wire_whole() -> None:
+    assert ProcessSpec.from_map(ORDERED).to_map() == ORDERED
+
+
+def test_nobody_answers(unused_tcp_port: int) -> None:
+    agent = Agent(("127.0.0.1", unused_tcp_port), TOKEN, patience=0.0)
+    with pytest.raises(NodeLost, match=f"no coordinator answers .*{unused_tcp_port}"):
+        asyncio.run(agent.run())
+
+
+def test_command_ends_with_the_exit_code_of_its_error(
+    unused_tcp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+
+    assert main([address, "--patience", "0"]) == NodeLost.exit_code
+    assert capsys.readouterr().err.startswith("emu agent: no coordinator answers")
+
+
+def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nowhere"])
+    assert "'nowhere' is not HOST:PORT" in capsys.readouterr().err
+
+
+def test_token_is_in_no_argument(tmp_path: Path) -> None:
+    async def start() -> str:
+        agent = LocalLauncher()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        reading = await asyncio.create_subprocess_exec(
+            *("ps", "-o", "args=", "-p", str(agent.pid)), stdout=asyncio.subprocess.PIPE
+        )
+        arguments = (await reading.communicate())[0].decode()
+        await agent.aclose(grace=0.0)
+        return arguments
+
+    arguments = asyncio.run(start())
+
+    assert "emu.emulation.launch" in arguments
+    assert TOKEN not in arguments
+
+
+def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
+    async def start() -> str:
+        agent = LocalLauncher()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        await agent.aclose(grace=0.0)
+        return await agent.ended()
+
+    assert asyncio.run(start()) == "the agent of this host was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "ended with status 0"),
+        (3, "ended with status 3"),
+        (-9, "was killed by SIGKILL"),
+        (-99, "was killed by signal 99"),
+    ],
+)
+def test_end_in_words(code: int, text: str) -> None:
+    assert describe_end(code) == text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_a_coroutine_in_good_order(number: signal.Signals) -> None:
+    before, cleaned = signal.getsignal(number), []
+
+    async def work() -> None:
+        try:
+            signal.raise_signal(number)
+            await asyncio.sleep(60)
+        finally:
+            signal.raise_signal(number)  # impatience changes nothing
+            await asyncio.sleep(0.05)
+            cleaned.append(True)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt, match=f"{number.name} while at work"):
+        run_until_signalled(work(), lambda: "at work")
+
+    assert cleaned == [True]
+    assert time.monotonic() - begun < 30
+    assert signal.getsignal(number) is before
+
+
+def test_files_that_may_be_open_are_as_many_as_the_kernel_lets() -> None:
+    """With a soft limit of 26 the golden job ended: g0 had too many open files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def most() -> tuple[int, int]:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
+        assert run_until_signalled(most(), str) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_result_and_error_pass_through() -> None:
+    async def answer() -> int:
+        return 42
+
+    async def fail() -> int:
+        raise NodeLost("gone")
+
+    assert run_until_signalled(answer(), str) == 42
+    with pytest.raises(NodeLost, match="gone"):
+        run_until_signalled(fail(), str)
+
+
+def test_an_agent_fails_where_its_run_failed() -> None:
+    said: list[str] = []
+    agent = Agent(("127.0.0.1", 1), "token", name="h", say=said.append)
+    agent._stop(Stop("the run is over"))
+    assert said == ["the run ended: the run is over"]
+    with pytest.raises(RunError, match="the run failed: w0 died") as failed:
+        agent._stop(Stop("w0 died", failed=True))
+    assert failed.value.exit_code == 5

@@ -1,0 +1,119 @@
+"""What an agent may start, and what a process is given to prove itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from emu.emulation.launch.programs import (
+    RUNTIME,
+    check_allowed,
+    model_programs,
+    preloaded,
+    program_path,
+    with_keys,
+)
+from emu.emulation.network import derive_key
+from emu.emulation.wire.process_spec import HostSide
+from emu.errors import NodeMisbehaved
+from emu.systems.dgtp.job import PROGRAMS
+from tests.emulation.launch.specs import edge_end, process_spec, process_task
+
+TIMED = "emu_nodes.timed:Timed"
+
+
+def test_torch_is_preloaded_only_where_it_is_needed() -> None:
+    heavy = "emu.emulation.launch.preload"
+
+    assert heavy not in preloaded({TIMED})
+    assert heavy in preloaded({TIMED, "emu_nodes.dgtp.programs:Worker"})
+    assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
+
+
+def test_product_s_own_programs_and_named_ones_are_allowed() -> None:
+    check_allowed(
+        {TIMED, *PROGRAMS.values(), "mine.train:Trainer"}, ["mine.train:Trainer"]
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "logging.config:dictConfig",
+        "os:system",
+        "emu_nodes.runtime:main",
+        "emu_nodes.timed:importlib",
+        "mine.train:Other",
+        "mine.train:Trainer ",
+        "",
+    ],
+)
+def test_other_programs_are_refused(program: str) -> None:
+    with pytest.raises(NodeMisbehaved, match="is not allowed on this host"):
+        check_allowed({TIMED, program}, ["mine.train:Trainer"])
+
+
+def test_a_host_without_torch_refuses_what_trains_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    check_allowed({TIMED}, [])
+    with pytest.raises(NodeMisbehaved, match=r"torch is not installed .*\[train\]"):
+        check_allowed({"emu_nodes.dgtp.programs:Worker"}, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a:",
+        ":b",
+        "a b:c",
+        "a:b.c",
+        "a..b:c",
+        "-m:x",
+        "a/net.py:Net",
+        "net.py:",
+        "net.py:a b",
+    ],
+)
+def test_allowed_programs_are_import_paths(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is neither module:Class nor net\.py:Net"):
+        program_path(text)
+
+
+@pytest.mark.parametrize("text", ["a.b:C", "net.py:Net", "my-net 2.py:Net"])
+def test_programs_that_can_be_allowed(text: str) -> None:
+    assert program_path(text) == text
+
+
+def test_models_are_programs_that_an_owner_allows() -> None:
+    model = {"program": "net.py:Net", "source": "..."}
+    settings: list[dict[str, Any]] = [{"model": model}, {"model": {}}, {}]
+    described = [process_spec("w0", job_settings=stated) for stated in settings]
+
+    assert model_programs(described) == {"net.py:Net"}
+    check_allowed(model_programs(described), ["net.py:Net"])
+    with pytest.raises(NodeMisbehaved, match=r"--allow net\.py:Net if it shall be"):
+        check_allowed(model_programs(described), ["other.py:Net"])
+
+
+def test_each_process_gets_the_keys_of_its_own_edges_and_not_the_token() -> None:
+    task = process_task(TIMED, inputs=(edge_end(3),), outputs=(edge_end(4),))
+    host = HostSide(certificate=b"", coordinator=("h", 1), bind="h", board="b")
+    described = with_keys(process_spec("w0", task), "of-this-run", host)
+
+    assert described.here.key == derive_key("of-this-run", "process", "w0")
+    into, out_of = described.tasks[0].inputs, described.tasks[0].outputs
+    assert into == (edge_end(3, key=derive_key("of-this-run", "edge", 3)),)
+    assert out_of == (edge_end(4, key=derive_key("of-this-run", "edge", 4)),)
+    keys = [described.here.key, *(derive_key("of-this-run", "edge", e) for e in (3, 4))]
+    assert len(set(keys)) == 3
+    assert "of-this-run" not in repr(described)
+
+
+def test_runtime_is_the_product_s() -> None:
+    assert RUNTIME.startswith("emu_nodes.")

@@ -1,0 +1,372 @@
+"""Data connections: what arrives, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.emulation.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    edge_keys,
+    open_edge,
+)
+from emu.emulation.network.authentication import Challenge
+from emu.emulation.wire import (
+    PREFIX_BYTES,
+    Kind,
+    WireLimits,
+    encode_data,
+    encode_message,
+)
+from emu.emulation.wire.frame_layout import PREFIX
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    FrameTooLarge,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+    RunError,
+    TruncatedFrame,
+)
+from tests.emulation.network.strangers import NONCE, read_message, until
+from tests.emulation.wire.prefix import prefix_of
+
+KEYS = edge_keys("secret", range(3))
+LIMITS = WireLimits(header=4096, body=1 << 26, message=4096)
+Address = tuple[str, int]
+
+
+@dataclass
+class Receiver:
+    """A data server for edges 0 to 2 that remembers what it was told."""
+
+    address: Address
+    server: DataServer
+    arrivals: list[tuple[int, int, float, int, bool]]
+    failures: list[tuple[int, EmulatorError]]
+    edges: list[OutEdge] = field(default_factory=list)
+
+    async def open(self, edge: int) -> OutEdge:
+        """Return a connected edge that is closed with the receiver."""
+        self.edges.append(await open_edge(self.address, edge, key=KEYS[edge]))
+        return self.edges[-1]
+
+
+@asynccontextmanager
+async def receiving(
+    pool: BufferPool | None = None, hello_timeout: float = 10.0
+) -> AsyncIterator[Receiver]:
+    arrivals: list[tuple[int, int, float, int, bool]] = []
+    failures: list[tuple[int, EmulatorError]] = []
+    server = DataServer(
+        keys=KEYS,
+        inbox=Inbox("w0"),
+        pool=pool or BufferPool(),
+        on_arrival=lambda *seen: arrivals.append(seen),
+        on_failure=lambda *seen: failures.append(seen),
+        limits=LIMITS,
+        hello_timeout=hello_timeout,
+    )
+    address = await server.start("127.0.0.1")
+    receiver = Receiver(address, server, arrivals, failures)
+    try:
+        yield receiver
+    finally:
+        for edge in receiver.edges:
+            await edge.aclose()
+        await server.aclose()
+    assert not server.connections
+    assert server.pool.statistics().in_use == 0
+
+
+async def say(address: Address, data: bytes) -> bytes:
+    """Return what the port answers to raw bytes, until it closes."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(data)
+    if not data:
+        writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def introduced(
+    address: Address, edge: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a raw connection that was accepted for an edge."""
+    reader, writer = await asyncio.open_connection(*address)
+    challenge = await challenged(reader, writer, edge)
+    writer.write(encode_message(Kind.HELLO, {"proof": challenge.proof("client")}))
+    answer = encode_message(Kind.HELLO, {"accepted": edge})
+    assert await reader.readexactly(len(answer)) == answer
+    return reader, writer
+
+
+async def challenged(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, edge: int
+) -> Challenge:
+    """Return what a raw connection is asked to prove."""
+    writer.write(encode_message(Kind.HELLO, {"edge": edge, "nonce": NONCE}))
+    asked = await read_message(reader)
+    challenge = Challenge.of(KEYS[edge], (edge,), NONCE, asked["nonce"])
+    challenge.check(asked, "server")
+    return challenge
+
+
+async def test_a_payload_arrives_whole() -> None:
+    rng = np.random.default_rng(1)
+    payload: dict[str, Any] = {
+        "features": rng.standard_normal((300_000, 8)).astype(np.float32),
+        "vertices": rng.integers(0, 1 << 31, 100),
+        "mask": rng.integers(0, 2, 33).astype(bool),
+    }
+    async with receiving() as receiver:
+        edge = await receiver.open(1)
+        left = edge.send(4, payload, shaped=False, version=9)
+        delivery = await receiver.server.inbox.get(1, 4, within=10)
+        record = await left
+
+        assert delivery.version == 9
+        for name, array in payload.items():
+            np.testing.assert_array_equal(delivery.payload[name], array)
+        assert delivery.nbytes == 9_600_000 + 800 + 33 == record.payload_bytes
+        assert receiver.arrivals == [(1, 4, delivery.arrived, delivery.nbytes, False)]
+        statistics = receiver.server.statistics()
+        assert statistics.payload_bytes == delivery.nbytes
+        assert statistics.header_bytes == edge.statistics().header_bytes > 20
+        assert receiver.server.pool.statistics().in_use >= delivery.nbytes
+        delivery.release()
+
+
+async def test_frames_keep_their_order_and_their_edge() -> None:
+    sizes = [5, 3_000_000, 0, 1, 200_000]
+    async with receiving() as receiver:
+        edges = [await receiver.open(e) for e in range(3)]
+        left = [
+            edge.send(n, {"x": np.full(size, n, dtype=np.uint8)}, shaped=False)
+            for n, size in enumerate(sizes)
+            for edge in edges
+        ]
+        await asyncio.gather(*left)
+        await until(lambda: len(receiver.arrivals) == 15)
+
+        for edge in range(3):
+            mine = [seen[1:4:2] for seen in receiver.arrivals if seen[0] == edge]
+            assert mine == list(enumerate(sizes))
+            for n, size in enumerate(sizes):
+                delivery = await receiver.server.inbox.get(edge, n)
+                assert delivery.payload["x"].tolist() == [n] * size
+                delivery.release()
+
+
+STRANGERS = {
+    "nothing": (b"", "ended without a hello"),
+    "random": (bytes(range(7, 200)), "starts with"),
+    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "starts with b'GET '"),
+    "wrong version": (
+        prefix_of(kind=1, header=0, body=5, version=9) + b"hello",
+        "version 9",
+    ),
+    "oversized": (prefix_of(kind=1, header=0, body=1 << 31), "at most 4096"),
+    "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
+    "no challenge": (encode_message(Kind.HELLO, {"edge": 0}), "no challenge"),
+    "short challenge": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": b"x"}),
+        "no challenge",
+    ),
+    "wrong proof": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})
+        + encode_message(Kind.HELLO, {"proof": NONCE}),
+        "does not know the token",
+    ),
+    "no proof": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})
+        + encode_message(Kind.HELLO, {"proof": "text"}),
+        "does not know the token",
+    ),
+    "unknown edge": (
+        encode_message(Kind.HELLO, {"edge": 7, "nonce": NONCE}),
+        "edge 7 does not end here",
+    ),
+    "edge of no type": (
+        encode_message(Kind.HELLO, {"edge": [0], "nonce": NONCE}),
+        "does not end here",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(STRANGERS))
+async def test_a_stranger_is_dropped_and_the_rest_lives_on(name: str) -> None:
+    data, reason = STRANGERS[name]
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        await say(receiver.address, data)
+        await until(lambda: receiver.server.rejections)
+        _ = edge.send(0, {"x": np.zeros(3)}, shaped=False)
+        (await receiver.server.inbox.get(0, 0, within=10)).release()
+
+        (rejection,) = receiver.server.rejections
+        assert reason in rejection.reason
+        assert rejection.peer.startswith("127.0.0.1:")
+        assert receiver.failures == []
+        assert receiver.server.pool.statistics().high_water <= 4096
+
+
+async def test_a_truncated_hello_is_recorded() -> None:
+    async with receiving() as receiver:
+        _, writer = await asyncio.open_connection(*receiver.address)
+        writer.write(encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})[:-3])
+        writer.close()
+        await until(lambda: receiver.server.rejections)
+
+        assert "ended inside a frame" in receiver.server.rejections[0].reason
+
+
+async def test_a_silent_stranger_has_a_deadline() -> None:
+    async with receiving(hello_timeout=0.01) as receiver:
+        reader, writer = await asyncio.open_connection(*receiver.address)
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+        assert [r.reason for r in receiver.server.rejections] == ["no hello in 0.01 s"]
+
+
+GOOD = b"".join(encode_data(0, 0, {"x": np.arange(1000)}))
+_, _, KIND, HEADER, LENGTH = PREFIX.unpack_from(GOOD)
+SHAPES_DISAGREE = (
+    prefix_of(kind=KIND, header=HEADER, body=LENGTH + 8) + GOOD[PREFIX_BYTES:]
+)
+
+BROKEN = {
+    "truncated": (GOOD[:-1], TruncatedFrame, "7999 of 8000 bytes of its body"),
+    "random": (bytes(range(100)), MalformedFrame, "starts with"),
+    "oversized": (
+        prefix_of(kind=2, header=10, body=1 << 31),
+        FrameTooLarge,
+        "at most 67108864",
+    ),
+    "shapes disagree": (SHAPES_DISAGREE, MalformedFrame, "the body has 8008"),
+    "another edge": (
+        b"".join(encode_data(1, 0, {})),
+        NodeMisbehaved,
+        "edge 1 on the connection of edge 0",
+    ),
+    "backwards": (GOOD + GOOD, NodeMisbehaved, "iteration 0 after 0"),
+    "second hello": (
+        encode_message(Kind.HELLO, {"edge": 2, "nonce": NONCE}),
+        NodeMisbehaved,
+        "second hello",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+async def test_a_broken_sender_fails_its_edge_only(name: str) -> None:
+    data, kind, reason = BROKEN[name]
+    async with receiving() as receiver:
+        other = await receiver.open(1)
+        _, writer = await introduced(receiver.address, 0)
+        waiter = asyncio.ensure_future(receiver.server.inbox.get(0, 5, within=10))
+        writer.write(data)
+        writer.close()
+        with pytest.raises(kind, match=reason):
+            await waiter
+        _ = other.send(0, {"x": np.zeros(3)}, shaped=False)
+        (await receiver.server.inbox.get(1, 0, within=10)).release()
+        if name == "backwards":
+            (await receiver.server.inbox.get(0, 0)).release()
+
+        assert [(edge, type(error)) for edge, error in receiver.failures] == [(0, kind)]
+
+
+async def test_a_full_pool_fails_the_edge_with_a_clear_error() -> None:
+    async with receiving(BufferPool(1 << 16)) as receiver:
+        edge = await receiver.open(0)
+        left = edge.send(0, {"x": np.zeros(1 << 17, dtype=np.uint8)}, shaped=False)
+        with pytest.raises(RunError, match="receive memory are in use"):
+            await receiver.server.inbox.get(0, 0, within=10)
+        await asyncio.wait([left])
+
+        assert len(receiver.failures) == 1
+
+
+async def test_a_sender_that_ends_between_frames_is_missed() -> None:
+    async with receiving() as receiver:
+        _, writer = await introduced(receiver.address, 0)
+        writer.write(GOOD)
+        writer.close()
+        (await receiver.server.inbox.get(0, 0, within=10)).release()
+        with pytest.raises(NodeLost, match="the sender of edge 0 has gone"):
+            await receiver.server.inbox.get(0, 1, within=10)
+
+        assert [edge for edge, _ in receiver.failures] == [0]
+
+
+async def test_an_edge_connects_once() -> None:
+    async with receiving() as receiver:
+        await receiver.open(2)
+        with pytest.raises(NodeMisbehaved, match=r"refused edge 2: .* already"):
+            await receiver.open(2)
+
+
+async def test_nobody_listens() -> None:
+    async with receiving() as receiver:
+        address = receiver.address
+    with pytest.raises(NodeLost, match=r"edge 0 cannot reach 127\.0\.0\.1"):
+        await open_edge(address, 0, key=KEYS[0])
+
+
+async def test_a_receiver_that_never_answers_has_a_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = silent.getsockname()
+        with pytest.raises(
+            DeadlineExceeded, match=r"the sender of edge 3 waited 0\.01 s for 127"
+        ):
+            await open_edge(address, 3, key=NONCE, within=0.01)
+
+
+async def test_missing_senders_are_named() -> None:
+    async with receiving() as receiver:
+        await receiver.open(1)
+        with pytest.raises(
+            DeadlineExceeded,
+            match=r"w0 waited 0.01 s for the senders of edges \[0, 2\]",
+        ):
+            await receiver.server.wait_connected(within=0.01)
+        await receiver.open(0)
+        await receiver.open(2)
+        await receiver.server.wait_connected(within=10)
+
+
+async def test_a_lost_receiver_fails_what_is_queued_and_what_follows() -> None:
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        blocked = edge.send(0, {"x": np.zeros(1 << 26, dtype=np.uint8)}, shaped=False)
+        queued = edge.send(1, {}, shaped=False)
+        await receiver.server.aclose()
+        for left in (blocked, queued):
+            with pytest.raises(NodeLost, match="the receiver of edge 0"):
+                await left
+        with pytest.raises(NodeLost):
+            _ = edge.send(2, {}, shaped=False)
+
+
+async def test_shaped_frames_need_a_pacer() -> None:
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        with pytest.raises(ValueError, match="no pacer"):
+            _ = edge.send(0, {"x": np.zeros(4)}, shaped=True)

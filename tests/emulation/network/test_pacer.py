@@ -1,0 +1,351 @@
+"""What pacing promises: bounds and orders, never how fast this machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.emulation.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RateBoard,
+    RunClock,
+    edge_keys,
+    open_edge,
+)
+from emu.emulation.network.send_log import SendLog
+from emu.emulation.shaping import FlowEnds
+from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.errors import NodeLost
+from tests.emulation.network.strangers import until
+
+KEYS = edge_keys("secret", range(3))
+
+
+@dataclass
+class Shaped:
+    """Three shaped edges with their board and receiver.
+
+    ``arrivals`` are (edge, iteration, wall time, bytes, shaped).
+    """
+
+    board: RateBoard
+    pacer: Pacer
+    clock: RunClock
+    edges: list[OutEdge]
+    inbox: Inbox
+    arrivals: list[tuple[int, int, float, int, bool]]
+
+    def publish(
+        self,
+        edges: list[int],
+        iterations: list[int],
+        served: list[float],
+        rates: list[float],
+        since: float,
+    ) -> None:
+        """Put lines on the board and tell the senders, as the coordinator does."""
+        self.board.publish(edges, iterations, served, rates, since)
+        for edge in edges:
+            self.edges[edge].notify(since)
+
+    @property
+    def edge(self) -> OutEdge:
+        """The edge that most tests need: number 1."""
+        return self.edges[1]
+
+
+@asynccontextmanager
+async def shaping(
+    *,
+    byte_scale: float = 0.5,
+    time_scale: float = 0.5,
+    started: bool = True,
+    flow_ends: FlowEnds = "arrival",
+) -> AsyncIterator[Shaped]:
+    board, inbox, pool = RateBoard.create(3), Inbox("w0"), BufferPool()
+    arrivals: list[tuple[int, int, float, int, bool]] = []
+    pacer = Pacer(board, byte_scale=byte_scale, flow_ends=flow_ends)
+    server = DataServer(
+        keys=KEYS,
+        inbox=inbox,
+        pool=pool,
+        on_arrival=lambda *seen: arrivals.append(seen),
+    )
+    address = await server.start("127.0.0.1")
+    edges = [await open_edge(address, e, key=KEYS[e], pacer=pacer) for e in range(3)]
+    clock = RunClock(time.monotonic(), time_scale)
+    if started:
+        pacer.start(clock)
+    try:
+        yield Shaped(board, pacer, clock, edges, inbox, arrivals)
+    finally:
+        for edge in edges:
+            await edge.aclose()
+        await server.aclose()
+        pacer.close()
+        board.close()
+    assert pool.statistics().in_use == 0
+
+
+def block(size: int) -> dict[str, Any]:
+    return {"x": np.arange(size, dtype=np.uint64).astype(np.uint8)}
+
+
+async def arrived(run: Shaped, iteration: int, size: int) -> float:
+    """Return the emulated time of the last byte, after checking every byte."""
+    delivery = await run.inbox.get(1, iteration, within=20)
+    np.testing.assert_array_equal(delivery.payload["x"], block(size)["x"])
+    delivery.release()
+    assert run.arrivals[-1][3:] == (size, True)
+    return run.clock.to_emulated(delivery.arrived)
+
+
+@pytest.mark.parametrize("flow_ends", ["arrival", "fluid"])
+async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most(
+    flow_ends: FlowEnds,
+) -> None:
+    async with shaping(flow_ends=flow_ends) as run:
+        left = run.edge.send(0, block(1_000_000), shaped=True)
+        since = run.clock.now()
+        # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
+        run.publish([1], [0], [0.0], [20e6], since)
+        end = await arrived(run, 0, 1_000_000)
+        record = await left
+
+        lead = run.pacer.depth.lead_time
+        assert (lead > 0) == (flow_ends == "fluid")
+        assert end >= since + 0.1 - lead / 0.5 - 1e-6
+        assert record.behind >= -lead
+        statistics = run.edge.statistics()
+        assert statistics.payload_bytes == 1_000_000
+        # 20 MB/s emulated = 20 MB/s wall; plus the clock's rounding.
+        assert 16383 <= statistics.max_lead_bytes <= max(lead * 20e6, 16384) + 1
+        assert run.pacer.statistics().wakes > 0
+
+
+@pytest.mark.parametrize("flow_ends", ["arrival", "fluid"])
+async def test_rates_may_change_and_stop(flow_ends: FlowEnds) -> None:
+    async with shaping(flow_ends=flow_ends) as run:
+        left = run.edge.send(0, block(200_000), shaped=True)
+        start = run.clock.now()
+        served, now = 0.0, start
+        for rate in (4e6, 0.0, 1e6, 0.0):
+            run.publish([1], [0], [served], [rate], now)
+            await asyncio.sleep(0.01)
+            served, now = served + rate * (run.clock.now() - now), run.clock.now()
+        assert not left.done()
+        assert served < 400_000
+        sent = run.edge.statistics()
+        run.publish([1], [0], [served], [10e6], now)
+        end = await arrived(run, 0, 200_000)
+
+        lead = run.pacer.depth.lead_time
+        assert sent.frames == 0
+        assert end >= now + (400_000 - served) / 10e6 - lead / 0.5 - 1e-6
+
+
+async def test_who_is_told_of_a_rate_sees_it_at_once() -> None:
+    """Within the call, or as soon as it is on the board."""
+    async with shaping() as run:
+        _ = run.edge.send(0, block(100), shaped=True)
+        since = run.clock.now()
+        run.board.publish([1], [0], [0.0], [1e12], since)
+        run.edge.notify(since)
+        assert run.edge.statistics().frames == 1
+        await arrived(run, 0, 100)
+
+        _ = run.edge.send(1, block(100), shaped=True)
+        since = run.clock.now()
+        run.edge.notify(since)
+        looks = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > looks + 20)
+        run.board.publish([1], [1], [0.0], [1e12], since)
+        await arrived(run, 1, 100)
+
+
+async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1_000_000), shaped=True)
+        run.publish([1], [0], [100_000.0], [0.0], 0.0)
+        before = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > before + 5)
+
+        assert run.edge.statistics().max_lead_bytes <= 16384
+        assert run.arrivals == []
+        assert run.pacer.lag == 0.0  # between rings nothing is late by one
+        run.publish([1], [0], [2e6], [0.0], run.clock.now())
+        await arrived(run, 0, 1_000_000)
+        (piece,) = run.pacer.departures.pieces(run.clock)
+        (row,) = np.frombuffer(piece, FRAME_ROWS)
+        assert row["first"] < row["last"]
+
+
+async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1_000_000), shaped=True)
+        run.publish([1], [0], [0.0], [1e5], run.clock.now())  # 20 emulated seconds
+        now, longest = time.monotonic(), run.pacer.looks.longest
+        assert longest < run.pacer.looks.idle
+        assert run.edge.advance(now) <= now + longest
+        begins = now + longest / 2
+        run.publish([1], [0], [1e3], [1e5], run.clock.to_emulated(begins))
+        assert run.edge.advance(now) == pytest.approx(begins, abs=1e-6)
+
+
+async def test_nothing_leaves_by_a_line_of_a_time_to_come() -> None:
+    """The line that ends a flow says that all of it is served: from its time on."""
+    async with shaping() as run:
+        _ = run.edge.send(0, block(100_000), shaped=True)
+        ends = run.clock.now() + 1.0
+        run.publish([1], [0], [200_000.0], [0.0], ends)
+        await asyncio.sleep(0.02)
+        assert run.edge.statistics().max_lead_bytes == 0
+        assert await arrived(run, 0, 100_000) >= ends - 1e-6
+
+
+async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
+    async with shaping() as run:
+        lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await arrived(run, 0, 50_000)
+        wakes = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > wakes + 5)
+        assert [left.done() for left in lefts] == [True, False]
+        run.publish([1], [1], [0.0], [1e9], run.clock.now())
+        await arrived(run, 1, 50_000)
+
+
+async def test_shaped_and_unshaped_frames_share_one_order() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1000), shaped=True)
+        _ = run.edge.send(1, {}, shaped=True)
+        _ = run.edge.send(2, block(1000), shaped=False)
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await until(lambda: len(run.arrivals) == 3)
+        for n in range(3):
+            (await run.inbox.get(1, n)).release()
+
+        assert [seen[1] for seen in run.arrivals] == [0, 1, 2]
+        assert [seen[4] for seen in run.arrivals] == [True, True, False]
+
+
+async def test_an_idle_pacer_does_not_wake() -> None:
+    async with shaping() as run:
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
+        _ = run.edge.send(0, block(1000), shaped=True)
+        await arrived(run, 0, 1000)
+        wakes = run.pacer.statistics().wakes
+        await asyncio.sleep(0.02)
+
+        assert run.pacer.statistics().wakes == wakes
+
+
+async def test_nothing_shaped_leaves_before_the_start() -> None:
+    async with shaping(started=False) as run:
+        run.publish([1], [0], [1e9], [1e9], 0.0)
+        left = run.edge.send(0, block(100), shaped=True)
+        await asyncio.sleep(0.01)
+        assert not left.done()
+        run.pacer.start(run.clock)
+        await arrived(run, 0, 100)
+
+
+async def test_flows_of_one_pacer_end_in_the_order_of_their_fluids() -> None:
+    async with shaping(byte_scale=1.0, time_scale=1.0) as run:
+        since = run.clock.now()
+        rates = [1e6, 4e6, 2e6]
+        run.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
+        for edge in run.edges:
+            _ = edge.send(0, block(100_000), shaped=True)
+        await until(lambda: len(run.arrivals) == 3)
+        for e in range(3):
+            (await run.inbox.get(e, 0)).release()
+
+        assert [seen[0] for seen in run.arrivals] == [1, 2, 0]
+        lead = run.pacer.depth.lead_time
+        for e, _, wall, _, _ in run.arrivals:
+            due = since + 100_000 / rates[e] - lead
+            assert run.clock.to_emulated(wall) >= due - 1e-9
+        ends = [seen[2] for seen in run.arrivals]
+        assert all(a <= b for a, b in itertools.pairwise(ends))
+
+
+async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
+    async with shaping() as run:
+        lost = run.edges[0].send(0, block(100_000), shaped=True)
+        _ = run.edge.send(0, block(100_000), shaped=True)
+        run.publish([0, 1], [0, 0], [0.0] * 2, [0.0, 20e6], run.clock.now())
+        await run.edges[0].aclose()
+        await arrived(run, 0, 100_000)
+
+        with pytest.raises(NodeLost, match="edge 0 was closed"):
+            await lost
+
+
+async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:
+    """The socket fills up while the receiver is slow; the rest follows."""
+    async with shaping() as run:
+        run.publish([1], [0], [1e12], [0.0], 0.0)
+        left = run.edge.send(0, block(40_000_000), shaped=True)
+        await arrived(run, 0, 40_000_000)
+
+        assert (await left).payload_bytes == 40_000_000
+        assert run.edge.statistics().blocked > 0
+
+
+def test_a_pacer_refuses_what_makes_no_sense() -> None:
+    board = RateBoard.create(1)
+    with pytest.raises(ValueError, match="quantum"):
+        Pacer(board, quantum=0.0)
+    with pytest.raises(ValueError, match="byte_scale"):
+        Pacer(board, byte_scale=0.0)
+    board.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
+    """A flow's fluid is in wall seconds and real bytes what the board says of it."""
+    rng = np.random.default_rng(seed)
+    time_scale, byte_scale = (float(10.0 ** rng.uniform(-2, 2)) for _ in range(2))
+    served, rate, since, later = rng.uniform(1.0, 1000.0, 4).tolist()
+    origin = time.monotonic()
+    board, clock = RateBoard.create(1), RunClock(origin, time_scale)
+    pacer = Pacer(board, byte_scale=byte_scale)
+    assert pacer.line(0, 4) is None
+    pacer.start(clock)
+    board.publish([0], [4], [served], [rate], since)
+
+    line = pacer.line(0, 4)
+    assert line is not None
+    assert pacer.line(0, 3) is None
+    assert pacer.line(0, 5) is None
+    wall = origin + (since + later) * time_scale
+    there = line.served + line.rate * (wall - line.since)
+    assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)
+    assert pacer.to_wall(since) == line.since
+    longest = min(0.002 * max(time_scale, 1.0) ** 0.5, 0.020)
+    assert pacer.looks.longest == pytest.approx(longest)
+    assert pacer.depth.lead_time == 0.0
+    pacer.close()
+    board.close()
+
+
+def test_the_send_log_speaks_emulated_seconds() -> None:
+    log = SendLog()
+    log.note(3, 7, finished=110.0, queued=104.0, informed=106.0, lag=0.5)
+
+    rows = np.frombuffer(log.packed(RunClock(100.0, 2.0))).reshape(-1, 6)
+
+    assert rows.tolist() == [[3.0, 7.0, 5.0, 2.0, 3.0, 0.25]]

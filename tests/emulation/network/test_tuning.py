@@ -1,0 +1,42 @@
+"""What is set for a thread is what the kernel then has."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from emu.emulation.network import tune_process
+from emu.emulation.network.tuning import SLICE_NS
+
+_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
+_LAYOUT = struct.Struct("=IIQiIQQQ")  # struct sched_attr; the slice is the runtime
+
+
+def slice_of_this_thread() -> int:
+    """Return the nanoseconds that the kernel has for the calling thread."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    room = ctypes.create_string_buffer(_LAYOUT.size)
+    number = _SCHED_GETATTR[platform.machine()]
+    assert libc.syscall(number, 0, room, _LAYOUT.size, 0) == 0
+    return int(_LAYOUT.unpack(room.raw)[5])
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in _SCHED_GETATTR,
+    reason="sched_getattr is not known here",
+)
+def test_the_thread_of_a_loop_has_short_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # of all threads
+    with ThreadPoolExecutor(1) as loop:
+        said = loop.submit(tune_process).result()["scheduler_slice"]
+        if "refused" in said:
+            pytest.skip(f"this kernel does not take slices: {said}")
+
+        assert loop.submit(slice_of_this_thread).result() == SLICE_NS

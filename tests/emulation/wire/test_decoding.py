@@ -1,0 +1,350 @@
+"""The reader against a peer who may send anything."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from emu.emulation.wire import (
+    DATA_KINDS,
+    PREFIX_BYTES,
+    Frame,
+    FrameReader,
+    Kind,
+    Message,
+    WireLimits,
+    encode_data,
+    encode_message,
+)
+from emu.emulation.wire.decoding import AHEAD
+from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
+from tests.emulation.wire.prefix import prefix_of
+
+LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
+GOOD: dict[str, Any] = {
+    "edge": 1,
+    "iteration": 2,
+    "version": 0,
+    "shaped": False,
+    "tensors": [["x", "f4", [2, 3]]],
+}
+
+
+class Recorder:
+    """An allocator that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, size: int) -> memoryview:
+        """Return memory of that size."""
+        self.sizes.append(size)
+        return memoryview(bytearray(size))
+
+
+def reader_of(allocate: Recorder) -> FrameReader:
+    return FrameReader(allocate, kinds=DATA_KINDS, limits=LIMITS)
+
+
+def feed(
+    reader: FrameReader, data: bytes, pieces: list[int] | None = None
+) -> list[Frame | Message]:
+    """Hand over the bytes in pieces of the given sizes, then as large as it goes."""
+    found, sizes = [], iter(pieces or [])
+    while data:
+        room = reader.get_buffer()
+        count = min(len(room), len(data), next(sizes, len(data)))
+        room[:count] = data[:count]
+        data = data[count:]
+        reader.received(count)
+        while (taken := reader.take()) is not None:
+            found.append(taken)
+    return found
+
+
+def frame_of(header: Any, body: bytes = b"", *, length: int | None = None) -> bytes:
+    packed = header if isinstance(header, bytes) else msgpack.packb(header)
+    size = len(body) if length is None else length
+    packed = struct.pack(">I", zlib.crc32(packed + body)) + packed
+    return prefix_of(header=len(packed), body=size) + packed + body
+
+
+payloads = st.dictionaries(
+    st.text(max_size=8),
+    hnp.arrays(
+        st.sampled_from([np.dtype(n) for n in ("f4", "f8", "i4", "i8", "u1", "?")]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+    ),
+    max_size=4,
+)
+pieces = st.lists(st.integers(1, 64), max_size=30)
+
+
+@given(st.lists(payloads, max_size=4), pieces)
+def test_frames_survive_any_chunking(
+    sent: list[dict[str, Any]], pieces: list[int]
+) -> None:
+    data = b"".join(
+        b"".join(encode_data(3, n, payload)) for n, payload in enumerate(sent)
+    )
+    reader = reader_of(Recorder())
+
+    frames = feed(reader, data, pieces)
+    reader.end()
+
+    assert len(frames) == len(sent)
+    for n, (frame, payload) in enumerate(zip(frames, sent, strict=True)):
+        assert isinstance(frame, Frame)
+        assert (frame.header.edge, frame.header.iteration) == (3, n)
+        assert frame.arrays.keys() == payload.keys()
+        for name, array in payload.items():
+            assert frame.arrays[name].shape == array.shape
+            assert frame.arrays[name].tobytes() == array.tobytes()
+
+
+@given(
+    at=st.integers(0, PREFIX_BYTES - 1),
+    bit=st.integers(0, 7),
+    kind=st.sampled_from(Kind),
+)
+def test_an_altered_prefix_is_refused_before_what_follows_it(
+    at: int, bit: int, kind: Kind
+) -> None:
+    """With an altered length the reader would wait for bytes that are never sent."""
+    sent = bytearray(prefix_of(kind=kind, header=9, body=9))
+    sent[at] ^= 1 << bit
+    with pytest.raises(MalformedFrame):
+        feed(reader_of(Recorder()), bytes(sent))
+
+
+@given(payloads, st.data(), pieces)
+def test_no_altered_bit_of_a_frame_passes(
+    payload: dict[str, Any], data: st.DataObject, pieces: list[int]
+) -> None:
+    sent = bytearray(b"".join(encode_data(3, 1, payload)))
+    at = data.draw(st.integers(0, len(sent) - 1))
+    sent[at] ^= 1 << data.draw(st.integers(0, 7))
+    reader = reader_of(Recorder())
+
+    def read() -> None:
+        assert feed(reader, bytes(sent), pieces) == []
+        reader.end()  # where a length has grown, it ends inside
+
+    with pytest.raises(WireError):
+        read()
+
+
+@given(st.binary(min_size=1, max_size=200), pieces)
+def test_random_bytes_raise_wire_errors_only(data: bytes, pieces: list[int]) -> None:
+    allocate = Recorder()
+    reader = reader_of(allocate)
+
+    with contextlib.suppress(WireError):
+        feed(reader, data, pieces)
+        reader.end()
+
+    assert allocate.sizes == []
+
+
+@given(st.data())
+def test_a_damaged_frame_is_refused_or_another_frame(data: st.DataObject) -> None:
+    """Flipped bits anywhere raise a WireError, and never cost more than the limit."""
+    good = b"".join(encode_data(1, 2, {"x": np.arange(6), "y": np.zeros(3)}))
+    damaged = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(good) - 49))
+        damaged[at] ^= data.draw(st.integers(1, 255))
+    allocate = Recorder()
+    reader = reader_of(allocate)
+
+    with contextlib.suppress(WireError):
+        feed(reader, bytes(damaged))
+        reader.end()
+
+    assert sum(allocate.sizes) <= LIMITS.body
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats()
+    | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+), st.sampled_from([*GOOD]))  # fmt: skip
+def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -> None:
+    allocate = Recorder()
+    body = bytes(24)
+
+    with contextlib.suppress(WireError):
+        feed(reader_of(allocate), frame_of({**GOOD, key: value}, body))
+
+    assert sum(allocate.sizes) <= LIMITS.body
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (prefix_of(magic=b"HTTP"), "starts with b'HTTP'"),
+        (prefix_of(version=2), "version 2, ours is 3"),
+        (prefix_of(kind=3), "kind 3 has no place"),
+        (prefix_of(kind=77), "kind 77 has no place"),
+        (prefix_of(header=0), "the header is empty"),
+        (prefix_of(kind=1, header=1), "a seal of 1 bytes where 0"),
+        (prefix_of(kind=1, header=0, body=0), "the message is empty"),
+        (frame_of(b"\xc1"), "not a msgpack map"),
+        (frame_of(b"\x91\x01"), "not a msgpack map with text keys"),
+        (frame_of({1: 2}), "not a msgpack map"),
+        (frame_of(b"\xdf\xff\xff\xff\xff"), "not a msgpack map"),
+        (frame_of(b"\x91" * 2000), "not a msgpack map"),
+        (frame_of(b"\x81\xa1\xff\x00"), "not a msgpack map"),
+        (frame_of({**GOOD, "more": 1}), "has the keys"),
+        (frame_of({"edge": 1}), "has the keys"),
+        (frame_of({**GOOD, "edge": -1}), "edge is -1"),
+        (frame_of({**GOOD, "edge": True}), "edge is True"),
+        (frame_of({**GOOD, "iteration": 1.0}), "iteration is 1.0"),
+        (frame_of({**GOOD, "version": 2**63}), "version is"),
+        (frame_of({**GOOD, "shaped": 1}), "shaped is 1"),
+        (frame_of({**GOOD, "tensors": {}}), "tensors is no list"),
+        (frame_of({**GOOD, "tensors": [0] * 1025}), "tensors is no list"),
+        (frame_of({**GOOD, "tensors": [["x", "f4"]]}), "a tensor is described"),
+        (frame_of({**GOOD, "tensors": [[1, "f4", []]]}), "tensor 1 of dtype"),
+        (frame_of({**GOOD, "tensors": [["x", "O", []]]}), "of dtype 'O'"),
+        (frame_of({**GOOD, "tensors": [["x", [], []]]}), "tensor 'x' of dtype"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", 3]]}), "has shape 3"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [-1]]]}), "has shape"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [True]]]}), "has shape"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [1] * 17]]}), "has shape"),
+        (
+            frame_of({**GOOD, "tensors": [["x", "f4", [1]], ["x", "f4", [1]]]}),
+            "two tensors have one name",
+        ),
+        (
+            frame_of({**GOOD, "tensors": [["x", "u1", [4]], ["y", "f4", [1]]]}),
+            "order of falling item size",
+        ),
+        (frame_of(GOOD, length=25), "take 24 bytes, the body has 25"),
+        (frame_of(GOOD, length=0), "take 24 bytes, the body has 0"),
+    ],
+)
+def test_malformed(data: bytes, message: str) -> None:
+    """Refused with its own reason, before anything was allocated."""
+    allocate = Recorder()
+
+    with pytest.raises(MalformedFrame, match=message):
+        feed(reader_of(allocate), data)
+
+    assert allocate.sizes == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        prefix_of(header=4097),
+        prefix_of(body=(1 << 16) + 1),
+        prefix_of(body=2**32 - 1),
+        prefix_of(kind=1, header=0, body=4097),
+        frame_of({**GOOD, "tensors": [["x", "f8", [1 << 31, 1 << 31]]]}),
+        frame_of({**GOOD, "tensors": [["x", "f8", [0, 2**62]]]}),
+        frame_of({**GOOD, "tensors": [["x", "f8", [2**64 - 1] * 16]]}),
+    ],
+    ids=["header", "body", "u64", "message", "product", "zero", "overflow"],
+)
+def test_too_large(data: bytes) -> None:
+    allocate = Recorder()
+
+    with pytest.raises(FrameTooLarge):
+        feed(reader_of(allocate), data)
+
+    assert allocate.sizes == []
+
+
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        (1, "1 of 20 bytes of its prefix"),
+        (PREFIX_BYTES, "0 of 56 bytes of its header"),
+        (PREFIX_BYTES + 1, "1 of 56 bytes of its header"),
+        (90, "14 of 64 bytes of its body"),
+        (120, "44 of 64 bytes of its body"),
+    ],
+)
+def test_truncated(cut: int, said: str) -> None:
+    data = b"".join(encode_data(1, 2, {"x": np.arange(8)}))
+    reader = reader_of(Recorder())
+    feed(reader, data + data[:cut])
+
+    with pytest.raises(TruncatedFrame, match=f"ended inside a frame: {said}"):
+        reader.end()
+
+
+def test_the_end_between_frames_is_clean() -> None:
+    reader = reader_of(Recorder())
+    reader.end()
+    feed(reader, encode_message(Kind.HELLO, {"edge": 1}))
+
+    reader.end()
+
+    assert not reader.inside
+
+
+def test_what_comes_together_is_taken_one_by_one() -> None:
+    """Messages and data in one receive call, the last frame not whole."""
+    reader = reader_of(Recorder())
+    messages = [encode_message(Kind.HELLO, {"edge": n}) for n in range(3)]
+    data = b"".join(encode_data(1, 2, {"x": np.arange(4)}))
+    together = b"".join([*messages, data, data[:-1]])
+
+    room = reader.get_buffer()
+    room[: len(together)] = together
+    reader.received(len(together))
+    taken = [reader.take() for _ in range(5)]
+
+    assert [type(one) for one in taken] == [Message] * 3 + [Frame, type(None)]
+    assert reader.inside
+    reader.get_buffer()[:1] = data[-1:]
+    reader.received(1)
+    last = reader.take()
+    assert isinstance(last, Frame)
+    np.testing.assert_array_equal(last.arrays["x"], np.arange(4))
+
+
+def test_trust_counts_from_the_next_frame_on() -> None:
+    reader = FrameReader(Recorder(), kinds={Kind.HELLO})
+    frames = encode_message(Kind.HELLO, {}) + encode_message(Kind.CONTROL, {})
+    reader.get_buffer()[: len(frames)] = frames
+    reader.received(len(frames))
+
+    reader.take()
+    reader.trust(kinds={Kind.CONTROL})
+
+    taken = reader.take()
+    assert isinstance(taken, Message)
+    assert taken.kind == Kind.CONTROL
+
+
+def test_an_error_stays() -> None:
+    reader = reader_of(Recorder())
+    with pytest.raises(MalformedFrame):
+        feed(reader, prefix_of(version=9))
+
+    with pytest.raises(MalformedFrame, match="version 9"):
+        reader.get_buffer()
+
+
+def test_misuse_is_not_the_peers_fault() -> None:
+    reader = reader_of(Recorder())
+    with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
+        reader.received(AHEAD + 1)
+
+    short = FrameReader(lambda _: memoryview(b""), kinds=DATA_KINDS)
+    with pytest.raises(ValueError, match="the allocator"):
+        feed(short, frame_of(GOOD, bytes(24)))

@@ -1,0 +1,203 @@
+"""What the kernel is told, against the kernel's own arithmetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.lab.machines.netlink import NEW_CLASS, shape
+from emu.lab.machines.nic import (
+    FASTEST,
+    FIRST_LEAF,
+    LEAVES,
+    SHARED,
+    SLOWEST,
+    SMALL,
+    SMALL_CLASS,
+    Instruction,
+    Sharing,
+    classifier,
+    leaf_of,
+    plan_nic,
+)
+
+
+def run(program: list[Instruction], packet: bytes) -> int:  # noqa: C901, PLR0912
+    """Interpret classic BPF, as far as a classifier needs it."""
+    a = x = position = 0
+    while True:
+        code, yes, no, k = program[position]
+        position += 1
+        if code == 0x80:
+            a = len(packet)
+        elif code == 0x28:
+            a = struct.unpack_from(">H", packet, k)[0]
+        elif code == 0x25:
+            position += yes if a > k else no
+        elif code == 0x15:
+            position += yes if a == k else no
+        elif code == 0x24:
+            a = (a * k) & 0xFFFFFFFF
+        elif code == 0x07:
+            x = a
+        elif code == 0x0C:
+            a = (a + x) & 0xFFFFFFFF
+        elif code == 0x54:
+            a &= k
+        elif code == 0x04:
+            a = (a + k) & 0xFFFFFFFF
+        elif code == 0x16:
+            return a
+        elif code == 0x06:
+            return k
+        else:
+            raise AssertionError(code)
+
+
+def packet(
+    source: int, destination: int, length: int = 1514, kind: int = 0x800
+) -> bytes:
+    """Return an Ethernet frame with TCP over IPv4 in it."""
+    head = bytes(12) + struct.pack(">H", kind) + b"\x45" + bytes(19)
+    return (head + struct.pack(">HH", source, destination)).ljust(length, b"\0")
+
+
+@given(st.integers(0, 65535), st.integers(0, 65535), st.integers(SMALL + 1, 1514))
+def test_data_of_a_connection_goes_to_one_leaf(a: int, b: int, length: int) -> None:
+    program = classifier(LEAVES)
+
+    leaf = run(program, packet(a, b, length))
+
+    assert leaf == FIRST_LEAF + leaf_of(a, b, LEAVES)
+    assert FIRST_LEAF <= leaf < FIRST_LEAF + LEAVES
+    assert leaf == run(program, packet(a, b, 1514))
+
+
+def test_connections_spread_over_the_leaves() -> None:
+    program = classifier(LEAVES)
+
+    leaves = {run(program, packet(40000 + i, 7000)) for i in range(40)}
+
+    assert len(leaves) == 40
+
+
+@given(st.integers(1, 4096))
+def test_numbered_connections_never_meet(connections: int) -> None:
+    plan = plan_nic(1e7, Sharing.FAIR, connections=connections)
+    program = classifier(plan.leaves, numbered=True)
+    ends = {0, connections // 3, connections // 2, connections - 1}
+
+    leaves = {run(program, packet(8192 + edge, 7000)) for edge in ends}
+
+    assert len(leaves) == len(ends)
+    assert connections <= plan.leaves < 2 * connections
+
+
+@pytest.mark.parametrize("leaves", [0, LEAVES])
+def test_acknowledgements_have_a_class_of_their_own(leaves: int) -> None:
+    program = classifier(leaves)
+
+    assert run(program, packet(5000, 6000, 66)) == SMALL_CLASS
+    assert run(program, packet(5000, 6000, 1514, kind=0x806)) == SHARED
+
+
+def test_one_queue_takes_all_data() -> None:
+    assert run(classifier(0), packet(5000, 6000)) == SHARED
+
+
+@given(st.floats(SLOWEST, FASTEST), st.sampled_from([1500, 9000]))
+def test_payload_is_what_the_scenario_says(payload: float, mtu: int) -> None:
+    plan = plan_nic(payload, Sharing.FAIR, mtu=mtu)
+
+    # A full packet carries mtu - 52 bytes of payload and takes mtu + 14 on the wire.
+    carried = plan.rate / (mtu + 14) * (mtu - 52)
+    assert carried == pytest.approx(payload, rel=1e-4)
+    # What goes at once, after a pause: the burst, and a segment as it is not empty yet.
+    assert plan.burst <= plan.rate * 0.5e-3
+    assert mtu + 14 <= plan.segment <= max(mtu + 14, min(65536, plan.rate * 0.5e-3))
+    assert plan.packets == plan.segment // (mtu + 14)
+    assert plan.queue >= max(4 * (mtu + 14), 2 * plan.segment)
+
+
+def test_with_assigned_rates_a_slow_nic_lets_two_packets_go_at_once() -> None:
+    plan = plan_nic(5e5, Sharing.ASSIGNED)
+
+    assert (plan.burst, plan.segment, plan.packets) == (2 * 1514, 2 * 1514, 2)
+    assert plan_nic(5e5, Sharing.FAIR).burst < 1514
+
+
+def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
+    """In 20 to 50 ms of its rate; a stated queue is that, and one queue has no need."""
+    slow, middle, fast = (
+        plan_nic(payload, Sharing.FAIR) for payload in (5e5, 1.5e6, 1.25e7)
+    )
+
+    assert slow.queue == int(0.05 * slow.rate)
+    assert middle.queue == 48_000
+    assert fast.queue == int(0.02 * fast.rate)
+    stated = plan_nic(5e5, Sharing.FAIR, queue=0.03).queue
+    assert stated == pytest.approx(0.03 * slow.rate, abs=1)
+    assert plan_nic(5e5, Sharing.TCP).queue == int(0.02 * slow.rate)
+
+
+@given(st.floats(SLOWEST, FASTEST), st.sampled_from([1500, 9000]))
+def test_a_fair_queue_holds_the_window_of_its_connection(
+    payload: float, mtu: int
+) -> None:
+    fair, *others = (
+        plan_nic(payload, each, mtu=mtu, connections=4) for each in Sharing
+    )
+
+    assert fair.window is not None
+    assert fair.window * fair.wire <= max(fair.queue, 8 * mtu * fair.wire)
+    assert fair.window >= 8 * mtu  # half of it may be the kernel's own overhead
+    assert [plan.window for plan in others] == [None, None]
+    # Programs of others may read late, as on a host of their own.
+    assert plan_nic(payload, Sharing.FAIR).window is None
+
+
+@pytest.mark.parametrize("payload", [125.0, 1.25e11, float("nan")])
+def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
+    with pytest.raises(ValueError, match="no NIC for this lab"):
+        plan_nic(payload, Sharing.FAIR)
+
+
+def test_leaves_are_a_power_of_two() -> None:
+    with pytest.raises(ValueError, match="power of two"):
+        classifier(500)
+
+
+def test_a_nic_has_leaves_for_its_own_connections_alone() -> None:
+    plan = plan_nic(1e7, Sharing.FAIR, connections=300, own=[3, 299])
+    whole = plan_nic(1e7, Sharing.FAIR)
+
+    leaves = [message for message in shape("lo", plan) if message[0] == NEW_CLASS]
+
+    assert plan.leaves == 512
+    assert len(leaves) == 3 + 2  # the whole, what is small, all else
+    assert len(shape("lo", whole)) - len(shape("lo", plan)) == 2 * (512 - 2)
+
+
+def test_a_rate_beyond_32_bits_is_told_beside() -> None:
+    """The kernel's fields of 32 bits end at 34 Gbit/s."""
+    narrow, wide = (plan_nic(rate, Sharing.TCP) for rate in (4e9, 5e9))
+    for plan, beside in ((narrow, False), (wide, True)):
+        sent = b"".join(body for _, _, body in shape("lo", plan))
+        assert (struct.pack("=HHQ", 12, 7, plan.rate) in sent) == beside
+
+
+@pytest.mark.parametrize("sharing", [*Sharing])
+def test_a_dilated_nic_is_slower_and_else_the_same(sharing: Sharing) -> None:
+    """Queues and bursts keep their bytes."""
+    real = plan_nic(5e6, sharing)
+    slow = plan_nic(5e6, sharing, time_scale=4.0)
+
+    assert slow.rate == pytest.approx(real.rate / 4, abs=1)
+    assert dataclasses.replace(slow, rate=real.rate) == real
+    assert plan_nic(50e9, sharing, time_scale=8.0).rate < 7e9  # 400 Gbit/s
+    with pytest.raises(ValueError, match="5000 B/s is no NIC"):
+        plan_nic(20_000, sharing, time_scale=4.0)

@@ -1,0 +1,246 @@
+"""Lower bounds hold for every policy; gaps to them, as numbers and in words."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.prediction.analysis.bounds import (
+    bounds,
+    optimality,
+    optimality_line,
+    placement_gap,
+)
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import makespan, simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.report.facts import headline
+from emu.report.terminal import terminal
+from emu.scenario import Experiment, prepare
+from emu.scenario.scenario_file import loads
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from tests.report.drawn_run import write_run
+
+SLACK = 1 + 1e-9
+
+
+@given(drawn=problems())
+def test_no_policy_beats_the_bounds(drawn: tuple[Problem, Realization]) -> None:
+    found = bounds(*drawn)
+    assert found.nic_load <= found.combined * SLACK
+    assert found.critical_path <= found.combined
+    for policy, rule in RATE_POLICIES.items():
+        span = makespan(*drawn, policy)
+        assert span * SLACK >= found.combined, policy
+        assert -1e-9 <= found.gap(span) <= 1
+        if rule.keeps_theorem:
+            assert span <= found.certificate * SLACK, policy
+
+
+def test_bounds_of_the_example() -> None:
+    found = bounds(*two_machine_example(10))
+    # g1->s0 and s1->w0 ten times, p0->w0 nine times: 1000 + 90 bytes.
+    assert found.nic_load == 109.0
+    assert found.nic_port == "m0 in"
+    assert found.degree == 3  # g1->s0, s1->w0, p0->w0 leave m1
+    assert found.combined == pytest.approx(115.0)
+    assert found.binding == "m0 in"
+    assert found.gap(115.0) == pytest.approx(0.0)
+
+
+def test_two_flows_through_one_port_in_context() -> None:
+    cluster = Cluster((Machine("a", 1.0, 1.0), Machine("b", 9.0, 9.0)))
+    job = Job(
+        tuple(Task(name, "t") for name in ("u", "v", "w")), (Edge(0, 1), Edge(0, 2)), 1
+    )
+    problem = Problem(cluster, job, Placement((0, 1, 1)))
+    realization = Realization(np.array([[2.0], [3.0], [4.0]]), np.full((2, 1), 5.0))
+    found = bounds(problem, realization)
+    assert found.nic_load == 10.0
+    assert found.critical_path == 2 + 5 + 4
+    assert found.binding in {"a out", "b in"}
+    assert found.combined == 2 + 10 + 3  # u, both flows, the shorter of v and w
+
+
+def test_flows_of_an_edge_follow_one_another_in_context() -> None:
+    """The third flow of a->b begins at 11 s, as that of c->b does: 5.5 s over b in."""
+    cluster = Cluster(
+        (Machine("a", 1.0, 1.0), Machine("b", 10.0, 10.0), Machine("c", 99.0, 99.0))
+    )
+    tasks = (Task("a", "t"), Task("b", "t"), Task("c", "t", iterations=1))
+    job = Job(tasks, (Edge(0, 1), Edge(2, 1, lag=2)), 3)
+    realization = Realization(
+        np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [11.0, 0.0, 0.0]]),
+        np.array([[5.0, 5.0, 5.0], [50.0, 0.0, 0.0]]),
+    )
+
+    found = bounds(Problem(cluster, job, Placement((0, 1, 2))), realization)
+
+    assert found.combined == pytest.approx(11 + 5.5 + 1)
+    assert found.binding == "b in"
+
+
+def lent(intervals: int, slots: int, rng: np.random.Generator | None) -> Experiment:
+    """Return a job whose intervals take a slot, send two parts, and free it later."""
+    tasks: list[dict[str, object]] = []
+    flows: list[dict[str, object]] = []
+
+    def some(unit: str) -> str:
+        return f"{rng.integers(1, 9) if rng else 1} {unit}"
+
+    for i in range(intervals):
+        tasks += [
+            {"name": f"c{i}", "time": some("s"), "pin": "m0", "takes": "lam"},
+            {"name": f"r{i}", "time": some("s"), "pin": "m0", "frees": "lam"},
+        ]
+        tasks[-2]["frees"] = "none"
+        for part in "xy":
+            tasks.append({"name": f"{part}{i}", "time": some("s"), "pin": "m1"})
+            flows += [
+                {"from": f"c{i}", "to": f"{part}{i}", "volume": some("B")},
+                {"from": f"{part}{i}", "to": f"r{i}", "volume": some("B")},
+            ]
+    machine = {"nic": "2 B/s", "slots": {"lam": slots}}
+    job = {"system": "custom", "iterations": 3, "tasks": tasks, "flows": flows}
+    cluster = {"machines": [machine, {"nic": "4 B/s"}]}
+    return prepare(loads(json.dumps({"cluster": cluster, "job": job})))
+
+
+def test_a_slot_is_held_until_another_task_frees_it() -> None:
+    """One after the other: 1 s of c, both parts 1 s there, 1 and 1 s back, 1 s of r."""
+    ready = lent(intervals=2, slots=1, rng=None)
+    found = bounds(ready.problem, ready.realization)
+
+    # A part that is alone on its way would take 1/2 s: the bound has 4 s of the 5.
+    assert (found.combined, found.binding) == (2 * 3 * 4.0, "lam of m0")
+    assert ready.simulate().makespan == 2 * 3 * 5.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ready = lent(int(rng.integers(1, 6)), int(rng.integers(1, 4)), rng)
+    found = bounds(ready.problem, ready.realization)
+
+    assert found.combined <= ready.simulate().makespan * (1 + 1e-12)
+
+
+def test_without_flows_the_critical_path_is_the_makespan() -> None:
+    problem, realization = two_machine_example(3)
+    alone = Problem(problem.cluster, problem.job, Placement((0,) * 6))
+    found = bounds(alone, realization)
+    assert found.degree == 0
+    assert found.certificate == makespan(alone, realization)
+
+
+def test_the_bound_is_not_above_the_makespan() -> None:
+    problem, realization = two_machine_example(2)
+    length = makespan(problem, realization)
+    gap = placement_gap(problem, realization, length, seconds=5.0)
+
+    assert 0 < gap["placement_bound"] <= length
+    assert gap["placement_gap"] == pytest.approx(1 - gap["placement_bound"] / length)
+
+
+def test_a_bound_that_the_run_disproves_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cut to the makespan, a false bound would look right."""
+    problem, realization = two_machine_example(2)
+    length = makespan(problem, realization)
+    monkeypatch.setattr(
+        "emu.prediction.analysis.bounds.placement_bound",
+        lambda *_, **__: 1.01 * length,
+    )
+
+    with pytest.raises(ArithmeticError, match="is above"):
+        placement_gap(problem, realization, length, seconds=0.0)
+
+
+ONE_TASK = Problem(
+    Cluster((Machine("m", 1.0, 1.0),)), Job((Task("t", "t"),), (), 2), Placement((0,))
+)
+
+
+def example(iterations: int, policy: str = "oes") -> dict[str, Any]:
+    problem, realization = two_machine_example(iterations)
+    schedule = simulate(problem, realization, policy)
+    return optimality(schedule, realization, policy)
+
+
+def test_the_example_is_as_short_as_can_be() -> None:
+    found = example(10)
+    assert found["bound"] == pytest.approx(115.0)
+    assert found["gap"] == pytest.approx(0.0)
+    assert found["theorem1"]["delta"] == 3
+    assert found["theorem1"]["delta_seen"] == 3
+    assert found["theorem1"]["kept"] is True
+    bound, theorem = optimality_line(found | {"gap": 0.123}).splitlines()
+    assert (
+        bound == "at least 115 s as placed, whatever the schedule (m0 in): within 12 %"
+    )
+    assert theorem == (
+        "at most 213 s by Theorem 1 (Delta 3), "
+        "213 s by the 3 flows that shared a link at a time"
+    )
+
+
+def test_a_policy_that_may_starve_a_flow_promises_nothing() -> None:
+    found = example(10, "fifo")
+    assert found["theorem1"]["kept"] is False
+    assert "Theorem 1" not in optimality_line(found)
+
+
+@given(drawn=problems(links=True))
+def test_both_certificates_hold(drawn: tuple[Problem, Realization]) -> None:
+    """Theorem 1 with the flows of one iteration, and with those that really met."""
+    for policy in ("oes", "maxmin"):
+        schedule = simulate(*drawn, policy)
+        theorem = optimality(schedule, drawn[1], policy)["theorem1"]
+        allowed = schedule.makespan * (1 - 1e-9)
+        assert theorem["certificate"] >= allowed
+        assert theorem["certificate_seen"] >= allowed
+
+
+def test_without_flows_the_critical_path_is_the_bound() -> None:
+    realization = Realization(np.ones((1, 2)), np.zeros((0, 2)))
+    schedule = simulate(ONE_TASK, realization)
+    schedule.task_end[0, 1] = 2.5
+    found = optimality(schedule, realization, "oes")
+    assert found["gap"] == 0.25
+    assert "(critical path): within 25 %" in optimality_line(found)
+
+
+def test_a_run_of_no_length_has_no_gap() -> None:
+    nothing = Realization(np.zeros((1, 2)), np.zeros((0, 2)))
+    found = optimality(simulate(ONE_TASK, nothing), nothing, "oes")
+    assert found["bound"] == 0.0
+    assert found["gap"] is None
+    assert optimality_line(found) == ""
+
+
+def test_the_headline_of_a_run_has_the_line(tmp_path: Path) -> None:
+    _, result = write_run(tmp_path)
+    result |= {"training": [], "startup": {"memory": 0, "seconds": 1.0}}
+    result["verdict"]["remedies"] = []
+    found = example(4)
+    text = StringIO()
+    terminal(text).print(headline(result | found))
+    shown = " ".join(text.getvalue().split())
+    assert " ".join(optimality_line(found).split()) in shown

@@ -1,0 +1,377 @@
+"""The chain of Theorem 1, drifts along it, and the error budget that they sum to."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import emu
+from emu.prediction.analysis.critical_path import (
+    ELSEWHERE,
+    Cause,
+    ChainLink,
+    DelayCause,
+    critical_path,
+    divergences,
+    divide,
+    error_budget,
+    send_rows,
+)
+from emu.prediction.analysis.link_load import LinkContention
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import simulate
+from emu.problem import Problem, Realization, Schedule
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems, random_problem
+from tests.integration.scenarios import custom, flow, read
+from tests.prediction.analysis.chains import cases, distorted
+
+CASES = cases()
+
+
+def check_link(schedule: Schedule, link: ChainLink) -> None:
+    """Check that a link lies within the execution or the flow that it names."""
+    if link.edge >= 0:
+        at = link.edge, link.iteration
+        start, end = schedule.flow_start[at], schedule.flow_end[at]
+    else:
+        at = link.task, link.iteration
+        start, end = schedule.task_start[at], schedule.task_end[at]
+    if link.cause is Cause.GAP:
+        assert link.end <= start + 1e-9
+    else:
+        assert start - 1e-9 <= link.start < link.end <= end + 1e-9
+
+
+def check_chain(schedule: Schedule) -> None:
+    links = critical_path(schedule).links
+
+    for link in links:
+        check_link(schedule, link)
+    for before, after in pairwise(links):
+        assert before.end == after.start
+    if links:
+        assert links[0].start == 0.0
+        assert links[-1].end == schedule.makespan
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+def test_simulated_chain_closes(case: tuple[Problem, Realization], policy: str) -> None:
+    schedule = simulate(*case, policy)
+    chain = critical_path(schedule)
+
+    check_chain(schedule)
+    assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
+    assert Cause.GAP not in {link.cause for link in chain.links}
+    by_cause = chain.sums(lambda link: link.cause)
+    assert sum(by_cause.values()) == pytest.approx(schedule.makespan, rel=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_emulated_chain_closes_with_its_gaps(
+    case: tuple[Problem, Realization],
+) -> None:
+    schedule = distorted(simulate(*case))
+
+    check_chain(schedule)
+    assert critical_path(schedule).seconds == pytest.approx(schedule.makespan)
+
+
+@given(problems())
+def test_any_chain_closes(case: tuple[Problem, Realization]) -> None:
+    schedule = simulate(*case)
+
+    check_chain(schedule)
+
+
+_FEATURES = ("links", "own", "slots", "channels", "latest", "jobs", "changes")
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sets(st.sampled_from(_FEATURES)),
+    st.sampled_from([name for name in RATE_POLICIES if name != "portfolio"]),
+    st.booleans(),
+)
+def test_no_simulated_schedule_has_a_gap(
+    seed: int,
+    features: set[str],
+    policy: str,
+    ties: bool,  # noqa: FBT001
+) -> None:
+    rng = np.random.default_rng(seed)
+    case = random_problem(rng, ties=ties, **dict.fromkeys(features, True))
+    schedule = simulate(*case, policy)
+    chain = critical_path(schedule)
+
+    assert Cause.GAP not in {link.cause for link in chain.links}
+    assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
+
+
+def test_a_channel_is_busy_with_its_other_flow() -> None:
+    """Two flows of 4 s by turns on one channel: each waits for the one before."""
+    stated = custom(
+        [{"name": name, "time": f"{int(name in 'ac')} s"} for name in "abcd"],
+        [flow(a, b, "40 B", channel="x") for a, b in ("ab", "cd")],
+        {"a": "m0", "c": "m0", "b": "m1", "d": "m1"},
+        iterations=2,
+    )
+    schedule = emu.simulate(read(stated))
+    links = critical_path(schedule).links
+
+    assert [(str(one.cause), one.start, one.end) for one in links] == [
+        ("compute", 0.0, 1.0),
+        ("channel", 1.0, 5.0),
+        ("channel", 5.0, 9.0),
+        ("channel", 9.0, 13.0),
+        ("transfer", 13.0, 17.0),
+    ]
+
+
+def test_worked_example() -> None:
+    """Store 0 to sampler 1, whose link to the worker then carries all three batches."""
+    schedule = simulate(*two_machine_example(3))
+    job = schedule.problem.job
+    named = [
+        (
+            str(link.cause),
+            job.edge_names[link.edge] if link.edge >= 0 else job.tasks[link.task].name,
+            link.iteration,
+            link.seconds,
+        )
+        for link in critical_path(schedule).links
+    ]
+
+    assert named == [
+        ("compute", "g0", 0, 1.0),
+        ("transfer", "g0->s1", 0, 4.0),
+        ("compute", "s1", 0, 1.0),
+        ("transfer", "s1->w0", 0, 4.0),
+        ("in order", "s1->w0", 0, 8.0),
+        ("in order", "s1->w0", 1, 8.0),
+        ("transfer", "s1->w0", 2, 7.0),
+        ("compute", "w0", 2, 3.0),
+        ("transfer", "w0->p0", 2, 1.0),
+        ("compute", "p0", 2, 1.0),
+    ]
+
+
+def test_credit_is_named() -> None:
+    """With a window of 1 every store waits for the worker, 3 s in each iteration."""
+    schedule = simulate(*two_machine_example(3, credit=1))
+    sums = critical_path(schedule).sums(lambda link: link.cause)
+
+    assert sums == {Cause.TRANSFER: 31.0, Cause.COMPUTE: 10.0, Cause.CREDIT: 6.0}
+
+
+def test_bottleneck_is_the_port_with_the_smaller_share() -> None:
+    """Into m1 at 5 B/s: the in port of m1 holds g0 -> s1 back, not the out port."""
+    schedule = simulate(*two_machine_example(1, second_nic=5.0))
+    contention = LinkContention(schedule)
+    edge = 1  # g0 -> s1
+    start, end = schedule.flow_start[edge, 0], schedule.flow_end[edge, 0]
+
+    assert (
+        schedule.problem.links[contention.bottleneck(edge, start, end)].name == "m1 in"
+    )
+    assert contention.bottleneck(0, 0.0, 1.0) == -1
+
+
+def test_degree_counts_flows_with_bytes() -> None:
+    schedule = simulate(*two_machine_example(1))
+
+    assert LinkContention(schedule).degree(
+        0, np.array([0.5, 1.0, 4.9, 5.0])
+    ).tolist() == [
+        0,
+        1,
+        1,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_drifts_close(case: tuple[Problem, Realization]) -> None:
+    simulated = simulate(*case)
+    emulated = distorted(simulated)
+    total = math.fsum(drift.seconds for drift in divergences(emulated, simulated))
+
+    assert total == pytest.approx(emulated.makespan - simulated.makespan, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_drifts_close_when_the_order_of_events_differs(
+    case: tuple[Problem, Realization],
+) -> None:
+    """Another policy stands for an emulation whose flows end in another order."""
+    other, simulated = simulate(*case, "mrtf"), simulate(*case)
+    total = math.fsum(drift.seconds for drift in divergences(other, simulated))
+
+    assert total == pytest.approx(other.makespan - simulated.makespan, abs=1e-9)
+
+
+def test_no_drift_from_itself() -> None:
+    schedule = simulate(*two_machine_example(3))
+
+    assert divergences(schedule, schedule) == ()
+
+
+def test_a_run_of_no_length_does_not_drift() -> None:
+    problem, realization = two_machine_example(2)
+    nothing = Realization(0.0 * realization.times, 0.0 * realization.volumes)
+    schedule = simulate(problem, nothing)
+    assert schedule.makespan == 0
+    assert divergences(schedule, schedule) == ()
+
+
+def test_late_task_is_blamed() -> None:
+    """The worker computes 2 s longer than replayed: that is all of the difference."""
+    problem, realization = two_machine_example(1)
+    emulated = simulate(problem, realization)
+    emulated.task_end[4:6, 0] += 2.0
+    emulated.task_start[5, 0] += 2.0
+    emulated.flow_ready[6, 0] += 2.0
+    emulated.flow_start[6, 0] += 2.0
+    emulated.flow_end[6, 0] += 2.0
+
+    (drift,) = divergences(emulated, simulate(problem, realization))
+
+    assert (drift.cause, drift.link.task, drift.seconds) == (Cause.COMPUTE, 4, 2.0)
+
+
+def test_waits_of_the_simulation_count_against() -> None:
+    """Waits of the simulation elsewhere shorten the difference."""
+    case = two_machine_example(3)
+    fast, slow = simulate(*case), distorted(simulate(*case))
+    causes = {drift.cause for drift in divergences(fast, slow)}
+
+    assert ELSEWHERE in causes
+
+
+def test_other_job_is_refused() -> None:
+    with pytest.raises(ValueError, match="same job"):
+        divergences(
+            simulate(*two_machine_example(1)), simulate(*two_machine_example(2))
+        )
+
+
+SECONDS = st.floats(-5, 5)
+
+
+def _simulated(iterations: int = 3) -> Schedule:
+    return simulate(*two_machine_example(iterations), record_rates=True)
+
+
+def test_a_simulation_does_not_differ_from_itself() -> None:
+    schedule = _simulated()
+
+    assert set(error_budget(schedule, schedule, {}).values()) == {0.0}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_causes_sum_to_the_difference(seed: int) -> None:
+    """A run with other times and volumes divergences in every way at once."""
+    problem, realization = two_machine_example(4)
+    rng = np.random.default_rng(seed)
+    other = Realization(
+        realization.times * rng.uniform(0.8, 1.5, realization.times.shape),
+        realization.volumes * rng.uniform(0.8, 1.5, realization.volumes.shape),
+    )
+    emulated = simulate(problem, other, record_rates=True)
+    simulated = simulate(problem, realization)
+    rows = {
+        (int(edge), int(n)): rng.uniform(0, 40, 4)
+        for edge, n in emulated.flows()
+        if rng.random() < 0.8
+    }
+
+    budget = error_budget(emulated, simulated, rows)
+
+    assert math.fsum(budget.values()) == pytest.approx(
+        emulated.makespan - simulated.makespan, abs=1e-9 * emulated.makespan
+    )
+
+
+def test_a_flow_waits_for_its_first_bytes_on_kernel_nics() -> None:
+    problem, realization = two_machine_example(3)
+    more = Realization(realization.times, realization.volumes * 1.5)
+    kernel = dataclasses.replace(simulate(problem, more), rates=None)
+    first = {
+        (int(e), int(n)): kernel.flow_start[e, n] + 0.25 for e, n in kernel.flows()
+    }
+
+    budget = error_budget(kernel, simulate(problem, realization), {}, first=first)
+
+    plain = error_budget(kernel, simulate(problem, realization), {})
+    waits = budget[DelayCause.FIRST_BYTES] / 0.25
+    assert waits == round(waits) > 0
+    assert budget[DelayCause.NETWORK] == pytest.approx(
+        plain[DelayCause.NETWORK] - budget[DelayCause.FIRST_BYTES]
+    )
+
+
+def test_what_is_between_the_parts_is_control_latency() -> None:
+    schedule = _simulated()
+    last = int(schedule.task_end[:, -1].argmax())
+    start, end = schedule.task_start.copy(), schedule.task_end.copy()
+    start[last, -1] += 0.25
+    end[last, -1] += 0.25
+    later = dataclasses.replace(schedule, task_start=start, task_end=end)
+
+    budget = error_budget(later, schedule, {})
+
+    assert budget["control latency"] == pytest.approx(0.25)
+    assert sum(map(abs, budget.values())) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("row", "most"),
+    [
+        ([10.0, 4.0, 5.0, 0.0], DelayCause.COPYING),  # left in time, came 1 s later
+        ([11.0, 4.0, 5.0, 0.0], DelayCause.SHAPING),
+        ([11.0, 4.0, 5.0, 0.9], DelayCause.LOOP_LAG),
+        ([11.0, 4.0, 10.9, 0.0], DelayCause.CONTROL),
+        ([11.0, 10.9, 10.9, 0.9], DelayCause.CPU),
+        ([11.0, math.nan, math.nan, 0.0], DelayCause.SHAPING),
+    ],
+)
+def test_the_sender_knows_why(row: list[float], most: DelayCause) -> None:
+    late = divide(10.0, 11.0, np.array(row))
+
+    assert max(late, key=lambda source: late[source]) is most
+    assert math.fsum(late.values()) == pytest.approx(1.0)
+
+
+@given(SECONDS, SECONDS, st.lists(SECONDS, min_size=4, max_size=4))
+def test_parts_are_never_negative_and_sum(
+    due: float, end: float, row: list[float]
+) -> None:
+    late = divide(due, end, np.array(row))
+
+    assert math.fsum(late.values()) == pytest.approx(end - due, abs=1e-12)
+    assert end < due or min(late.values()) >= 0
+
+
+def test_nothing_is_late_that_was_never_due() -> None:
+    assert divide(math.nan, 3.0, None) == {}
+    assert divide(3.0, 2.0, None) == {DelayCause.CLOCK: -1.0}
+    assert divide(3.0, 4.0, None) == {DelayCause.SHAPING: 1.0}
+
+
+def test_rows_come_from_all_processes() -> None:
+    first = np.array([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]).astype("<f8").tobytes()
+    second = np.array([[7.0, 0.0, 1.0, 1.0, 1.0, 1.0]]).astype("<f8").tobytes()
+
+    rows = send_rows([first, b"", second])
+
+    assert {key: row.tolist() for key, row in rows.items()} == {
+        (1, 2): [3.0, 4.0, 5.0, 6.0],
+        (7, 0): [1.0] * 4,
+    }

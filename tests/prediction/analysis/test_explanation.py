@@ -1,0 +1,122 @@
+"""An explanation adds up, and its improvements are what simulating says."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+import emu
+from emu.prediction.analysis.critical_path import critical_path
+from emu.prediction.analysis.explanation import Explanation, cause_rows, explain
+from emu.prediction.simulation import makespan, simulate
+from emu.problem import Problem, Realization
+from emu.report import terminal
+from emu.report.explanation_tables import explanation_tables
+from emu.runs.recorded_run import realization_of
+from tests.prediction.analysis.chains import cases, distorted
+from tests.prediction.simulation import oracle
+from tests.report.recorded import schedules
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    emulated, _ = schedules()
+    return explain(emulated, realization_of(emulated), "oes", emulated=True)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_causes_and_parts_close(case: tuple[Problem, Realization]) -> None:
+    emulated = distorted(simulate(*case))
+    measured = realization_of(emulated)
+    found = explain(emulated, measured, "oes", emulated=True, helpful=False).to_json()
+    small = 1e-3 * found["makespan"] + 1e-12
+
+    causes = sum(row["seconds"] for row in found["causes"])
+    parts = sum(row["seconds"] for row in found["apart"]["parts"])
+    assert causes == pytest.approx(found["makespan"], abs=small)
+    assert parts == pytest.approx(
+        found["makespan"] - found["replayed_makespan"], abs=small
+    )
+
+
+def test_json_is_the_chain(explanation: Explanation) -> None:
+    content = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
+
+    assert content["version"] == 1
+    assert content["chain"][0]["start"] == 0.0
+    assert content["chain"][-1]["end"] == content["makespan"]
+    by_port = {row["port"]: row["seconds"] for row in content["ports"]}
+    held = [row for row in content["causes"] if row["port"]]
+    assert sum(by_port.values()) == pytest.approx(sum(row["seconds"] for row in held))
+
+
+def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
+    """The compiled simulator for all, the slow one for those it can resolve."""
+    kinds = set()
+    for one in explanation.improvements:
+        change = one.change
+        kinds.add(change.kind)
+        again = makespan(change.problem, change.realization, change.policy)
+        assert again == one.makespan
+        if not change.what.endswith("endless"):
+            out = oracle.run(change.problem, change.realization, change.policy)
+            slow = max(out.task_end.values())
+            assert slow == pytest.approx(one.makespan, rel=1e-9), change.what
+        assert one.gain == pytest.approx(explanation.replayed_makespan - again)
+    assert kinds == {
+        "network",
+        "compute",
+        "bytes",
+        "policy",
+        "window",
+    }
+
+
+def test_slots_are_named_with_their_machine() -> None:
+    """Two workers share the one gpu of m0; no task waits for that of m1."""
+    tasks = [
+        {"name": f"w{n}", "time": "1 s", "slot": "gpu", "pin": f"m{n // 2}"}
+        for n in range(3)
+    ]
+    job = {"system": "custom", "iterations": 2, "tasks": tasks}
+    machine = {"count": 2, "nic": "1 Gbit/s", "slots": {"gpu": 1}}
+    text = {"cluster": {"machines": [machine]}, "job": job}
+    schedule = emu.simulate(emu.loads(json.dumps(text)))
+    rows = cause_rows(schedule.problem, critical_path(schedule))
+
+    waited = {row["pool"]: row["seconds"] for row in rows if row["cause"] == "slot"}
+    assert waited == {"gpu of m0": 3.0}
+
+
+def test_a_job_that_is_pinned_is_not_placed_anew() -> None:
+    pins = {"cluster.machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]}
+    job = {
+        "system": "custom",
+        "iterations": 1,
+        "tasks": [{"name": f"t{i}", "time": "1 s", "pin": f"m{i}"} for i in range(2)],
+        "flows": [{"from": "t0", "to": "t1", "volume": "10 B"}],
+    }
+    found = emu.explain(
+        emu.load("golden", pins | {"job": job, "placement": None, "expect": None})
+    )
+
+    assert not found.moves.steps
+    assert "machine" not in {one.change.kind for one in found.improvements}
+
+
+def test_tables_fit_a_terminal(explanation: Explanation) -> None:
+    out = io.StringIO()
+    terminal(out).print(explanation_tables(explanation))
+    text = out.getvalue()
+
+    assert max(map(len, text.splitlines())) <= 100
+    for title in (
+        "Why this long",
+        "Ports on the chain",
+        "Emulated minus simulated",
+        "What would help",
+    ):
+        assert title in text
+    assert "sampler -> worker" in text

@@ -1,0 +1,177 @@
+"""Queues that TCP fills: by hand, beside a walk in small steps, and beside packets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from emu.experiment.dry_run import dry_run
+from emu.prediction.analysis.link_load import TIMEOUT, FullQueues, _backlog, full_queues
+from emu.prediction.packets import Control, Shares, missing_ns3, simulate_packets
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.report.facts import dry_run_table
+from emu.scenario import load, prepare
+
+PACKET = 1448.0
+
+
+def incast(
+    senders: int, size: float, *, sink: float = 1e6, out: float = 1e6
+) -> tuple[Problem, Realization]:
+    """Return machines that send once, together, to one with a NIC of ``sink`` B/s."""
+    machines = [Machine(f"m{m}", 1e6, out) for m in range(senders)]
+    problem = Problem(
+        Cluster((*machines, Machine("sink", sink, 1e6))),
+        Job(
+            tuple(Task(f"t{t}", "task") for t in range(senders + 1)),
+            tuple(Edge(m, senders) for m in range(senders)),
+            1,
+        ),
+        Placement(tuple(range(senders + 1))),
+    )
+    return problem, Realization(np.zeros((senders + 1, 1)), np.full((senders, 1), size))
+
+
+def forecast(
+    problem: Problem, run: Realization, time_scale: float = 1.0, byte_scale: float = 1.0
+) -> FullQueues:
+    rates = simulate(problem, run, "maxmin")
+    return full_queues(rates, time_scale=time_scale, byte_scale=byte_scale)
+
+
+def test_a_queue_of_20_ms_by_hand() -> None:
+    # At 1 MB/s a queue holds 20 kB. Of two senders of 1 MB/s half of the bytes wait at
+    # the end: 20 kB each leave 20 kB, a few bytes more fill it.
+    assert forecast(*incast(2, 20_000)).at_risk == 0
+    found = forecast(*incast(2, 20_100))
+
+    assert (found.at_risk, found.flows, found.links) == (2, 2, ("sink in",))
+    assert found.waits == pytest.approx(TIMEOUT * (1 - 0.85**2) / 0.0402)
+    assert not found.holds
+    assert "2 of 2 flows begin where a queue fills (into sink most)" in found.sentence()
+
+
+def test_one_sender_no_faster_than_the_sink_fills_nothing() -> None:
+    found = forecast(*incast(1, 1e7))
+
+    assert (found.at_risk, found.waits, found.holds) == (0, 0.0, True)
+    assert "no queue should fill" in found.sentence()
+
+
+def test_a_nic_that_sends_a_packet_in_more_than_a_queue_lasts() -> None:
+    assert forecast(*incast(2, 5e4, out=PACKET / 0.019)).at_risk == 0
+    assert forecast(*incast(2, 5e4, out=PACKET / 0.021)).at_risk == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    senders=st.integers(1, 6),
+    size=st.floats(1e3, 1e5),
+    time_scale=st.floats(0.1, 10.0),
+    byte_scale=st.floats(0.1, 10.0),
+)
+def test_it_is_of_wall_seconds_and_real_bytes(
+    senders: int, size: float, time_scale: float, byte_scale: float
+) -> None:
+    """A run at scales is the job whose times, bytes and NICs are as its sockets'."""
+    assume(abs((senders - 1) * size / 2e4 - 1) > 1e-6)  # a last bit may fill it
+    rate = 1e6 * time_scale / byte_scale
+
+    emulated = incast(senders, size / byte_scale, sink=rate, out=rate)
+
+    found = forecast(*emulated, time_scale, byte_scale)
+    real = forecast(*incast(senders, size))
+    assert found.at_risk == real.at_risk
+    assert found.waits == pytest.approx(real.waits, rel=1e-9)
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.floats(1.0, 1e5), st.floats(1.0, 1e5)), min_size=1, max_size=6
+    ),
+    drained=st.floats(1.0, 1e5),
+)
+def test_the_backlog_beside_a_walk_in_small_steps(
+    sent: list[tuple[float, float]], drained: float
+) -> None:
+    sizes, rates = np.array(sent).T
+    times = np.linspace(0.0, float((sizes / rates).max()), 2001)
+    walked = max(
+        float(np.minimum(sizes, rates * time).sum()) - drained * time for time in times
+    )
+    step = (rates.sum() + drained) * times[1]
+
+    found = _backlog(sizes, rates, drained)
+
+    assert walked - 1e-9 * sizes.sum() <= found <= walked + step
+
+
+@pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
+@pytest.mark.parametrize("control", list(Control))
+@pytest.mark.parametrize("seed", range(10))
+def test_where_rates_are_to_hold_packets_agree(seed: int, control: Control) -> None:
+    """Held out: 360 further jobs had none that was 5 % off and not foreseen."""
+    rng = np.random.default_rng([5, seed])
+    problem, run = incast(
+        int(rng.integers(1, 9)),
+        10 ** rng.uniform(4.5, 6.0),
+        sink=10 ** rng.uniform(5.5, 6.5),
+        out=10 ** rng.uniform(5.0, 6.5),
+    )
+    rates = simulate(problem, run, "maxmin")
+
+    packets = simulate_packets(problem, run, sharing=Shares.TCP, control=control)
+
+    off = packets.schedule.makespan / rates.makespan - 1
+    if full_queues(rates, time_scale=1.0, byte_scale=1.0).holds:
+        assert abs(off) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("sharing", "known"), [("tcp", True), ("fair", False), ("assigned", False)]
+)
+def test_a_run_that_tcp_shares_knows_before_it_starts(
+    sharing: str, *, known: bool
+) -> None:
+    kernel = [
+        "emulation.network=kernel",
+        f"emulation.sharing={sharing}",
+        f"schedule.policy={'oes' if sharing == 'assigned' else 'maxmin'}",
+    ]
+    # 7.5 MB that two machines send at once into a NIC of 2.5 MB/s.
+    overrides = [*kernel, "cluster.machines.m0.nic={in: 10 B/s, out: 100 B/s}"]
+
+    found = dry_run(prepare(load("golden", overrides)))
+
+    assert (found.tcp is not None) == known
+    if found.tcp is not None:
+        shown = dry_run_table(found.to_json(), "golden")
+        labels = list(shown.columns[0].cells)
+        assert "flows that begin where TCP fills a queue" in labels
+
+
+def test_what_older_connections_add_is_foreseen() -> None:
+    """The golden job fills no queue; with the older first it takes 43 s for 38."""
+    kernel = ["emulation.network=kernel", "emulation.sharing=tcp"]
+    found = dry_run(prepare(load("golden", [*kernel, "schedule.policy=maxmin"]))).tcp
+
+    assert found is not None
+    assert found.at_risk == 0
+    assert found.older_first == pytest.approx(43 / 38 - 1)
+    assert not found.holds
+    assert found.sentence() == (
+        "TCP may differ: connections that share a NIC may have unequal shares: "
+        "with the older served first it would be +13 %"
+    )

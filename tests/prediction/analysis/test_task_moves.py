@@ -1,0 +1,156 @@
+"""The moves table against plain simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+import emu
+from emu.prediction.analysis.explanation import (
+    Explanation,
+    TaskMoves,
+    pasted,
+    task_moves,
+)
+from emu.prediction.analysis.what_if import Change
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.report.explanation_tables import explanation_tables, placement_text
+from emu.report.terminal import terminal
+from emu.scenario import Experiment
+
+TESTBED = Path(__file__).parents[3] / "scenarios" / "testbed_products.yaml"
+
+
+@pytest.fixture(scope="module")
+def placed() -> Experiment:
+    return emu.place(emu.load(TESTBED, ["placement.policy=distdgl"]))
+
+
+@pytest.fixture(scope="module")
+def moves(placed: Experiment) -> TaskMoves:
+    return task_moves(Change("", "", placed.problem, placed.realization, placed.policy))
+
+
+@pytest.fixture(scope="module")
+def explanation(placed: Experiment) -> Explanation:
+    return emu.explain(placed)
+
+
+def test_the_moves_lead_from_one_placement_to_the_best(
+    placed: Experiment, moves: TaskMoves
+) -> None:
+    job, cluster = placed.problem.job, placed.problem.cluster
+    at = dict(placed.problem.machine_of_task)
+    before = moves.before
+
+    assert before == placed.simulate().makespan
+    assert moves.steps
+    for step in moves.steps:
+        for move in step.near.moves:
+            for task in job.units[move.process]:
+                assert at[job.tasks[task].name] == move.source
+                at[job.tasks[task].name] = move.destination
+        assert step.problem.machine_of_task == at
+        assert step.near.placement.violations(job, cluster) == []
+        again = simulate(step.problem, placed.realization, placed.policy).makespan
+        assert again == step.makespan
+        assert step.gain == before - again
+        before = again
+    assert moves.makespan < 0.95 * moves.before
+
+
+def test_no_move_can_be_left_out(placed: Experiment, moves: TaskMoves) -> None:
+    """Whoever stays where he was makes the run longer, or the placement impossible."""
+    job, cluster = placed.problem.job, placed.problem.cluster
+    last = moves.steps[-1].problem.placement
+    moved = [move.process for step in moves.steps for move in step.near.moves]
+
+    for process in moved:
+        machine_of = list(last.machine_of)
+        for task in job.units[process]:
+            machine_of[task] = placed.problem.placement.machine_of[task]
+        without = Placement(tuple(machine_of))
+        if not without.violations(job, cluster):
+            problem = Problem(cluster, job, without)
+            length = simulate(problem, placed.realization, placed.policy).makespan
+            assert length > moves.makespan
+
+
+def test_the_placement_can_be_pasted(moves: TaskMoves) -> None:
+    best = moves.steps[-1]
+    text = placement_text(best.problem)
+    section = YAML(typ="safe").load(text)["placement"]
+    again = emu.place(emu.load(TESTBED, {"placement": section}))
+
+    assert section == pasted(best.problem)
+    assert again.problem.placement == best.problem.placement
+    assert again.simulate().makespan == best.makespan
+
+
+def _shown(explanation: Explanation, tmp_path: Path) -> str:
+    with (tmp_path / "shown.txt").open("w+") as shown:
+        terminal(shown).print(explanation_tables(explanation))
+        shown.seek(0)
+        return shown.read()
+
+
+def test_explain_begins_with_the_moves(
+    explanation: Explanation, tmp_path: Path
+) -> None:
+    text = _shown(explanation, tmp_path)
+    moves = explanation.moves
+    share = 100 * (1 - moves.makespan / moves.before)
+
+    first = f"These {moves.count} moves: {share:.2g} % shorter, "
+    assert text.startswith(first)
+    assert text.index("Which tasks should move?") < text.index("Why this long")
+    assert text.index("Why this long") < text.index("What would help after these moves")
+    assert any(move["why"] for move in explanation.to_json()["moves"])
+
+
+def test_the_best_placement_is_what_simulate_finds(
+    placed: Experiment, explanation: Explanation
+) -> None:
+    found = explanation.moves.makespan
+    searched = emu.simulate(emu.place(placed.scenario, "best")).makespan
+
+    assert found == pytest.approx(searched, rel=1e-5), (
+        "moves that add nothing are left out"
+    )
+
+
+def test_where_no_move_helps_one_line_says_so(tmp_path: Path) -> None:
+    best = {"placement": {"policy": "best"}, "expect": None}
+    explanation = emu.explain(emu.load("golden", best))
+
+    assert _shown(explanation, tmp_path).startswith("No better placement was found")
+    assert not explanation.improvements_then
+
+
+def test_the_relieved_link_is_named_by_what_it_can_carry_in_the_whole_run() -> None:
+    slower = CapacityChange(1.0, "b in", 1.0)  # as fast as "a out" until then
+    cluster = Cluster(
+        (Machine("a", 8.0, 8.0), Machine("b", 8.0, 8.0)), (), (), (slower,)
+    )
+    job = Job((Task("s", "x"), Task("t", "x")), (Edge(0, 1),), 1)
+    run = Realization(np.zeros((2, 1)), np.full((1, 1), 20.0))
+    base = Change("", "", Problem(cluster, job, Placement((0, 1))), run, "oes")
+
+    (best,) = task_moves(base).steps
+
+    assert best.gain == pytest.approx(13.0)
+    assert best.why == "b's NIC no longer receives the bytes of x -> x"

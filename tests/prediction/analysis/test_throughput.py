@@ -1,0 +1,245 @@
+"""Speed and cost of a job, by hand and by the paper of Dorylus."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import ScenarioError
+from emu.prediction.analysis.throughput import (
+    Cost,
+    Prices,
+    machine_cost,
+    pace,
+    seeds_per_iteration,
+)
+from emu.prediction.simulation import simulate
+from emu.problem import Problem, Realization
+from emu.report.explanation_tables import pace_line
+from emu.scenario import load, prepare
+from emu.scenario.experiment import cost_of
+from emu.scenario.scenario_file import loads
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from emu.units import MONEY, PRICE, Quantity
+
+
+def test_the_golden_example() -> None:
+    """38 s for three iterations; its one worker takes 3 s in each."""
+    problem, realization = two_machine_example(3)
+    job = replace(problem.job, settings={"batch_size": 50, "workers": 1})
+    schedule = simulate(replace(problem, job=job), realization)
+    found = pace(schedule)
+    ends = schedule.task_end.max(axis=0)
+
+    seconds = found.iteration_seconds
+    assert seconds == pytest.approx((38 - ends[0]) / 2)
+    assert seconds is not None
+    assert found.samples_per_second == 50 / seconds
+    assert found.busy == pytest.approx(9 / 38)
+    assert next(iter(found.critical_path)) == "transfer"
+
+
+def test_a_job_without_batches_has_no_samples() -> None:
+    assert pace(simulate(*two_machine_example(1))).samples_per_second is None
+    assert seeds_per_iteration({"jobs": {"a": {"batch_size": 50}}}) is None
+
+
+def test_several_jobs_have_no_iteration_time() -> None:
+    """Their n-th ones have nothing in common."""
+    tasks = [{"name": "t", "time": "1 s"}]
+    job = {"system": "custom", "tasks": tasks}
+    jobs = [
+        {"name": "a", "job": {**job, "iterations": 3}},
+        {"name": "b", "release": "2 s", "job": {**job, "iterations": 2}},
+    ]
+    machines = {"machines": [{"nic": "1 Gbit/s"}]}
+    schedule = prepare(
+        loads(json.dumps({"cluster": machines, "jobs": jobs}))
+    ).simulate()
+
+    assert pace(schedule).iteration_seconds is None
+    assert "iteration time" not in pace_line(pace(schedule).to_json())
+
+
+@given(problems())
+def test_the_parts_of_the_critical_path_sum_to_it(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    schedule = simulate(*drawn)
+    found = pace(schedule)
+
+    if schedule.makespan:
+        assert np.isclose(sum(found.critical_path.values()), 1.0)
+    assert found.busy is None or 0 <= found.busy <= 4  # tasks of a process overlap
+
+
+#: Instance -> dollars per hour, the base prices of the paper (7.2) times the size.
+HOURLY = {"c5.2": 0.34, "c5n.2": 0.432, "c5n.4": 0.864, "p3.2": 3.06}
+#: Model and graph, CPU cluster (Table 3), then (seconds, dollars) of Table 4 of
+#: Dorylus, CPU only, GPU only; GPU clusters have as many machines. Then the value of
+#: Dorylus over CPU only and over GPU only, from these.
+TABLE_4 = [
+    ("GCN Reddit-small", "c5.2", 2,
+     (860.6, 0.20), (1005.4, 0.19), (162.9, 0.28),
+     1.11, 0.27),
+    ("GCN Reddit-large", "c5n.2", 12,
+     (1020.1, 1.69), (1290.5, 1.85), (324.9, 3.31),
+     1.38, 0.62),
+    ("GCN Amazon", "c5n.2", 8,
+     (512.7, 0.79), (710.2, 0.68), (385.3, 2.62),
+     1.19, 2.49),
+    ("GCN Friendster", "c5n.4", 32,
+     (1133.3, 13.8), (1990.8, 15.3), (1490.4, 40.5),
+     1.95, 3.86),
+    ("GAT Reddit-small", "c5.2", 10,
+     (496.3, 1.15), (1270.4, 1.20), (130.9, 1.11),
+     2.67, 0.25),
+    ("GAT Amazon", "c5n.2", 12,
+     (853.4, 2.67), (2092.7, 3.01), (1039.2, 10.60),
+     2.76, 4.83),
+]  # fmt: skip
+
+
+def _value(seconds: float, dollars: float) -> float:
+    return Cost(dollars, 0.0, 0.0, seconds).value
+
+
+@pytest.mark.parametrize("row", TABLE_4, ids=lambda row: row[0])
+def test_table_4(row: tuple[Any, ...]) -> None:
+    _, instance, machines, dorylus, cpu, gpu, over_cpu, over_gpu = row
+    for hourly, (seconds, dollars) in (
+        (HOURLY[instance], cpu),
+        (HOURLY["p3.2"], gpu),
+    ):
+        assert machine_cost(machines, hourly, seconds) == pytest.approx(
+            dollars, abs=0.04
+        )
+    assert _value(*dorylus) / _value(*cpu) == pytest.approx(over_cpu, abs=0.006)
+    assert _value(*dorylus) / _value(*gpu) == pytest.approx(over_gpu, abs=0.006)
+
+
+def test_what_servers_do_not_explain_of_table_4() -> None:
+    """Lambdas and parameter servers are 13 to 59 % of the cost of Dorylus."""
+    beyond = [
+        1 - machine_cost(n, HOURLY[instance], dorylus[0]) / dorylus[1]
+        for _, instance, n, dorylus, *_ in TABLE_4
+    ]
+    assert min(beyond) == pytest.approx(0.13, abs=0.01)
+    assert max(beyond) == pytest.approx(0.59, abs=0.01)
+
+
+def test_table_5_on_amazon() -> None:
+    dorylus = _value(415.23, 0.654)
+    assert dorylus / _value(842.49, 5.728) == pytest.approx(17.8, abs=0.05)
+    assert dorylus / _value(1560.66, 1.498) == pytest.approx(8.6, abs=0.05)
+
+
+def test_functions_are_billed_by_the_100_ms_that_they_begin() -> None:
+    prices = Prices()
+    hour = 0.01125 / 3600
+    assert prices.functions(np.array([0.1])) == pytest.approx(2e-7 + 0.1 * hour)
+    assert prices.functions(np.array([0.101])) == pytest.approx(2e-7 + 0.2 * hour)
+    many = np.full(1_000_000, 0.05)
+    assert prices.functions(many) == pytest.approx(0.20 + 1e5 * hour)
+
+
+@given(st.lists(st.floats(0, 1e3), max_size=20), st.floats(1e-3, 10))
+def test_rounding_up_costs_at_most_a_granule_each(
+    times: list[float], granularity: float
+) -> None:
+    seconds = np.array(times)
+    exact = seconds.sum() * 0.01125 / 3600 + 2e-7 * seconds.size
+    found = Prices(granularity=granularity).functions(seconds)
+    most = seconds.size * granularity * 0.01125 / 3600
+    assert exact * (1 - 1e-6) <= found + 1e-12
+    assert found <= exact + most * (1 + 1e-6) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text", "value"),
+    [
+        (PRICE, "0.34 $/h", 0.34),
+        (PRICE, "0.001 $/s", 3.6),
+        (PRICE, "0.34 USD/h", 0.34),
+        (MONEY, "2e-07 $", 2e-7),
+    ],
+)
+def test_money_is_written_as_it_is_read(
+    quantity: Quantity, text: str, value: float
+) -> None:
+    assert quantity.parse(text) == pytest.approx(value)
+    assert quantity.parse(quantity.exact(value)) == value
+
+
+FILE = """\
+cluster:
+  machines:
+    - {name: g, count: 2, nic: 1 Gbit/s, price: 0.34 $/h}
+    - {name: ps, nic: 1 Gbit/s, price: 0.17 $/h}
+job:
+  system: dorylus
+  dataset: {name: products-like, scale: 0.0008}
+  model: {hidden: 8}
+  parameter_servers: [ps]
+  intervals: 3
+  epochs: 2
+  times: {gather: 8 ms, apply: 130 ms, scatter: 2 ms}
+"""
+
+
+def test_cost_of_a_job_is_split() -> None:
+    found = prepare(loads(FILE))
+    schedule = found.simulate()
+    cost = cost_of(found.scenario, schedule)
+    assert cost is not None
+    span = schedule.makespan
+    assert cost.servers == pytest.approx(2 * 0.34 * span / 3600)
+    assert cost.parameter_servers == pytest.approx(0.17 * span / 3600)
+    # 6 intervals, 3 lambdas each per epoch, 130 ms and a few of transfer: 200 ms.
+    assert cost.lambdas == pytest.approx(36 * (2e-7 + 0.2 * 0.01125 / 3600))
+    assert cost.value == pytest.approx(1 / (span * cost.total))
+    assert load(found.scenario) == found.scenario
+
+
+def test_a_machine_that_does_more_than_serve_parameters_is_a_server() -> None:
+    """g0 gathers and serves, ps serves alone, idle does nothing, which is paid too."""
+    text = FILE.replace("[ps]", "[ps, g0]\n  machines: [g0, g1]").replace(
+        "    - {name: ps,",
+        "    - {name: idle, nic: 1 Gbit/s, price: 1 $/h}\n    - {name: ps,",
+    )
+    found = prepare(loads(text))
+    schedule = found.simulate()
+    cost = cost_of(found.scenario, schedule)
+    assert cost is not None
+    hours = schedule.makespan / 3600
+    assert cost.servers == pytest.approx((2 * 0.34 + 1) * hours)
+    assert cost.parameter_servers == pytest.approx(0.17 * hours)
+
+
+def test_a_launch_is_not_paid() -> None:
+    found = prepare(loads(FILE, ["job.launch={cold: 900 ms, warm: 10 ms}"]))
+    cost = cost_of(found.scenario, found.simulate())
+    assert cost is not None
+    assert cost.lambdas == pytest.approx(36 * (2e-7 + 0.2 * 0.01125 / 3600))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("cluster.machines[1].price=null", "has no price, other machines have one"),
+        ("cluster.machines[1].price=-1 $/h", "cannot be negative"),
+        ("cluster.machines[1].price=0.34", "does not say its unit"),
+        ("prices.granularity=0 s", "found zero"),
+        ("prices.request=1 s", "not a unit of an amount of money"),
+    ],
+)
+def test_wrong_prices(change: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        loads(FILE, [change])

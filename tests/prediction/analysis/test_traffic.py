@@ -1,0 +1,135 @@
+"""What crossed, against sums by hand and a walk over the packets one by one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from emu.prediction.analysis.traffic import (
+    CONNECTION,
+    PACKET,
+    answer_times,
+    meetings,
+    messages,
+    named_matrix,
+    nic_rates,
+    nic_use,
+    sent_matrix,
+)
+
+SILENCE = 0.02
+#: Milliseconds since the packet before, two machines of three, which way, bytes.
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 5, 30]),
+        st.sampled_from([(0, 1), (0, 2), (1, 2)]),
+        st.booleans(),
+        st.integers(1, 1448),
+    ),
+    max_size=40,
+)
+
+
+def packets(steps: list[tuple[int, tuple[int, int], bool, int]]) -> NDArray[np.void]:
+    """Return packets of one connection per pair of machines."""
+    rows, now = np.zeros(len(steps), PACKET), 0
+    for row, (later, (a, b), back, size) in zip(rows, steps, strict=True):
+        now += later
+        ends = (a, b, 9000 + a, 80) if not back else (b, a, 80, 9000 + a)
+        row["time"], row["bytes"] = now / 1000, size
+        for name, value in zip(CONNECTION, ends, strict=True):
+            row[name] = value
+    return rows
+
+
+@given(STEPS)
+def test_messages_are_what_a_walk_over_the_packets_finds(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    rows = packets(steps)
+    found: list[list[float]] = []  # first, last, source, destination, bytes
+    newest: dict[frozenset[int], int] = {}
+    for row in rows:
+        time, source, there = float(row["time"]), row["source"], row["destination"]
+        pair = frozenset((int(source), int(there)))
+        last = found[newest[pair]] if pair in newest else None
+        if last is None or last[2] != source or time - last[1] > SILENCE:
+            newest[pair] = len(found)
+            found.append([time, time, source, there, 0])
+            last = found[-1]
+        last[1], last[4] = time, last[4] + row["bytes"]
+
+    seen = messages(rows, SILENCE)
+
+    columns = [seen[n] for n in ("first", "last", "source", "destination", "bytes")]
+    assert sorted(map(list, zip(*columns, strict=True))) == sorted(found)
+
+
+@given(STEPS)
+def test_every_byte_is_in_the_matrix_and_in_the_use_of_two_nics(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    rows = packets(steps)
+    matrix = sent_matrix(rows, 3)
+    use = nic_use(rows, np.full((2, 3, 10), 1e6), 0.5)
+
+    assert matrix.sum() == rows["bytes"].sum()
+    assert matrix.diagonal().sum() == 0
+    assert use[0].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=1))
+    assert use[1].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=0))
+
+
+@given(STEPS)
+def test_an_answer_is_the_next_message_of_a_connection_the_other_way(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    found = messages(packets(steps), SILENCE)
+    waits = answer_times(found)
+    for place, message in enumerate(found):
+        ends = {message["source"], message["destination"]}
+        later = [
+            other
+            for other in found[place + 1 :]
+            if {other["source"], other["destination"]} == ends
+        ]
+        if later and later[0]["source"] == message["destination"]:
+            assert waits[place] == pytest.approx(later[0]["first"] - message["last"])
+        else:
+            assert np.isnan(waits[place])
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.floats(1, 9)), max_size=4))
+def test_the_rates_of_a_nic_that_changes_sum_to_what_it_could_carry(
+    changes: list[tuple[float, float]],
+) -> None:
+    changes = sorted(changes)
+    told = [(time, 1, rate, 2 * rate) for time, rate in changes]
+    rates = nic_rates(np.full((2, 3), 5.0), told, 9.0, 7)
+
+    pieces = [(0.0, 5.0), *changes, (9.0, 0.0)]
+    carried = sum(
+        rate * (then - since) for (since, rate), (then, _) in pairwise(pieces)
+    )
+    assert rates[0, 1].sum() * 9 / 7 == pytest.approx(carried)
+    assert (rates[:, [0, 2]] == 5.0).all()
+
+
+def test_connections_meet_that_use_one_queue_at_a_time() -> None:
+    rows = packets([(0, (0, 1), False, 9), (1, (0, 2), False, 9), (1, (0, 1), True, 9)])
+    again = packets([(5, (0, 1), False, 9), (1, (0, 2), False, 9)])
+    again["time"] += 0.01
+    both = np.concatenate([rows, again])
+
+    assert meetings(both, lambda *_: 0) == [(9000, 9000)]
+    assert meetings(rows, lambda *_: 0) == []
+
+
+def test_a_matrix_has_names() -> None:
+    named = named_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
+
+    assert named == {"a": {"a": 0, "b": 5}, "b": {"a": 7, "b": 0}}

@@ -1,0 +1,245 @@
+"""The best placement of a run: never worse than others, and no slot waited for ever."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
+from emu.prediction.placement import PLACEMENT_POLICIES, best_placement, place
+from emu.prediction.placement.place import expected_run
+from emu.prediction.simulation import makespan
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
+from emu.problem.placement import slot_teams
+from tests.prediction.placement.placement_cases import (
+    feasible_placements,
+    random_setting,
+    realization,
+)
+
+OTHERS = tuple(name for name in PLACEMENT_POLICIES if name not in {"explicit", "best"})
+
+
+def length(problem: Problem, run: Realization) -> float:
+    """Return the makespan, infinity where tasks wait for ever or slots overflow."""
+    if problem.placement.violations(problem.job, problem.cluster):
+        return np.inf
+    try:
+        return makespan(problem, problem.taken(run))
+    except SchedulingError:
+        return np.inf
+
+
+def split_slots(rng: np.random.Generator) -> tuple[Job, Cluster, Realization]:
+    """Return a small job in which some tasks free the slots that others take."""
+    machines = tuple(
+        Machine(
+            f"m{m}",
+            10.0,
+            10.0,
+            {"cpu": float(rng.integers(1, 4))} if rng.random() < 0.7 else {},
+            {"gpu": int(rng.integers(1, 3))} if rng.random() < 0.8 else {},
+        )
+        for m in range(rng.integers(1, 4))
+    )
+    tasks: list[Task] = []
+    edges = []
+    for pair in range(rng.integers(1, 3)):
+        first = len(tasks)
+        tasks += [
+            Task(f"a{pair}", "a", {"cpu": 1.0}, takes="gpu", frees=""),
+            Task(f"b{pair}", "b", {"cpu": 1.0}, frees="gpu"),
+        ]
+        edges.append(Edge(first, first + 1))
+        if rng.random() < 0.5:  # what is freed waits for a task between
+            tasks.append(Task(f"c{pair}", "c", takes=str(rng.choice(["", "gpu"]))))
+            edges += [Edge(first, first + 2), Edge(first + 2, first + 1)]
+    if len(tasks) > 3 and rng.random() < 0.4:
+        edges.append(Edge(0, len(tasks) - 1, lag=1))
+    job = Job(tuple(tasks), tuple(edges), int(rng.integers(1, 4)))
+    shape = len(edges), job.iterations
+    times = rng.choice([0.0, 1.0, 3.0], (len(tasks), job.iterations))
+    return job, Cluster(machines), Realization(times, rng.choice([0.0, 10.0], shape))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_split_slots_are_placed_wherever_a_placement_exists(seed: int) -> None:
+    job, cluster, run = split_slots(np.random.default_rng([28, seed]))
+    every = itertools.product(range(len(cluster.machines)), repeat=len(job.tasks))
+    lengths = [length(Problem(cluster, job, Placement(at)), run) for at in every]
+    least, profile = min(lengths), Profile(run.times, run.volumes)
+
+    for name in ("best", *OTHERS):
+        if name == "distdgl":
+            continue
+        try:
+            found = place(name, job, cluster, profile=profile, seed=seed)
+        except InfeasiblePlacement:
+            assert least == np.inf, name
+            continue
+        took = length(Problem(cluster, job, found.placement), run)
+        assert took < np.inf, name
+        if name == "best" and found.optimal:
+            assert took == pytest.approx(least)
+
+
+def test_who_frees_belongs_to_the_nearest_who_takes() -> None:
+    tasks = (
+        Task("x", "x"),
+        Task("a", "t", takes="p", frees=""),
+        Task("b", "t", takes="p", frees=""),
+        Task("fa", "f", frees="p"),
+        Task("mid", "m"),
+        Task("fb", "f", frees="p"),
+        Task("own", "o", takes="p"),
+    )
+    edges = (Edge(1, 3), Edge(2, 4), Edge(4, 5), Edge(0, 1), Edge(0, 2))
+
+    assert slot_teams(Job(tasks, edges, 2)) == (("a", "fa"), ("b", "fb"))
+
+
+def test_one_may_take_what_several_free() -> None:
+    tasks = (
+        Task("a", "t", takes="p", frees=""),
+        Task("f", "f", frees="p", iterations=2),
+        Task("g", "f", frees="p", iterations=2),
+        Task("h", "f", frees="p", iterations=1),
+    )
+    assert slot_teams(Job(tasks, (Edge(0, 1), Edge(0, 2)), 4)) == (("a", "f", "g"),)
+
+
+def _settings(count: int) -> list[tuple[Job, Cluster, Realization]]:
+    rng = np.random.default_rng(5)
+    found: list[tuple[Job, Cluster, Realization]] = []
+    while len(found) < count:
+        job, cluster = random_setting(rng, iterations=int(rng.integers(1, 40)))
+        run = realization(job, rng)
+        try:
+            place("ifs", job, cluster)
+        except PlacementError:
+            continue
+        found.append((job, cluster, run))
+    return found
+
+
+def test_best_is_never_worse_than_another_policy_or_what_is_known() -> None:
+    for seed, (job, cluster, run) in enumerate(_settings(20)):
+        profile, budget = Profile(run.times, run.volumes), 1 + 40 * seed
+        options: dict[str, Any] = {
+            "transfers": budget,
+            "iterations": min(20, job.iterations),
+        }
+        known = place("random", job, cluster, seed=seed).placement
+        best = best_placement(
+            job, cluster, run, seed=seed, transfers=budget, known=[known]
+        )
+        took = length(Problem(cluster, job, best.placement), run)
+
+        etp = place("etp", job, cluster, profile=profile, seed=seed, **options)
+        ifs = place("ifs", job, cluster, seed=seed)
+        for other in (etp.placement, ifs.placement, known):
+            assert took <= length(Problem(cluster, job, other), run) * (1 + 1e-12)
+        again = place("best", job, cluster, profile=profile, seed=seed, **options)
+        assert length(Problem(cluster, job, again.placement), run) <= (
+            length(Problem(cluster, job, etp.placement), run) * (1 + 1e-12)
+        )
+
+
+def test_the_optimum_of_one_iteration_is_no_reason_to_end() -> None:
+    """The first iteration weighs nothing, so that any placement is its best."""
+    for job, cluster, run in _settings(8):
+        scale = np.array([0.0, *[1.0] * (job.iterations - 1)])
+        rest = Realization(run.times * scale, run.volumes * scale)
+        all_ = [*feasible_placements(job, cluster)]
+        took = [length(Problem(cluster, job, one), rest) for one in all_]
+        least = all_[int(np.argmin(took))]
+        best = best_placement(
+            job, cluster, rest, transfers=5, iterations=1, known=[least]
+        )
+        found = length(Problem(cluster, job, best.placement), rest)
+        assert found <= min(took) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 6, 7, 8, 13, 50])
+def test_every_budget_ends_with_a_placement(budget: int) -> None:
+    for job, cluster, run in _settings(4):
+        best = best_placement(job, cluster, run, transfers=budget)
+        assert best.placement.violations(job, cluster) == []
+        # "At most N candidates", say commands; the first few are always looked at.
+        assert best.candidates <= max(best.budget, 7)
+        profile = Profile(run.times, run.volumes)
+        etp = place("etp", job, cluster, profile=profile, transfers=budget - 1)
+        assert etp.placement.violations(job, cluster) == []
+
+
+@pytest.mark.parametrize("name", ["best", *OTHERS])
+@pytest.mark.parametrize("beta_unit", [None, 0.5])
+def test_a_first_placement_that_takes_no_time_is_kept(
+    name: str, beta_unit: float | None
+) -> None:
+    job, cluster, run = _settings(1)[0]
+    profile = Profile(run.times * 0.0, run.volumes * 0.0)
+    options: dict[str, Any] = {"beta_unit": beta_unit} if name == "etp" else {}
+    found = place(name, job, cluster, profile=profile, **options)
+    assert found.makespan == 0.0
+
+
+def test_best_of_a_short_run_is_the_best_of_all_placements() -> None:
+    for job, cluster, run in _settings(30):
+        movable = sum(task.pinned is None for task in job.tasks)
+        if job.iterations > 20 or len(cluster.machines) ** movable > 3000:
+            continue
+        least = min(
+            length(Problem(cluster, job, p), run)
+            for p in feasible_placements(job, cluster)
+        )
+        best = best_placement(job, cluster, run)
+        took = length(Problem(cluster, job, best.placement), run)
+        assert took == pytest.approx(least, rel=1e-9)
+
+
+def test_the_expected_run_repeats_the_profile() -> None:
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 5)
+    profile = Profile(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]]))
+    run = expected_run(replace(job, iterations=5), profile)
+    assert run.times.tolist() == [[1, 2, 1, 2, 1], [3, 4, 3, 4, 3]]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_pinned_job_is_judged_as_one_that_is_searched(seed: int) -> None:
+    """Every placement that holds its slots is taken, and every other one refused."""
+    rng = np.random.default_rng([17, seed])
+    job, cluster, run = split_slots(rng)
+    names = [machine.name for machine in cluster.machines]
+    at = {process: int(rng.integers(len(names))) for process in job.processes}
+    machine_of = tuple(at.get(task.process_name, -1) for task in job.tasks)
+    pinned = replace(
+        job,
+        tasks=tuple(
+            replace(task, pinned=None if m < 0 else names[m])
+            for task, m in zip(job.tasks, machine_of, strict=True)
+        ),
+    )
+    took = length(Problem(cluster, pinned, Placement(machine_of)), run)
+    if took == np.inf:
+        with pytest.raises(InfeasiblePlacement):
+            best_placement(pinned, cluster, run, iterations=job.iterations)
+        return
+    best = best_placement(pinned, cluster, run, iterations=job.iterations)
+    assert best.placement.machine_of == machine_of
+    assert best.makespan == took
+    assert best.optimal

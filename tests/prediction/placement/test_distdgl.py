@@ -1,0 +1,85 @@
+"""The DistDGL baseline against brute force and against the paper's own count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emu.errors import InfeasiblePlacement, PlacementError
+from emu.prediction.placement import place_distdgl
+from emu.problem import Cluster, Job, Machine, Task
+from tests.prediction.placement.placement_cases import (
+    colocated_pairs,
+    dgtp_job,
+    feasible_placements,
+    paper_testbed,
+    random_setting,
+)
+
+
+def test_testbed_separates_two_of_twelve_pairs() -> None:
+    """As the paper reports, with 8 cores per machine and stores of 14 GB."""
+    job, cluster = paper_testbed()
+
+    placement = place_distdgl(job, cluster)
+
+    assert colocated_pairs(job, placement) == (10, 12)
+    assert placement.violations(job, cluster) == []
+
+
+def test_testbed_with_16_cores_separates_nothing() -> None:
+    job, cluster = paper_testbed(cpu=16)
+
+    assert colocated_pairs(job, place_distdgl(job, cluster)) == (12, 12)
+
+
+def test_testbed_placement_is_pinned_down() -> None:
+    """Ties: the first machines are filled first, the server comes last."""
+    job, cluster = paper_testbed()
+
+    machine_of = place_distdgl(job, cluster).machine_of
+    by_name = {t.name: m for t, m in zip(job.tasks, machine_of, strict=True)}
+
+    assert [by_name[f"w{i}"] for i in range(6)] == [0, 0, 1, 1, 2, 3]
+    assert [machine_of[4:16].count(m) for m in range(4)] == [3, 3, 3, 3]
+    assert by_name["ps0"] in {2, 3}, "the 50 G machines have no core left"
+
+
+def test_as_many_pairs_as_brute_force() -> None:
+    rng = np.random.default_rng(5)
+    compared = 0
+    while compared < 60:
+        job, cluster = random_setting(rng)
+        movable = sum(task.pinned is None for task in job.tasks)
+        if len(cluster.machines) ** movable > 7000:
+            continue
+        pairs = [
+            colocated_pairs(job, placement)[0]
+            for placement in feasible_placements(job, cluster)
+        ]
+        if not pairs:
+            with pytest.raises(InfeasiblePlacement):
+                place_distdgl(job, cluster)
+            continue
+        placement = place_distdgl(job, cluster)
+        assert placement.violations(job, cluster) == []
+        assert colocated_pairs(job, placement)[0] == max(pairs)
+        compared += 1
+
+
+def test_server_goes_where_a_flow_gets_most() -> None:
+    job = dgtp_job(stores=2, workers=1, per_worker=1, demands={"worker": {"gpu": 1}})
+    cluster = Cluster(
+        (Machine("m0", 1.0, 1.0, {"gpu": 1}), Machine("m1", 9.0, 9.0, {"gpu": 0}))
+    )
+
+    placement = place_distdgl(job, cluster)
+
+    assert placement.machine_of == (0, 1, 0, 0, 1)
+
+
+def test_refuses_a_job_without_teams() -> None:
+    job = Job((Task("a", "worker"),), (), 1)
+
+    with pytest.raises(PlacementError, match="workers with samplers"):
+        place_distdgl(job, Cluster((Machine("m0", 1, 1),)))

@@ -1,0 +1,197 @@
+"""ETP: what Algorithm 3 promises, and that the tricks change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import InfeasiblePlacement
+from emu.prediction.placement import (
+    EtpOptions,
+    PlacementResult,
+    common_draws,
+    search_etp,
+)
+from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.simulation import makespan
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
+from tests.prediction.placement.placement_cases import (
+    feasible_exists,
+    paper_testbed,
+    random_setting,
+    realization,
+)
+
+SHORT: dict[str, Any] = {"transfers": 300, "iterations": 4}
+
+
+def profile_of(job: Job, seed: int = 0) -> Profile:
+    drawn = realization(job, np.random.default_rng(seed))
+    return Profile(drawn.times, drawn.volumes * 1e7)
+
+
+def test_result_is_feasible_and_no_worse_than_its_start() -> None:
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+
+    for seed in range(3):
+        result = search_etp(
+            job, cluster, profile, seed=seed, options=EtpOptions(**SHORT)
+        )
+
+        assert result.placement.violations(job, cluster) == []
+        assert result.makespan is not None
+        assert result.start_makespan is not None
+        assert result.makespan <= result.start_makespan
+        assert result.history[0] == (0, result.start_makespan)
+        assert result.history[-1][1] == result.makespan
+
+
+def test_a_job_a_millionth_as_long_is_searched_alike() -> None:
+    """The unit of cost is a part of the makespan; in seconds it would not scale."""
+    job, cluster = paper_testbed()
+    profile, options = profile_of(job), EtpOptions(**SHORT)
+    small = 2.0**-20  # exact
+    shorter = Profile(small * profile.times, small * profile.volumes)
+    once, again = (
+        search_etp(job, cluster, each, seed=3, options=options)
+        for each in (profile, shorter)
+    )
+
+    assert again.accepted == once.accepted
+    assert again.placement == once.placement
+    assert again.makespan == pytest.approx(small * (once.makespan or 0.0))
+
+
+def test_bytes_that_no_task_would_receive_are_not_sent() -> None:
+    tasks = Task("a", "a"), Task("b", "b", iterations=2)
+    job = Job(tasks, (Edge(0, 1), Edge(0, 1, 1), Edge(1, 0, 1, credit=True)), 3)
+    volumes = np.full((3, 3), [1.0, 2.0, 4.0])
+
+    sent = sent_bytes(job, Realization(np.ones((2, 3)), volumes))
+    assert sent.tolist() == [3.0, 1.0, 0.0]
+
+
+def test_makespan_is_that_of_the_simulator_under_the_common_draws() -> None:
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+    result = search_etp(job, cluster, profile, seed=5, options=EtpOptions(**SHORT))
+
+    drawn = common_draws(profile, 5, 4)
+    four = Job(job.tasks, job.edges, 4)
+
+    assert result.makespan == makespan(Problem(cluster, four, result.placement), drawn)
+
+
+@pytest.mark.parametrize("beta_unit", [None, 1.0, 1e-3])
+def test_the_same_chain_where_simulations_are_spared(beta_unit: float | None) -> None:
+    rng = np.random.default_rng(8)
+    settings = [paper_testbed()]
+    while len(settings) < 8:
+        job, cluster = random_setting(rng)
+        if feasible_exists(job, cluster):
+            settings.append((job, cluster))
+    for job, cluster in settings:
+        profile = profile_of(job)
+        results = [
+            search_etp(
+                job,
+                cluster,
+                profile,
+                seed=2,
+                options=EtpOptions(beta_unit=beta_unit, simulate_all=plainly, **SHORT),
+            )
+            for plainly in (True, False)
+        ]
+        plain, bounded = results
+
+        assert bounded.placement == plain.placement
+        assert bounded.makespan == plain.makespan
+        assert bounded.accepted == plain.accepted
+        assert bounded.history == plain.history
+        assert bounded.evaluations <= plain.evaluations
+
+
+def test_bound_first_spares_most_simulations() -> None:
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+
+    result = search_etp(
+        job, cluster, profile, options=EtpOptions(transfers=1000, beta_unit=1e-3)
+    )
+
+    assert result.candidates == 1000
+    assert result.evaluations < 700
+
+
+def test_progress_tells_the_best_so_far() -> None:
+    job, cluster = paper_testbed()
+    calls: list[tuple[int, int, float]] = []
+
+    result = search_etp(
+        job,
+        cluster,
+        profile_of(job),
+        options=EtpOptions(transfers=1200, iterations=2),
+        progress=lambda *call: calls.append(call),
+    )
+
+    assert [call[:2] for call in calls] == [(500, 1200), (1000, 1200), (1200, 1200)]
+    assert calls[-1][2] == result.makespan
+
+
+def test_walks_through_infeasible_placements_but_never_returns_one() -> None:
+    """Two tasks that must change machines can only do so through an overload (A22)."""
+    tasks = tuple(Task(f"t{i}", "x", {"cpu": 1.0}) for i in range(2))
+    job = Job(tasks, (), 1)
+    cluster = Cluster(tuple(Machine(f"m{i}", 1, 1, {"cpu": 1.0}) for i in range(2)))
+    profile = Profile(np.ones((2, 1)), np.ones((0, 1)))
+
+    def run(mu: float) -> PlacementResult:
+        options = EtpOptions(transfers=50, iterations=1, mu=mu, beta_unit=1.0)
+        return search_etp(job, cluster, profile, options=options)
+
+    walked, strict = run(1.0), run(0.0)
+
+    assert walked.accepted > 0
+    assert not walked.placement.violations(job, cluster)
+    assert strict.accepted == 0, "no machine has room, every step is stuck"
+
+
+def test_nothing_to_move() -> None:
+    job = Job((Task("g", "graph_store", pinned="m0"),), (), 1)
+    profile = Profile(np.ones((1, 1)), np.ones((0, 1)))
+    cluster = Cluster((Machine("m0", 1, 1),))
+
+    result = search_etp(
+        job, cluster, profile, options=EtpOptions(transfers=5, iterations=1)
+    )
+
+    assert result.placement.machine_of == (0,)
+    assert result.makespan == 1.0
+
+
+def test_infeasible_and_bad_options() -> None:
+    job, cluster = paper_testbed(cpu=4)
+
+    with pytest.raises(InfeasiblePlacement, match="31 cpu in total"):
+        search_etp(job, cluster, profile_of(job))
+    bad: list[dict[str, Any]] = [
+        {"mu": -1.0},
+        {"beta": 0.0},
+        {"transfers": -1},
+    ]
+    for options in bad:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            EtpOptions(**options)

@@ -1,0 +1,122 @@
+"""The one way in to all placement policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.prediction.placement import PLACEMENT_POLICIES, place, place_ifs
+from emu.prediction.placement.candidates import common_draws, walk_generator
+from emu.prediction.simulation import makespan
+from emu.problem import Cluster, Job, Problem, Profile, Realization
+from tests.prediction.placement.placement_cases import paper_testbed, realization
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "etp": {"transfers": 50, "iterations": 2},
+    "best": {"transfers": 50, "iterations": 2},
+}
+
+
+@pytest.fixture
+def setting() -> tuple[Job, Cluster, Profile]:
+    job, cluster = paper_testbed()
+    drawn = realization(job, np.random.default_rng(0))
+    return job, cluster, Profile(drawn.times, drawn.volumes * 1e7)
+
+
+@pytest.mark.parametrize("policy", sorted(PLACEMENT_POLICIES))
+def test_every_policy_places_and_says_the_makespan(
+    policy: str, setting: tuple[Job, Cluster, Profile]
+) -> None:
+    job, cluster, profile = setting
+    machines = place_ifs(job, cluster, walk_generator(0)).machine_of
+    tasks = {
+        task.name: cluster.machines[m].name
+        for task, m in zip(job.tasks, machines, strict=True)
+    }
+
+    result = place(
+        policy,
+        job,
+        cluster,
+        profile=profile,
+        tasks=tasks if policy == "explicit" else None,
+        **OPTIONS.get(policy, {"iterations": 2}),
+    )
+
+    assert result.policy == policy
+    assert result.placement.violations(job, cluster) == []
+    assert result.makespan is not None
+    assert result.makespan > 0
+
+
+def test_searches_are_no_worse_than_ifs_under_the_same_draws(
+    setting: tuple[Job, Cluster, Profile],
+) -> None:
+    job, cluster, profile = setting
+
+    made = {
+        policy: place(
+            policy,
+            job,
+            cluster,
+            profile=profile,
+            seed=3,
+            **OPTIONS.get(policy, {"iterations": 2}),
+        ).makespan
+        for policy in ("ifs", "etp", "best")
+    }
+
+    assert made["ifs"] is not None
+    assert made["etp"] is not None
+    assert made["best"] is not None
+    assert made["etp"] <= made["ifs"]
+    assert made["best"] <= made["ifs"]
+
+
+@pytest.mark.parametrize("name", ["ifs", "etp", "best"])
+def test_the_rate_policy_reaches_the_simulations(
+    name: str, setting: tuple[Job, Cluster, Profile]
+) -> None:
+    job, cluster, profile = setting
+    options = OPTIONS.get(name, {"iterations": 2})
+    job_of_two = replace(job, iterations=2)
+
+    made = {
+        rates: place(name, job, cluster, profile=profile, policy=rates, **options)
+        for rates in ("oes", "fifo")
+    }
+
+    for rates, result in made.items():
+        problem = Problem(cluster, job_of_two, result.placement)
+        drawn = common_draws(profile, 0, 2)
+        if name == "best":  # judges by the run itself: its first and last iteration
+            ends = [0, (job.iterations - 1) % profile.times.shape[1]]
+            drawn = Realization(profile.times[:, ends], profile.volumes[:, ends])
+        simulated = makespan(problem, drawn, rates)
+        assert result.makespan == pytest.approx(simulated)
+    assert made["oes"].makespan != made["fifo"].makespan
+
+
+def test_without_a_profile_nothing_is_simulated(
+    setting: tuple[Job, Cluster, Profile],
+) -> None:
+    job, cluster, _ = setting
+
+    assert place("ifs", job, cluster).makespan is None
+    with pytest.raises(ValueError, match="needs a profile"):
+        place("etp", job, cluster)
+
+
+def test_misuse_is_named(setting: tuple[Job, Cluster, Profile]) -> None:
+    job, cluster, profile = setting
+
+    with pytest.raises(ValueError, match="no placement policy is called magic"):
+        place("magic", job, cluster)
+    with pytest.raises(TypeError, match="mu"):
+        place("ifs", job, cluster, mu=1.0)
+    with pytest.raises(TypeError, match="colour"):
+        place("etp", job, cluster, profile=profile, colour=1)

@@ -1,0 +1,166 @@
+"""The order of a ring after placement, against all orders of small rings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import emu
+from emu.errors import ScenarioError
+from emu.prediction.placement.ring_order import ring_cost, ring_order, with_placed_ring
+from emu.problem import Link, Links, Machine, Problem, Route
+from emu.problem.fields.cluster_section import RackSection, rack_links, rack_routes
+from emu.runs.result import read_result, result_of
+from emu.scenario import prepare
+from tests.integration.scenarios import read, tiny_training
+
+RATES = st.sampled_from([1.0, 2.0, 5.0, 50.0])
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Links:
+    """Draw machines in two racks, or some of which have links of their own."""
+    machines = [Machine(f"m{i}", draw(RATES), draw(RATES)) for i in range(4)]
+    names = [machine.name for machine in machines]
+    if draw(st.booleans()):
+        racks = [
+            RackSection.model_validate(
+                {"name": f"r{r}", "machines": names[r::2], "uplink": f"{rate} B/s"}
+            )
+            for r, rate in enumerate((draw(RATES), draw(RATES)))
+        ]
+        return Links(machines, rack_links(racks), rack_routes(racks, names))
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    direct = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=8))
+    own = [Link(f"{a}>{b}", draw(RATES)) for a, b in direct]
+    routes = [
+        Route((a,), (b,), (link.name,))
+        for (a, b), link in zip(direct, own, strict=True)
+    ]
+    return Links(machines, own, routes)
+
+
+@given(networks(), st.lists(st.integers(0, 3), min_size=1, max_size=5))
+def test_no_order_is_cheaper(links: Links, machines: list[int]) -> None:
+    order = ring_order(links, machines)
+    orders = ((0, *rest) for rest in permutations(range(1, len(machines))))
+    least = min(ring_cost(links, [machines[rank] for rank in one]) for one in orders)
+
+    assert sorted(order) == [*range(len(machines))]
+    assert order[0] == 0
+    found = ring_cost(links, [machines[rank] for rank in order])
+    assert found == pytest.approx(least, rel=1e-9)
+
+
+def test_a_large_ring_enters_every_machine_and_every_rack_once() -> None:
+    machines = [Machine(f"m{i}", 10.0, 10.0) for i in range(40)]
+    names = [machine.name for machine in machines]
+    racks = [
+        RackSection.model_validate(
+            {"name": f"r{r}", "machines": names[r::4], "uplink": "10 B/s"}
+        )
+        for r in range(4)
+    ]
+    links = Links(machines, rack_links(racks), rack_routes(racks, names))
+    machine_of = [i % 40 for i in range(120)]
+    order = ring_order(links, machine_of)
+    cost = ring_cost(links, [machine_of[rank] for rank in order])
+
+    assert cost.crossings == 40
+    assert cost.slowest == 1 / 10
+
+
+def ringed(**job: Any) -> Problem:
+    document = tiny_training(3, **{"workers": 5, "sync": "ring", **job})
+    document["placement"] = {"policy": "round_robin"}
+    return prepare(read(document)).problem
+
+
+def carried(problem: Problem) -> dict[str, float]:
+    """Return seconds of flow per port in one step of the ring, all ranks at once."""
+    steps = Counter[str]()
+    for edge, hops in zip(problem.job.edges, problem.hops, strict=True):
+        if problem.job.tasks[edge.source].name.endswith(".ring0"):
+            steps.update(problem.links[port].name for port in hops)
+    return dict(steps)
+
+
+def test_a_placed_ring_enters_each_machine_once() -> None:
+    by_rank, placed = ringed(), ringed(ring="placed")
+
+    assert carried(by_rank) == {
+        "fast out": 2, "slow in": 2, "slow out": 2, "fast in": 2,
+    }  # fmt: skip
+    assert carried(placed) == dict.fromkeys(carried(by_rank), 1)
+    names = [task.name for task in by_rank.job.tasks]
+    assert [task.name for task in placed.job.tasks] == names
+    ranks = {
+        task.process_name: task.settings["rank"]
+        for task in placed.job.tasks
+        if task.kind == "all_reduce"
+    }
+    assert ranks == {"w0": 0, "w2": 1, "w4": 2, "w1": 3, "w3": 4}
+    again = with_placed_ring(placed)
+    assert again.job.edges == placed.job.edges
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 6])
+def test_a_ring_without_settings_is_placed_alike(workers: int) -> None:
+    """That of a recorded run: which machines send to which, whoever is first."""
+    problem = ringed(workers=workers)
+    bare = tuple(replace(task, settings={}) for task in problem.job.tasks)
+    recorded = replace(problem, job=replace(problem.job, tasks=bare))
+
+    assert carried(with_placed_ring(recorded)) == carried(with_placed_ring(problem))
+    torn = replace(recorded.job, edges=())
+    assert with_placed_ring(replace(problem, job=torn)).job.edges == ()
+
+
+def sent_by_rank(ring: str) -> Counter[int]:
+    document = tiny_training(2, workers=5, sync="ring", ring=ring)
+    document["placement"] = {"policy": "round_robin"}
+    experiment = prepare(read(document))
+    job, sent = experiment.problem.job, Counter[int]()
+    for edge, bytes_ in zip(job.edges, experiment.realization.volumes, strict=True):
+        source, end = job.tasks[edge.source], job.tasks[edge.destination]
+        if source.kind == end.kind == "all_reduce" and bytes_.any():
+            rank = source.settings["rank"]
+            assert end.settings["rank"] == (rank + 1) % 5
+            assert end.settings["step"] == source.settings["step"]
+            sent[rank] += int(bytes_[0])
+    return sent
+
+
+def test_volumes_of_a_placed_ring_are_those_of_its_ranks() -> None:
+    placed = sent_by_rank("placed")
+
+    assert placed == sent_by_rank("rank")
+    assert np.ptp([*placed.values()]) > 0  # not divisible by five
+
+
+@pytest.mark.parametrize("sync", ["parameter_server", "halving_doubling"])
+def test_only_a_ring_is_placed(sync: str) -> None:
+    document = tiny_training(sync=sync, ring="placed")
+    with pytest.raises(ScenarioError, match=f"sync is {sync}, which has no ring"):
+        read(document)
+
+
+def test_a_result_file_knows_the_ring(tmp_path: Path) -> None:
+    document = tiny_training(2, workers=3, sync="ring", ring="placed")
+    document["placement"] = {"policy": "round_robin"}
+    scenario = read(document)
+    schedule = emu.simulate(scenario)
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(result_of(scenario, schedule)))
+    _, found = read_result(file)
+
+    np.testing.assert_allclose(found.flow_end, schedule.flow_end)

@@ -1,0 +1,373 @@
+"""The scheduler driven event by event."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.errors import SchedulingError
+from emu.prediction.scheduling import (
+    RATE_POLICIES,
+    Decisions,
+    RateSegments,
+    Scheduler,
+    newest,
+    policy_named,
+)
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+    Tuner,
+)
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from tests.prediction.scheduling.virtual_coordinator import (
+    Reporting,
+    VirtualCoordinator,
+)
+
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
+
+
+@pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
+@given(drawn=problems(latest=True))
+def test_driven_by_events_equals_simulated(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
+@given(
+    drawn=problems(links=True, jobs=True, cuts=True, speeds=True),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, policy, np.random.default_rng(seed))
+
+
+@given(
+    drawn=problems(own=True, slots=True, latest=True, tuned=True),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_quotas_tuned_at_any_time_equal_simulated_ones(
+    drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, "maxmin", np.random.default_rng(seed))
+
+
+def tuned(period: float) -> Reporting:
+    """One task of 8 s, and a pool whose quota nobody waits for."""
+    machine = Machine("m0", 1.0, 1.0, slots={"gpu": 3})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "gpu", "gpu", 4, period),))
+    problem = Problem(cluster, Job((Task("a", "a"),), (), 1), Placement((0,)))
+    reporting = Reporting(problem, "oes")
+    reporting.scheduler.begin()
+    return reporting
+
+
+def test_no_quota_is_looked_at_once_all_has_ended() -> None:
+    reporting = tuned(period=3.0)
+    reporting.task_ended(0, 0, {}, 8.0)
+    assert reporting.scheduler.next_end == 3.0
+    decisions = reporting.settle(100.0)
+
+    assert [decided.time for decided in decisions] == [3.0, 6.0, 8.0]
+    assert reporting.scheduler.next_end == math.inf
+    assert reporting.scheduler.quotas is not None
+    assert reporting.scheduler.quotas.tolist() == [[3], [3]]
+
+
+def test_quotas_of_a_long_run_are_kept() -> None:
+    reporting = tuned(period=1 / 64)
+    for time in np.arange(0.0, 8.0, 0.7):
+        reporting.settle(float(time))
+    reporting.end_task(0, 0, {}, 8.0)
+
+    assert reporting.scheduler.quotas is not None
+    assert reporting.scheduler.quotas.tolist() == [[3]] * 512
+
+
+def assert_equal(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    rng: np.random.Generator | None = None,
+) -> None:
+    if not (realization.times > 0).all():
+        realization = type(realization)(realization.times + 0.25, realization.volumes)
+    schedule = simulate(problem, realization, policy)
+    coordinator = VirtualCoordinator(problem, realization, policy, rng)
+    coordinator.run()
+    np.testing.assert_allclose(
+        coordinator.task_start, schedule.task_start, rtol=1e-9, atol=1e-9
+    )
+    if schedule.reads is not None:
+        np.testing.assert_array_equal(coordinator.scheduler.reads.log, schedule.reads)
+    quotas = coordinator.scheduler.quotas
+    assert (quotas is None) == (schedule.quotas is None)
+    if quotas is not None and schedule.quotas is not None:
+        np.testing.assert_array_equal(quotas, schedule.quotas)
+    flows = ~np.isnan(coordinator.flow_end)
+    np.testing.assert_allclose(
+        coordinator.flow_end[flows], schedule.flow_end[flows], rtol=1e-9, atol=1e-9
+    )
+    assert flows.sum() == (schedule.flow_bytes[tuple(schedule.flows().T)] > 0).sum()
+
+
+@pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
+@given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_events_of_one_instant_does_not_matter(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    told = VirtualCoordinator(*drawn, policy)
+    told.run()
+    shuffled = VirtualCoordinator(*drawn, policy, np.random.default_rng(seed))
+    shuffled.run()
+    np.testing.assert_allclose(
+        told.task_start, shuffled.task_start, rtol=1e-12, atol=1e-12
+    )
+
+
+def at_first_flows(*changes: CapacityChange) -> tuple[Reporting, Decisions]:
+    """Return a scheduler at 1 s, when both stores have ended iteration 0."""
+    problem, _ = two_machine_example(2)
+    problem = replace(problem, cluster=replace(problem.cluster, changes=changes))
+    scheduler = Reporting(problem, "oes")
+    scheduler.scheduler.begin()
+    scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
+    scheduler.task_ended(1, 0, {2: 40.0, 3: 40.0}, 1.0)
+    (decisions,) = scheduler.settle()
+    return scheduler, decisions
+
+
+def test_decisions() -> None:
+    scheduler, decisions = at_first_flows()
+    assert decisions.time == 1.0
+    assert decisions.tasks == [(0, 1), (1, 1)]
+    assert sorted(decisions.flows) == [(1, 0), (2, 0)]
+    assert sorted(decisions.lines.edge) == [1, 2]
+    assert decisions.lines.rate.tolist() == [10.0, 10.0]
+    assert decisions.lines.served.tolist() == [0.0, 0.0]
+    assert scheduler.scheduler.served(1, 3.0) == 20.0
+    assert scheduler.scheduler.served(1, 99.0) == 40.0
+    assert not scheduler.scheduler.finished
+
+
+def test_a_change_of_a_capacity_happens_without_being_told() -> None:
+    scheduler, _ = at_first_flows(CapacityChange(2.0, "m1 in", 5.0))  # of g0->s1
+    assert scheduler.scheduler.next_end == 2.0
+
+    (changed,) = scheduler.settle(2.0)
+
+    assert changed.time == 2.0
+    assert (changed.lines.edge.tolist(), changed.lines.rate.tolist()) == ([1], [5.0])
+    assert scheduler.scheduler.next_end == 5.0
+
+
+def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
+    """Both fluids end at 5 s; one flow has arrived at 4 s, the other does at 5.2 s."""
+    scheduler, _ = at_first_flows()
+    assert scheduler.scheduler.next_end == 5.0
+    scheduler.flow_arrived(1, 0, 4.0)  # g0->s1: s1 has all its inputs, at 5 s
+    assert scheduler.settle() == []
+    assert scheduler.settle(4.9) == []
+
+    (served,) = scheduler.settle(5.0)
+
+    assert (served.time, served.served, served.tasks) == (5.0, 2, [(3, 0)])
+    assert sorted(served.lines.edge.tolist()) == [1, 2]
+    assert served.lines.served.tolist() == [40.0, 40.0]
+    assert served.lines.rate.tolist() == [0.0, 0.0]
+    assert len(served.news) == 0
+    assert scheduler.scheduler.served(2, 5.1) == 40.0
+    scheduler.flow_arrived(2, 0, 5.2)
+    (arrived,) = scheduler.settle()
+    assert (arrived.time, arrived.served, arrived.tasks) == (5.2, 0, [(2, 0)])
+
+
+def test_a_fluid_that_ends_makes_room_before_what_comes_later() -> None:
+    """s1->w0 of 5.5 s finds m1's out port empty, though g1->s0 has not arrived."""
+    scheduler, _ = at_first_flows()
+    scheduler.flow_arrived(1, 0, 4.0)
+    scheduler.settle(5.0)
+    scheduler.task_ended(3, 0, {5: 60.0}, 5.5)
+
+    (begun,) = scheduler.settle()
+
+    assert (begun.time, begun.served) == (5.5, 0)
+    assert begun.news.edge.tolist() == [5]
+    assert begun.news.rate.tolist() == [10.0]
+
+
+def test_ends_told_together_are_settled_each_at_its_time() -> None:
+    one_by_one, _ = at_first_flows()
+    together, _ = at_first_flows()
+    expected = []
+    for task, edge, volumes, time in (
+        (-1, 1, {}, 5.0),
+        (-1, 2, {}, 5.2),
+        (3, -1, {5: 60.0}, 6.0),
+        (2, -1, {4: 60.0}, 6.2),
+    ):
+        for scheduler in (one_by_one, together):
+            if task < 0:
+                scheduler.flow_arrived(edge, 0, time)
+            else:
+                scheduler.task_ended(task, 0, volumes, time)
+        expected += one_by_one.settle()
+
+    found = together.settle()
+
+    assert [d.time for d in found] == [d.time for d in expected]
+    assert [(d.time, d.served) for d in found] == [
+        (5.0, 2),
+        (5.2, 0),
+        (6.0, 0),
+        (6.2, 0),
+    ]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine.tasks, mine.flows) == (theirs.tasks, theirs.flows)
+        for column in ("edge", "iteration", "served", "rate", "since"):
+            np.testing.assert_array_equal(
+                getattr(mine.lines, column), getattr(theirs.lines, column)
+            )
+
+
+def test_more_than_there_is_room_for_is_settled_all_the_same() -> None:
+    """300 tasks on two machines end one after the other, and send one flow each."""
+    count = 300
+    tasks = tuple(Task(f"t{i}", "t") for i in range(2 * count))
+    job = Job(tasks, tuple(Edge(i, count + i) for i in range(count)), 1)
+    cluster = Cluster((Machine("a", 10.0, 10.0), Machine("b", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0,) * count + (1,) * count))
+    scheduler = Reporting(problem, "mrtf")
+    begun = scheduler.scheduler.begin()
+    for i in range(count):
+        scheduler.task_ended(i, 0, {i: 1e6}, 1.0 + i)
+
+    found = scheduler.settle()
+
+    assert len(begun.tasks) == count
+    assert [d.time for d in found] == [1.0 + i for i in range(count)]
+    assert [d.flows for d in found] == [[(i, 0)] for i in range(count)]
+    assert all(i in d.lines.edge for i, d in enumerate(found))
+
+
+def test_a_late_event_counts_as_now() -> None:
+    scheduler, _ = at_first_flows()
+    scheduler.flow_arrived(1, 0, 5.0)
+    scheduler.settle()
+    scheduler.flow_arrived(2, 0, 4.5)
+    (decisions,) = scheduler.settle()
+    assert decisions.time == 5.0
+    scheduler.task_ended(2, 0, {4: 60.0}, 6.0)
+    (decisions,) = scheduler.settle()
+    assert (decisions.time, decisions.tasks) == (6.0, [])
+    with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
+        scheduler.scheduler.served(4, 6.0)  # local: handed over, never active
+
+
+def test_impossible_events_tell_their_story() -> None:
+    scheduler, _ = at_first_flows()
+    cases = {
+        "g0 sent over edge 2, not one of its": (0, 1, {2: 1.0}, 2.0),
+        "g0->s1 of 1 has -1.0 bytes": (0, 1, {1: -1.0}, 2.0),
+        "g0->s0 of 1 has nan bytes": (0, 1, {0: math.nan}, 2.0),
+        "an event at time nan": (0, 1, {}, math.nan),
+        "task number 6 ended": (6, 0, {}, 2.0),
+        "g0 ended iteration 7": (0, 7, {}, 2.0),
+        "g0 ended iteration -1": (0, -1, {}, 2.0),
+        f"g0 ended iteration {1 << 70}": (0, 1 << 70, {}, 2.0),
+    }
+    for story, event in cases.items():
+        scheduler.ends.clear()
+        with pytest.raises(SchedulingError, match=story):
+            scheduler.end_task(*event)
+    early = {
+        "w0 ended iteration 0, but it has started 0": (4, 0),
+        "g0 ended iteration 0, but it has started 2 and ended 1": (0, 0),
+    }
+    for story, (task, iteration) in early.items():
+        scheduler.task_ended(task, iteration, {}, 2.0)
+        with pytest.raises(SchedulingError, match=story):
+            scheduler.settle()
+    for edge, iteration, story in ((1, 1, "g0->s1 of 1"), (6, 0, "w0->p0 of 0")):
+        scheduler.flow_arrived(edge, iteration, 2.0)
+        with pytest.raises(
+            SchedulingError, match=f"{story} arrived, .* not on its way"
+        ):
+            scheduler.settle()
+    scheduler.flow_arrived(99, 0, 2.0)
+    with pytest.raises(SchedulingError, match="edge 99"):
+        scheduler.settle()
+    with pytest.raises(SchedulingError, match="begun already"):
+        scheduler.scheduler.begin()
+
+
+def test_policies_that_cannot_be_driven_are_refused() -> None:
+    problem, realization = two_machine_example(2)
+    with pytest.raises(ValueError, match="no policy is called fair; there are oes"):
+        Scheduler(problem, "fair")
+    with pytest.raises(ValueError, match="resolve it with"):
+        Scheduler(problem, "portfolio")
+    with pytest.raises(ValueError, match="oes_cp looks ahead"):
+        Scheduler(problem, "oes_cp")
+    with pytest.raises(ValueError, match="does not fit a job of 6 and 8"):
+        Scheduler(problem, "oes_cp", Profile(realization.times, np.zeros((1, 2))))
+
+
+def test_every_policy_says_what_it_is() -> None:
+    for name in RATE_POLICIES:
+        policy = policy_named(name)
+        assert policy.name == name
+        assert 10 < len(policy.summary) < 80
+        assert policy.source
+
+
+def test_the_newest_line_of_every_edge_is_kept_whole() -> None:
+    def lines(*rows: tuple[int, int, float, float, float]) -> RateSegments:
+        return RateSegments(*(np.array(column) for column in zip(*rows, strict=True)))
+
+    merged = newest(
+        [
+            lines((3, 0, 0.0, 5.0, 1.0), (1, 0, 0.0, 6.0, 1.0)),
+            lines((3, 0, 5.0, 2.0, 2.0)),
+            lines((2, 4, 0.0, 1.0, 3.0), (1, 1, 0.0, 9.0, 3.0)),
+        ]
+    )
+
+    rows = zip(
+        merged.edge, merged.iteration, merged.served, merged.rate, merged.since,
+        strict=True,
+    )  # fmt: skip
+    assert sorted(rows) == [
+        (1, 1, 0.0, 9.0, 3.0),
+        (2, 4, 0.0, 1.0, 3.0),
+        (3, 0, 5.0, 2.0, 2.0),
+    ]
+
+
+def test_four_rules_promise_theorem_1() -> None:
+    # Every flow has its oes rate or more (Theorem 1's condition); "none" is max-min.
+    kept = {name for name, policy in RATE_POLICIES.items() if policy.keeps_theorem}
+    assert kept == {"oes", "maxmin", "none", "oes_cp"}

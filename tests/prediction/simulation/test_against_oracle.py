@@ -1,0 +1,193 @@
+"""Every start and end equals that of a slow simulator written from the constraints."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.simulation import makespan, sensitivity, simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.testing.strategies import problems, random_problem
+from emu.trust.audit import audit
+from tests.prediction.simulation import flat, oracle
+
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
+
+
+def assert_equal(problem: Problem, realization: Realization, policy: str) -> None:
+    schedule = simulate(problem, realization, policy)
+    expected = oracle.run(problem, realization, policy)
+
+    def table(events: dict[tuple[int, int], float], rows: int) -> NDArray[np.float64]:
+        times = np.full((rows, problem.job.iterations), np.nan)
+        for event, time in events.items():
+            times[event] = time
+        return times
+
+    for name in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
+        found = getattr(schedule, name)
+        wanted = table(getattr(expected, name), found.shape[0])
+        alike = np.isclose(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True).all()
+        # Some problems carry last digits on: seed 3888 without ties, with capacities
+        # that change, under weighted_maxmin to 1.8e-9, and its own by 6.6e-9.
+        moved = 1e-9 if alike else sensitivity(problem, realization, policy)
+        np.testing.assert_allclose(
+            found, wanted, rtol=1e-9, atol=moved, err_msg=f"{name} under {policy}"
+        )
+    assert makespan(problem, realization, policy) == schedule.makespan
+    if schedule.quotas is not None:
+        looks = [list(path) for path in problem.cluster.paths_of(schedule.quotas)]
+        assert looks == [expected.quotas.get(t, []) for t in range(len(looks))]
+    if schedule.reads is None:
+        return
+    reads = np.full(schedule.reads.shape, -1)
+    for event, read in expected.reads.items():
+        reads[event] = read
+    np.testing.assert_array_equal(schedule.reads, reads)
+    assert audit(schedule).passed
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems())
+def test_random_problems(policy: str, drawn: tuple[Problem, Realization]) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, own=True, jobs=True))
+def test_random_problems_with_links_own_iterations_and_two_jobs(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, changes=True, jobs=True))
+def test_random_problems_whose_capacities_change(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, cuts=True, jobs=True))
+def test_random_problems_whose_links_are_cut(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "mrtf", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True, cuts=True, speeds=True))
+def test_random_problems_whose_machines_are_slow_and_links_are_cut(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True, latest=True))
+def test_random_problems_with_slots_and_latest_reads(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
+    """Return up to 40 flows over few ports, many alike: ties decide their order.
+
+    Each goes to a task of its own, or all to so many.
+    """
+    rng = np.random.default_rng(seed)
+    machines, flows = int(rng.integers(2, 7)), int(rng.integers(5, 41))
+    near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
+    cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
+    count = flows + (receivers or flows)
+    to = range(flows) if receivers is None else rng.integers(0, receivers, flows)
+    edges = [Edge(e, flows + int(j)) for e, j in zip(range(flows), to, strict=True)]
+    edges = [edges[e] for e in rng.permutation(flows).tolist()]
+    tasks = tuple(Task(f"t{j}", "task") for j in range(count))
+    at = Placement(tuple(rng.integers(0, machines, count).tolist()))
+    times = rng.choice([0.0, 1.0, 3.0], (count, 1))
+    volumes = rng.choice([4.0, 4.0, 10.0, 7.5], (flows, 1))
+    job = Job(tasks, tuple(edges), 1)
+    return Problem(cluster, job, at), Realization(times, volumes)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_many_flows_at_once(policy: str, seed: int) -> None:
+    assert_equal(*many_flows(seed, None), policy)
+
+
+@pytest.mark.parametrize("policy", [r for r in RULES if r[:4] in {"sebf", "omco"}])
+@given(seed=st.integers(0, 2**32 - 1), receivers=st.integers(1, 5))
+def test_many_flows_to_few_tasks(policy: str, seed: int, receivers: int) -> None:
+    assert_equal(*many_flows(seed, receivers), policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+@given(drawn=problems(own=True, slots=True, latest=True, tuned=True))
+def test_random_problems_with_tuned_quotas(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "mrtf", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True, channels=True))
+def test_random_problems_with_channels(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+@given(drawn=problems())
+def test_the_flat_simulator_agrees_with_the_oracle(
+    policy: str,
+    drawn: tuple[Problem, Realization],
+) -> None:
+    expected = oracle.run(*drawn, policy)
+    run = flat.FlatRun(*drawn, policy)
+    run.run()
+    for event, end in expected.flow_end.items():
+        assert run.flow_end[event] == pytest.approx(end, rel=1e-9, abs=1e-9)
+    for event, end in expected.task_end.items():
+        assert run.task_end[event] == pytest.approx(end, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("policy", RULES)
+def test_hundreds_of_jobs(policy: str) -> None:
+    nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+    for seed in range(1000 if nightly else 120):
+        problem, realization = random_problem(
+            np.random.default_rng(seed),
+            ties=seed % 2 == 0,
+            links=seed % 3 == 0,
+            own=seed % 5 == 0,
+            slots=seed % 7 == 0,
+            channels=seed % 4 == 0,
+            latest=seed % 4 == 0,
+            jobs=seed % 2 == 0,
+            changes=seed % 3 == 1,
+            tuned=seed % 7 == 0,
+        )
+        assert_equal(problem, realization, policy)

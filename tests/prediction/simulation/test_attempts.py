@@ -1,0 +1,102 @@
+"""Attempts at a job that is killed, against one task followed step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.errors import NodeLost
+from emu.prediction.simulation.attempts import Rules, attempts
+from emu.problem import Kill, Schedule
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+
+STEPS, STEP = 12, 0.5
+ONE = f"""
+name: one
+cluster: {{machines: [{{name: m0, nic: none}}]}}
+job:
+  system: custom
+  iterations: {STEPS}
+  tasks: [{{name: a, time: {STEP} s}}]
+  flows: []
+"""
+WHOLE = prepare(loads(ONE))
+
+
+def part(first: int, began: float) -> Schedule:
+    return WHOLE.beginning_at(first, began).simulate()
+
+
+def followed(
+    times: list[float], counts: set[int], every: int, recovery: float, missed: int
+) -> tuple[float, int]:
+    """Return the length and the steps done, one step after the other."""
+    now, done, kept, steps = 0.0, 0, 0, 0
+    left, counts = sorted(set(times)), {*counts}
+    while done < STEPS:
+        whole = done - missed
+        if every and whole > kept and whole % every == 0:
+            kept = whole
+        if left and left[0] < now + STEP:
+            now, done = left.pop(0) + recovery, kept
+            while left and left[0] < now:  # down already
+                now = left.pop(0) + recovery
+        else:
+            now, done, steps = now + STEP, done + 1, steps + 1
+            if done in counts:
+                counts.remove(done)
+                now, done = now + recovery, kept
+                while left and left[0] < now:
+                    now = left.pop(0) + recovery
+    return now, steps
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_task_goes_on_from_its_last_cut(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    every, recovery = int(rng.integers(0, 5)), float(rng.choice([0.3, 1.7, 4.0]))
+    times = sorted(rng.uniform(0.01, 9.0, rng.integers(0, 5)).tolist())
+    times += times[:1]  # two at once are one death
+    kills = [Kill(time, "a", ("a",)) for time in sorted(times)]
+    counts = {*rng.integers(1, STEPS, rng.integers(0, 4)).tolist()}
+    kills += [Kill(np.inf, "a", ("a",), None, (0, count)) for count in counts]
+
+    missed = int(rng.integers(0, 3))
+    found = attempts(part, kills, Rules(12, recovery, every, (0,), missed))
+    own = [replace(kill, recovery=recovery) for kill in kills]
+    assert (
+        attempts(part, own, Rules(12, 99.0, every, (0,), missed)).killed == found.killed
+    )
+
+    length, steps = followed(times, counts, every, recovery, missed)
+    assert found.makespan == pytest.approx(length)
+    parts = sum(one.ran + one.recovery for one in found.killed) + found.last.makespan
+    assert found.makespan == pytest.approx(parts)
+    # What was lost is what the undisturbed job does not take.
+    assert sum(found.lost.values()) == pytest.approx(length - STEPS * STEP)
+    assert steps >= STEPS
+    if not kills:
+        assert found.killed == ()
+
+
+def test_without_restarts_it_is_one_error() -> None:
+    kills = [Kill(2.2, "m0", ("a",))]
+    named = r"m0 is killed at 2.2 s \(task a, iteration 4\), and the run ends"
+    with pytest.raises(NodeLost, match=named):
+        attempts(part, kills, Rules(0, 1.0, 0, ()))
+    late = [Kill(STEPS * STEP, "a", ("a",))]
+    assert attempts(part, late, Rules(0, 1.0, 0, ())).makespan == STEPS * STEP
+
+
+def test_what_was_before_the_first_attempt_is_no_part_of_them() -> None:
+    found = attempts(part, [], Rules(0, 1.0, 0, ()), first=4, began=10.0)
+    assert found.makespan == pytest.approx((STEPS - 4) * STEP)
+
+
+def test_a_kill_in_every_iteration_is_too_many() -> None:
+    kills = [Kill(n * STEP + 0.2, "a", ("a",)) for n in range(99)]
+    with pytest.raises(NodeLost, match=r"3 restarts before \(max_restarts: 3\)"):
+        attempts(part, kills, Rules(3, 0.1, 1, (0,)))

@@ -1,0 +1,112 @@
+"""Capacities that change while a job runs, computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.prediction.simulation import makespan, simulate
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+
+MACHINES = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))
+
+
+def one_flow(*changes: CapacityChange) -> tuple[Problem, Realization]:
+    """40 B from 1 s on over two NICs of 10 B/s; without changes they end at 5 s."""
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 1)
+    cluster = Cluster(MACHINES, changes=changes)
+    realization = Realization(np.array([[1.0], [1.0]]), np.array([[40.0]]))
+    return Problem(cluster, job, Placement((0, 1))), realization
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "mrtf", "sebf_madd", "fifo"])
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ((), 5.0),
+        ((CapacityChange(3.0, "m0 out", 2.0),), 13.0),
+        ((CapacityChange(3.0, "m1 in", 2.0), CapacityChange(5.0, "m1 in", 16.0)), 6.6),
+        ((CapacityChange(0.5, "m0 out", 5.0),), 9.0),  # before the flow
+        ((CapacityChange(5.0, "m0 out", 1.0),), 5.0),  # at its end: it has ended
+        ((CapacityChange(1.0, "m0 out", 5.0),), 9.0),  # at its start: before rates
+        ((CapacityChange(3.0, "m0 in", 1.0),), 5.0),  # not on its way
+        ((CapacityChange(99.0, "m0 out", 1.0),), 5.0),  # after the job
+        (
+            (CapacityChange(3.0, "m0 out", 0.0), CapacityChange(5.0, "m0 out", 10.0)),
+            7.0,
+        ),
+        ((CapacityChange(0.5, "m1 in", 0.0), CapacityChange(2.0, "m1 in", 10.0)), 6.0),
+    ],
+)
+def test_a_flow_whose_nic_changes(
+    policy: str, changes: tuple[CapacityChange, ...], end: float
+) -> None:
+    schedule = simulate(*one_flow(*changes), policy, record_rates=True)
+
+    assert schedule.flow_end[0, 0] == pytest.approx(end, rel=1e-12)
+    assert schedule.makespan == pytest.approx(end + 1.0, rel=1e-12)
+    assert makespan(*one_flow(*changes), policy) == schedule.makespan
+
+
+def test_time_slots_take_a_change_in_at_their_end() -> None:
+    """At 2 B/s from 4 s on, not from 3.5 s: 30 B by then, 10 B in 5 s more."""
+    problem, realization = one_flow(CapacityChange(3.5, "m0 out", 2.0))
+
+    schedule = simulate(problem, realization, step=1.0)
+
+    assert schedule.flow_end[0, 0] == 9.0
+
+
+def test_steps_of_a_port() -> None:
+    problem, _ = one_flow(
+        CapacityChange(4.0, "m0 out", 20.0), CapacityChange(2.0, "m0 out", 5.0)
+    )
+    steps = problem.links.steps
+
+    assert [array.tolist() for array in steps.of(0)] == [[0, 2, 4], [10, 5, 20]]
+    assert steps.at(0, np.array([0.0, 2.0, 9.0])).tolist() == [10.0, 5.0, 20.0]
+    assert steps.most.tolist() == [20.0, 10.0, 10.0, 10.0]
+    assert steps.carried(0, np.array([1.0, 3.0, 5.0])).tolist() == [10, 25, 50]
+
+
+def test_a_cluster_with_other_capacities_changes_to_others_in_proportion() -> None:
+    problem, realization = one_flow(CapacityChange(3.0, "m0 out", 2.0))
+
+    twice = replace(problem, cluster=problem.cluster.with_capacities({0, 3}, 2.0))
+
+    assert simulate(twice, realization).flow_end[0, 0] == 3.0
+    half = replace(problem, cluster=problem.cluster.with_capacities({0}, 0.5))
+    assert simulate(half, realization).flow_end[0, 0] == 33.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (CapacityChange(0.0, "m0 out", 1.0), "time 0.0 is not positive"),
+        (CapacityChange(1.0, "m0 out", -1.0), "capacity -1.0 is negative"),
+        (CapacityChange(1.0, "m0 out", float("nan")), "capacity nan is negative"),
+        (CapacityChange(float("inf"), "m0 out", 1.0), "time inf is not positive"),
+        (CapacityChange(1.0, "m2 out", 1.0), "no link is called m2 out"),
+    ],
+)
+def test_changes_that_cannot_be(change: CapacityChange, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Cluster(MACHINES, changes=(change,))
+
+
+def test_two_changes_of_a_link_at_one_time_are_refused() -> None:
+    change = CapacityChange(1.0, "m0 out", 1.0)
+    with pytest.raises(ValueError, match="m0 out changes 2 times"):
+        Cluster(MACHINES, changes=(change, replace(change, capacity=2.0)))

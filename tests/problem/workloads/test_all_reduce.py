@@ -1,0 +1,110 @@
+"""All-reduce: everybody has the sum after the fewest bytes, in the golden order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.problem import Task
+from emu.problem.workloads import part_bounds, steps_of
+from emu.problem.workloads.all_reduce import (
+    NamedEdge,
+    all_reduce_edges,
+    all_reduce_tasks,
+    part_elements,
+)
+from tests.golden.cases import cases
+
+RINGS = [case for case in cases("ring") if "got0" in str(case.job["tasks"])]
+
+
+@pytest.mark.parametrize("case", RINGS, ids=str)
+def test_tasks_edges_and_bytes_are_those_of_the_golden_ring(case: Any) -> None:
+    workers = [t for t in case.job["tasks"] if "." not in t["name"]]
+    names = [worker["name"] for worker in workers]
+    elements = sum(
+        flow["volume"][0]
+        for flow in case.job["flows"]
+        if flow["to"].startswith("w1.got") and flow["volume"]
+    ) * len(names) // (2 * len(names) - 2)  # fmt: skip
+    built = all_reduce_tasks([Task(name, "worker") for name in names])
+    edges = all_reduce_edges(names, names, names, lag=1, carries="gradient")
+
+    assert {t.name for t in built} == {t["name"] for t in case.job["tasks"]} - {*names}
+    found = Counter(
+        (
+            edge.source,
+            edge.destination,
+            edge.lag,
+            edge.credit,
+            part_elements(elements, edge.place) if edge.carries else 0,
+        )
+        for edge in edges
+    )
+    assert found == Counter(
+        (
+            flow["from"],
+            flow["to"],
+            flow.get("lag", 0),
+            flow.get("credit", False),
+            flow["volume"][0] if flow["volume"] else 0,
+        )
+        for flow in case.job["flows"]
+    )
+
+
+@given(
+    st.one_of(
+        st.tuples(st.just("ring"), st.integers(1, 9)),
+        st.tuples(st.just("halving_doubling"), st.sampled_from([1, 2, 4, 8, 16])),
+    ),
+    st.integers(1, 40),
+)
+def test_everybody_has_the_sum(shape: tuple[str, int], elements: int) -> None:
+    algorithm, ranks = shape
+    own = np.arange(ranks)[:, None] * 1000 + np.arange(elements)
+    held, sent = own.copy(), 0
+    steps = steps_of(algorithm, ranks)
+    for number, step in enumerate(steps):
+        before = held.copy()
+        assert sorted(transfer.receiver for transfer in step) == [*range(ranks)]
+        for sender, (receiver, first, last) in enumerate(step):
+            part = slice(*part_bounds(elements, ranks, first, last))
+            sent += len(before[sender, part])
+            if 2 * number < len(steps):
+                held[receiver, part] += before[sender, part]
+            else:
+                held[receiver, part] = before[sender, part]
+
+    np.testing.assert_array_equal(held, np.tile(own.sum(axis=0), (ranks, 1)))
+    assert sent == 2 * (ranks - 1) * elements
+
+
+@given(st.integers(1, 9), st.integers(1, 40))
+def test_chunks_are_those_of_array_split(ranks: int, elements: int) -> None:
+    chunks = np.array_split(np.arange(elements), ranks)
+    for number, chunk in enumerate(chunks):
+        begin, end = part_bounds(elements, ranks, number, number + 1)
+        np.testing.assert_array_equal(np.arange(begin, end), chunk)
+
+
+def test_halving_and_doubling_takes_twice_the_logarithm_of_the_ranks() -> None:
+    assert len(steps_of("halving_doubling", 16)) == 2 * 4
+    with pytest.raises(ValueError, match="needs a power of two of ranks, not 6"):
+        steps_of("halving_doubling", 6)
+    with pytest.raises(ValueError, match="all-reduce by tree"):
+        steps_of("tree", 4)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling"])
+def test_one_rank_has_its_sum_as_late_as_many(algorithm: str) -> None:
+    assert [*all_reduce_tasks([Task("w0", "worker")], algorithm)] == []
+    edges = all_reduce_edges(
+        ["w0"], ["b"], ["f"], lag=2, carries="x", algorithm=algorithm
+    )
+    assert [*edges] == [NamedEdge("b", "f", 2)]
