@@ -19,11 +19,10 @@ emulated seconds, sizes in bytes.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 TYPE_CHECKING = False  # a command answers signals 10 ms sooner without `typing`
 if TYPE_CHECKING:
-    from typing import Any
-
     from emu.api import audit, compare, explain, place, run, simulate
     from emu.problem.schedule import Schedule
     from emu.runs.recorded_run import load_run

@@ -7,29 +7,28 @@ this module; the command line does.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError, ScenarioError
 from emu.host.foreign_code import code_of_others
+from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.edits import ScenarioEdits
 from emu.trust.audit import ROUNDING
 from emu.trust.audit import audit as audit_schedule
+from emu.trust.violation import AuditReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from emu.prediction.analysis.explanation import Explanation
     from emu.prediction.packets import Control, Shares
     from emu.report.comparison import Comparison
-    from emu.runs.run_directory import RunDirectory
-    from emu.trust.violation import AuditReport
 
     Packets = tuple[Shares | None, Control | None]
 

@@ -25,10 +25,8 @@ names its exit code, so that ``emu`` ends a shell script with the cause.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import ClassVar
 
 
 class EmulatorError(Exception):

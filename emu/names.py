@@ -8,10 +8,8 @@ file, a terminal, a script, a label, a table of HTML.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 #: Characters of a text from outside that a line of ours shows.
 SHOWN = 300

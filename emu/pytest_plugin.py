@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,8 +26,6 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario import Scenario
 

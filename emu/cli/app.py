@@ -14,12 +14,14 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command_from_info
+from typer.models import CommandFunctionType
 from typing_extensions import override
 
 import emu
@@ -29,11 +31,6 @@ from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import code_of_others
 from emu.host.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from typer.models import CommandFunctionType
 
 
 class Listed(NamedTuple):

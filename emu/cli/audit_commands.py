@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -16,12 +16,9 @@ from emu.experiment.training_results import evaluate_run
 from emu.report import audit_table, terminal
 from emu.report.explanation_tables import accuracy_table
 from emu.report.facts import payload_line
-from emu.runs.audit_inputs import read_to_audit
+from emu.runs.audit_inputs import ToAudit, read_to_audit
+from emu.trust.violation import AuditReport
 from emu.units import DURATION, RATIO, format_duration
-
-if TYPE_CHECKING:
-    from emu.runs.audit_inputs import ToAudit
-    from emu.trust.violation import AuditReport
 
 
 @app.command()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
@@ -17,8 +18,8 @@ from emu.host.files import write_atomic
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
-from emu.lab.fitting import Template  # noqa: TC001 - typer reads annotations
-from emu.lab.machines import missing_needs
+from emu.lab.fitting import Template
+from emu.lab.machines import Lab, missing_needs
 from emu.lab.prediction import missed_by_lab
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
@@ -29,11 +30,6 @@ from emu.runs.lab_file import holder_of, log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from emu.lab.machines import Lab
 
 #: Bytes at the end of a program's output of which the last line is shown.
 _SHOWN = 300

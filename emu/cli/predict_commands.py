@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -41,13 +43,15 @@ from emu.prediction.analysis.bounds import (
     placement_line,
 )
 from emu.prediction.analysis.link_load import full_queues
-from emu.prediction.analysis.throughput import job_times, pace
+from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
-from emu.prediction.placement import resource_loads
+from emu.prediction.placement import PlacementResult, resource_loads
 from emu.prediction.placement.place import PLACEMENT_POLICIES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import sensitivity
 from emu.prediction.simulation import simulate as simulate_rates
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Schedule
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
@@ -61,7 +65,7 @@ from emu.report.explanation_tables import (
     training_table,
 )
 from emu.runs.result import flow_rows, port_rows, result_of
-from emu.scenario import load, prepare
+from emu.scenario import Experiment, load, prepare
 from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import known_policies
@@ -70,17 +74,6 @@ from emu.scenario.virtual_training import virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from rich.console import Console
-
-    from emu.prediction.analysis.throughput import JobTime
-    from emu.prediction.placement import PlacementResult
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Schedule
-    from emu.scenario import Experiment
 
 
 @app.command()

@@ -7,12 +7,14 @@ import math
 import re
 import sys
 import webbrowser
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
 
 from emu.cli.app import app
 from emu.cli.options import RunCode, listed, seconds
@@ -23,16 +25,9 @@ from emu.names import for_terminal
 from emu.report.html import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
-from emu.runs.recorded_run import load_run
+from emu.runs.recorded_run import RecordedRun, load_run
+from emu.scenario.virtual_training import Progress
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import Console
-
-    from emu.runs.recorded_run import RecordedRun
-    from emu.scenario.virtual_training import Progress
 
 
 class Figure(StrEnum):

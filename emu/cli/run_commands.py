@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from emu.cli.app import app
 from emu.cli.options import (
@@ -27,8 +29,10 @@ from emu.cli.options import (
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
+from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch import (
     ExternalLauncher,
+    Launcher,
     LocalLauncher,
     RayLauncher,
     SshLauncher,
@@ -40,7 +44,7 @@ from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale, with_scales
-from emu.experiment.dry_run import check_memory, check_ready, strain
+from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import missed_expectations
 from emu.experiment.host_load import WARNED, check_load, host_load
@@ -53,27 +57,24 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resumed
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_result import RunResult
+from emu.experiment.scale_search import ScaleChoice
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
 from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import ProfileFile, load, write_profile, write_scenario
+from emu.scenario import (
+    Experiment,
+    ProfileFile,
+    Scenario,
+    load,
+    write_profile,
+    write_scenario,
+)
 from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
-    from emu.emulation.coordinator import RunSettings
-    from emu.emulation.launch import Launcher
-    from emu.experiment.dry_run import DryRun
-    from emu.experiment.run_result import RunResult
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.scenario import Experiment, Scenario
 
 
 @dataclass(frozen=True)

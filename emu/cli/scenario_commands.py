@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.progress import Progress, TaskID
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import DataError, ScenarioError
+from emu.graph_data.sources import KeptData
 from emu.host.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
@@ -35,11 +37,6 @@ from emu.scenario.scenario_file import (
     shipped_labs,
     shipped_scenarios,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu.graph_data.sources import KeptData
 
 #: File beside a copied scenario, from which its editor knows keys and values.
 _SCHEMA = "emu.schema.json"

@@ -9,10 +9,7 @@ import contextlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 #: Wall seconds until the first line, and by how much the time grows to each further.
 FIRST, SELDOMER = 10.0, 3.0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -31,6 +33,7 @@ from emu.experiment.expectations import (
 )
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
+from emu.problem import Job
 from emu.report import terminal
 from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
@@ -38,16 +41,10 @@ from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.experiment import cost_of
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from rich.console import Console
-
-    from emu.problem import Job
-    from emu.scenario.run_sections import ExpectSection
-
     Figures = dict[str, Any]
 
 _ERRORS = ("makespan_error", "replay_error")

@@ -6,31 +6,28 @@ import math
 import os
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.cli.options import address
 from emu.cli.signs_of_life import note_stage
-from emu.emulation.coordinator import Observer, Observers
+from emu.emulation.coordinator import Observer, Observers, RunSettings
 from emu.emulation.network import format_address, is_loopback
+from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import EmulatorError
 from emu.host.this_host import loopback_address
+from emu.prediction.scheduling import Decisions
+from emu.problem import Job
 from emu.report.dashboard import LiveRun, LiveTable
+from emu.scenario import Experiment
 from emu.units import format_rate
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console
-
-    from emu.emulation.coordinator import RunSettings
-    from emu.emulation.wire.messages import FlowEnded, TaskEnded
-    from emu.prediction.scheduling import Decisions
-    from emu.problem import Job
     from emu.report.dashboard.server import Dashboard
-    from emu.scenario import Experiment
 
 
 class ProgressLine(Observer):

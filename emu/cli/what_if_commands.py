@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -28,8 +29,11 @@ from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
 from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import placement_gap, placement_line
+from emu.problem import Schedule
 from emu.report import comparison_table, terminal
 from emu.report.comparison import (
+    Candidate,
+    SystemResult,
     crossover_table,
     edit_lines,
     ranking,
@@ -44,14 +48,8 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.scenario import Experiment, Scenario
 from emu.scenario.document import value_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from emu.problem import Schedule
-    from emu.report.comparison import Candidate, SystemResult
-    from emu.scenario import Experiment, Scenario
 
 
 @app.command()

@@ -14,11 +14,9 @@ finds what F carried meanwhile in its bucket, up to `Depth.catch_up`; the rest i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 #: What ends a flow. ``arrival``: its last byte, which leaves no sooner than its fluid
 #: ends. ``fluid``: its fluid, where the last byte has come by then, as senders lead.

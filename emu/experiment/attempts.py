@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import gc
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.emulation.coordinator import Observer, Observers
+from emu.emulation.coordinator import EmulatedRun, Observer, Observers
 from emu.emulation.coordinator.cuts import CutPlan
-from emu.errors import DeadlineExceeded, NodeLost, ScenarioError
-from emu.prediction.simulation.attempts import Holders, kills_after, time_down
-from emu.problem import Due, Kill, Outages
+from emu.emulation.wire.messages import RunTask
+from emu.errors import DeadlineExceeded, NodeLost, RunError, ScenarioError
+from emu.prediction.simulation.attempts import Attempts, Holders, kills_after, time_down
+from emu.problem import Due, Kill, Outages, Schedule
 from emu.problem.workloads import copies_of
 from emu.runs.run_directory import Cut, digest_of, drop_cuts, newest_cut, write_cut
+from emu.scenario import Experiment
 from emu.scenario.realize import noted
 from emu.systems.system import held_by, updates_missed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from emu.emulation.coordinator import EmulatedRun
-    from emu.emulation.wire.messages import RunTask
-    from emu.errors import RunError
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Schedule
-    from emu.scenario import Experiment
-
     #: Carries one attempt out, with what is left, the cut that it begins with, and
     #: the attempts before it.
     Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], EmulatedRun]

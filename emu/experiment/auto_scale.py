@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,16 +16,10 @@ from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
 from emu.lab.machines import Sharing
-from emu.problem import Problem, Realization
-from emu.scenario import Experiment, build_job, open_data, prepare, realize
+from emu.problem import Problem, Realization, Schedule
+from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import flow_completion, host_effect, sensitivity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from emu.problem import Schedule
-    from emu.scenario import Scenario
 
 #: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
 #: 10 ms is to be half of a percent.

@@ -10,23 +10,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import NodeLost
 from emu.prediction.simulation.attempts import attempts
-from emu.problem import Kill
+from emu.problem import Kill, Schedule
 from emu.problem.workloads import copies_of
-from emu.scenario import prepare
+from emu.scenario import Experiment, Scenario, prepare
+from emu.scenario.events_section import CheckpointSection
 from emu.units import format_duration, format_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
-    from emu.scenario import Experiment, Scenario
-    from emu.scenario.events_section import CheckpointSection
 
 #: Jobs whose deaths are drawn, the same for every interval.
 _DRAWS = 64

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ from emu.experiment.systems import chosen_system, edits, translated_systems
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
-from emu.prediction.placement.moves import difference, moved
+from emu.prediction.placement.moves import Move, Neighbour, difference, moved
 from emu.prediction.simulation import sensitivity
+from emu.problem import Job, Problem, Realization, Schedule
 from emu.problem.fields.suggestion import nearest
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
-from emu.scenario import load, prepare
+from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
@@ -32,12 +34,6 @@ from emu.scenario.run_sections import process_of
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from emu.prediction.placement.moves import Move, Neighbour
-    from emu.problem import Job, Problem, Realization, Schedule
-    from emu.scenario import Experiment, Scenario
-
     Pairs = Sequence[tuple[str, str]]
 
 

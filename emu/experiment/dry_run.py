@@ -6,9 +6,10 @@ import tempfile
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.sources import find_source
@@ -16,15 +17,11 @@ from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
 from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.prediction.simulation import simulate
+from emu.problem import Schedule
+from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import sensitivity
 from emu.units import format_rate, format_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
-    from emu.scenario import Experiment, Scenario
 
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.

@@ -6,17 +6,16 @@ Every key is looked at in every place that has its figure; `unchecked` names the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.prediction.analysis.bounds import bounds
+from emu.problem import Realization, Schedule
 from emu.units import SIZE, format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from emu.problem import Realization, Schedule
     from emu.problem.fields.quantities import Expected
     from emu.scenario.run_sections import ExpectSection
 

@@ -7,17 +7,14 @@ clock rate: a profile taken beside them was 50 % too long, without a word of it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import RunUntrusted
 from emu.host.this_host import cpu_times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Shares above which load is a warning, and above which nothing is measured.
 WARNED, REFUSED = 0.05, 0.20

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator import Observer, emulate
 from emu.errors import DataError, ScenarioError
@@ -16,19 +19,20 @@ from emu.host.input_file import one_error, read_json
 from emu.names import printable
 from emu.prediction.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
-from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import (
+    Experiment,
+    ProfileFile,
+    Scenario,
+    build_job,
+    load,
+    open_data,
+    realize,
+)
 from emu.systems.training_section import TrainingSection
 from emu.units import DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.runs.run_directory import RunDirectory
-    from emu.scenario import Scenario
-
     #: Kind of task -> names of the ranges that make up one iteration of it.
     Ranges = Mapping[str, Sequence[str]]
 

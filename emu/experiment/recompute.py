@@ -9,12 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator.outcome import EmulatedRun
+from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.run_experiment import (
@@ -28,7 +31,8 @@ from emu.experiment.training_results import learnt
 from emu.experiment.witness import recalled
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
-from emu.problem import Realization, Schedule
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import (
     REPORTS,
@@ -37,28 +41,16 @@ from emu.runs.array_files import (
     read_reports,
     read_weights,
 )
-from emu.runs.audit_inputs import unchecked_windows
+from emu.runs.audit_inputs import ToAudit, unchecked_windows
 from emu.runs.problem_json import problem_to_json
+from emu.runs.recorded_run import RecordedRun
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
-from emu.scenario import Scenario, prepare
+from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import model_programs
 from emu.scenario.run_sections import UntilSection
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
-from emu.trust.violation import agreement, disagreement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.emulation.coordinator.settings import RunSettings
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Problem, RateHistory
-    from emu.runs.audit_inputs import ToAudit
-    from emu.runs.recorded_run import RecordedRun
-    from emu.scenario import Experiment
-    from emu.trust.violation import AuditReport, Findings
+from emu.trust.violation import AuditReport, Findings, agreement, disagreement
 
 #: Keys of manifest.json that nothing else states.
 _OWN = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from emu.errors import DataError, ScenarioError
 from emu.experiment.attempts import kept_cut
@@ -11,15 +13,8 @@ from emu.experiment.scale_search import ScaleChoice
 from emu.host.input_file import one_error
 from emu.prediction.simulation.attempts import later
 from emu.runs.recorded_run import read_manifest
-from emu.runs.run_directory import RunDirectory, apart, read_scenario
-from emu.scenario import Scenario, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from emu.runs.run_directory import Cut
-    from emu.scenario import Experiment
+from emu.runs.run_directory import Cut, RunDirectory, apart, read_scenario
+from emu.scenario import Experiment, Scenario, prepare
 
 
 @dataclass(frozen=True, eq=False)

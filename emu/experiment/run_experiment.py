@@ -8,29 +8,34 @@ import importlib.metadata
 import math
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator import EmulatedRun, Observer, emulate
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.network import pace_at
 from emu.errors import NodeLost
-from emu.experiment.attempts import attempted, cut_plan, foreseen, with_deaths
+from emu.experiment.attempts import Ended, attempted, cut_plan, foreseen, with_deaths
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines import Sharing
 from emu.prediction.analysis.critical_path import (
+    CriticalPath,
     before_first_bytes,
     critical_path,
     error_budget,
     send_rows,
 )
 from emu.prediction.simulation import simulate
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Schedule
 from emu.runs.array_files import (
     REALIZATION,
     REPORTS,
@@ -40,37 +45,25 @@ from emu.runs.array_files import (
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
-from emu.runs.run_directory import write_scenario
+from emu.runs.run_directory import Cut, RunDirectory, write_scenario
+from emu.scenario import Experiment, Scenario
 from emu.scenario.realize import model_programs, noted
 from emu.systems.system import system_guards
-from emu.trust.guards import examine
+from emu.trust.guards import Evidence, examine
 from emu.trust.lateness import (
+    HostEffect,
     chain_lateness,
     clock_uncertainty,
     held_up,
     host_effect,
     sensitivity,
 )
-from emu.trust.prediction import judge_prediction
-from emu.trust.verdict import decide, host_figures
+from emu.trust.prediction import Prediction, judge_prediction
+from emu.trust.verdict import Verdict, decide, host_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
-    from emu.prediction.analysis.critical_path import CriticalPath
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Schedule
-    from emu.runs.run_directory import Cut, RunDirectory
-    from emu.scenario import Experiment, Scenario
-    from emu.trust.guards import Evidence
-    from emu.trust.lateness import HostEffect
-    from emu.trust.prediction import Prediction
-    from emu.trust.verdict import Verdict
 
 # Assess a run: its verdict, and where it parted from its simulation.
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.experiment.attempts import recovery_of
+from emu.emulation.coordinator import EmulatedRun
+from emu.emulation.coordinator.settings import RunSettings
+from emu.experiment.attempts import Ended, recovery_of
 from emu.prediction.analysis.bounds import optimality
 from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.analysis.throughput import pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Schedule
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -21,20 +26,13 @@ from emu.runs.result import (
     port_rows,
     task_rows,
 )
+from emu.scenario import Experiment, Scenario
 from emu.scenario.experiment import cost_of
 from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu.emulation.coordinator import EmulatedRun
-    from emu.emulation.coordinator.settings import RunSettings
-    from emu.experiment.attempts import Ended
     from emu.experiment.scale_search import ScaleChoice
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Schedule
-    from emu.scenario import Experiment, Scenario
     from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 

@@ -8,13 +8,11 @@ Nothing in here was measured on any computer.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.trust.verdict import round_up
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 #: Share of ``max_error`` that a trial may use up: the run is another draw.
 _MARGIN = 0.5

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,20 +17,19 @@ from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.workloads import first_layer_share
-from emu.scenario import build_job, load, prepare, read_profile, write_scenario
+from emu.scenario import (
+    Scenario,
+    build_job,
+    load,
+    prepare,
+    read_profile,
+    write_scenario,
+)
 from emu.scenario.experiment import WORTHWHILE
 from emu.systems.system import systems
-from emu.systems.training_section import PHASES, ReplicaSection
-from emu.systems.translation import SAME_KEYS, CommonJob
+from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
+from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.units import DURATION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from emu.scenario import Scenario
-    from emu.systems.training_section import TrainingSection
-    from emu.systems.translation import Translation
 
 
 def translated_systems() -> list[str]:

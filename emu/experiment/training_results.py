@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import open_for
@@ -17,20 +20,14 @@ from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
 from emu.runs.result import training_curve
 from emu.runs.retraining import trained_jobs
-from emu.scenario import Scenario, build_job
+from emu.scenario import Experiment, Scenario, build_job
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from emu.emulation.coordinator.outcome import EmulatedRun
-    from emu.scenario import Experiment
 
     Parts = dict[str, NDArray[Any]]
     Reports = list[tuple[float, str, int, dict[str, float]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.errors import DataError
@@ -12,14 +13,12 @@ from emu.prediction.packets import Control, Shares, check_packets, simulate_pack
 from emu.prediction.simulation import simulate
 from emu.problem import Outages
 from emu.runs.recorded_run import read_manifest
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import Scenario
 from emu.trust.prediction import Witnesses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from emu.experiment.run_result import RunResult
-    from emu.runs.run_directory import RunDirectory
-    from emu.scenario import Scenario
 
 #: Congestion control of machines with kernel NICs.
 _KERNEL = Control.RENO

@@ -7,6 +7,7 @@ message to the stores states what the samplers drew.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +21,6 @@ from emu.prediction.core import lib, pointer
 from emu.problem.workloads import SampleCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from emu.graph_data.dataset import Dataset

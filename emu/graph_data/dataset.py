@@ -8,9 +8,11 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from emu.graph_data.prepared import (
     write_arrays,
     write_header,
 )
-from emu.graph_data.raw_graph import CHUNK
+from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
 from emu.host.files import cache_home, scratch_folder
@@ -32,12 +34,7 @@ from emu.host.stream_key import stream_key
 from emu.names import file_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from emu.graph_data.raw_graph import RawGraph
 
 PARTITIONERS = ("metis", "metis-dgl", "hash", "hierarchical")
 #: The parts that a graph was imported with; nothing is to be computed.

@@ -6,15 +6,13 @@ GraphData (MIT) keeps them, pinned to a commit: their content can never change.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.graph_data.imported import imports_home
 from emu.host.files import whole_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _ADDRESS = (
     "https://raw.githubusercontent.com/EdisonLeeeee/GraphData/"

@@ -7,7 +7,9 @@ it came with some, as npy files. The manifest holds checksums and the origin.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +39,7 @@ from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, first_lines
 from emu.graph_data.readers.vertex_table import (
+    VertexTable,
     read_features,
     read_labels,
     read_splits,
@@ -46,13 +49,9 @@ from emu.host.files import cache_home
 from emu.host.input_file import one_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.text_table import Tell
-    from emu.graph_data.readers.vertex_table import VertexTable
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
     ".npy": read_npy,

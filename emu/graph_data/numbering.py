@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import FeatureRows
-from emu.graph_data.readers.vertex_table import split_masks
+from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
+from emu.graph_data.readers.vertex_table import VertexTable, split_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from emu.graph_data.readers.found_graph import FoundGraph
-    from emu.graph_data.readers.vertex_table import VertexTable
 
 
 def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:

@@ -13,7 +13,9 @@ import fcntl
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from isal import isal_zlib
@@ -22,10 +24,6 @@ from emu.errors import DataError
 from emu.host.input_file import map_array, open_input, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-    from typing import BinaryIO
-
     from numpy.typing import NDArray
 
 _MANIFEST = "manifest.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from emu.host.files import cache_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from emu.graph_data.raw_graph import Source
 
 _OGB = ("ogbn-products", "ogbn-papers100M")

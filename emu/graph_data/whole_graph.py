@@ -18,24 +18,21 @@ what the next reads.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.dataset import open_for
-from emu.graph_data.prepared import prepare_arrays, write_arrays
+from emu.graph_data.dataset import Dataset, open_for
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
-    from emu.graph_data.dataset import Dataset
-    from emu.graph_data.prepared import PreparedArrays
     from emu.graph_data.sampling import Structure
 
 NORMS = ("mean", "symmetric", "sum")

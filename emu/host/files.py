@@ -11,13 +11,11 @@ import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from emu.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _begun: set[Path] = set()
 

@@ -15,17 +15,15 @@ import importlib.util
 import sys
 import tokenize
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 #: Said where pandas or matplotlib is missing.
 INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"

@@ -17,7 +17,10 @@ import stat
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
+from io import BufferedReader
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +30,6 @@ from emu.errors import DataError, EmulatorError
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from io import BufferedReader
-    from pathlib import Path
-
     from numpy.typing import NDArray
     from pydantic import TypeAdapter
 

@@ -15,13 +15,10 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 from emu.host.files import discard_begun_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
 
 #: As shells have it: 128 + SIGINT.
 INTERRUPTED = 130

@@ -14,17 +14,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable  # noqa: TC003 -- types of fields
+from collections.abc import (
+    Callable,
+    Iterator,
+)
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def name_of_clock() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ruamel.yaml import YAML
@@ -15,6 +17,7 @@ from emu.errors import DataError
 from emu.lab.fitting import (
     FittedIterations,
     FittedSteps,
+    Template,
     Unfittable,
     fit_traffic,
     fitted_scenario,
@@ -24,18 +27,12 @@ from emu.lab.fitting import (
 )
 from emu.lab.output_lines import marks_of
 from emu.names import file_part
+from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_traffic
 from emu.runs.lab_file import read_lab
 from emu.scenario import prepare
 from emu.scenario.document import MOST_YAML
 from emu.scenario.scenario_file import loads
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from emu.lab.fitting import Template
-    from emu.prediction.analysis.traffic import Traffic
 
 #: Columns of a line of YAML: a list of times stays on one.
 _WIDTH = 1 << 16

@@ -16,14 +16,18 @@ import itertools
 import os
 import time
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 from typing_extensions import override
 
+from emu.emulation.coordinator import Observer
+from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.run import emulate
+from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch import ExternalLauncher, describe_end
-from emu.emulation.network import Alarm
+from emu.emulation.network import Alarm, RunClock
 from emu.errors import RunError, ScenarioError
 from emu.host.this_host import module_command
 from emu.lab.machines import (
@@ -32,22 +36,13 @@ from emu.lab.machines import (
     SMALLEST_SEGMENT,
     Lab,
     LabMachine,
+    NicCheck,
+    Paces,
     Sharing,
 )
-from emu.problem import Cluster, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
-    from emu.emulation.coordinator import Observer
-    from emu.emulation.coordinator.outcome import EmulatedRun
-    from emu.emulation.coordinator.settings import RunSettings
-    from emu.emulation.network import RunClock
-    from emu.lab.machines import NicCheck, Paces
-    from emu.prediction.scheduling import RateSegments
-    from emu.problem import Realization
-    from emu.scenario import Scenario
+from emu.prediction.scheduling import RateSegments
+from emu.problem import Cluster, Problem, Realization
+from emu.scenario import Scenario
 
 # NICs of the kernel that TCP shares, and that change while a run goes on.
 

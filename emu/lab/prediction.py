@@ -9,13 +9,15 @@ programs'.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.lab.fitting import Unfittable, fit_traffic
-from emu.prediction.analysis.link_load import full_queues
-from emu.prediction.analysis.traffic import CONNECTION, messages
+from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traffic
+from emu.prediction.analysis.link_load import FullQueues, full_queues
+from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
 from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
@@ -29,18 +31,11 @@ from emu.problem import (
     Task,
 )
 from emu.scenario import load, prepare
+from emu.scenario.run_sections import LabFile
 from emu.trust.prediction import SHARE, Outcome, Prediction, blamed, of_network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from emu.lab.fitting import FittedIterations, FittedSteps
     from emu.lab.fitting.steps import Marks
-    from emu.prediction.analysis.link_load import FullQueues
-    from emu.prediction.analysis.traffic import Traffic
-    from emu.scenario.run_sections import LabFile
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448

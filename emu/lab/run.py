@@ -13,15 +13,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
-from emu.lab.machines.programs import PLACES, TIME_SCALE, starts
+from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predicted_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
@@ -36,21 +39,14 @@ from emu.prediction.analysis.traffic import (
     nic_use,
     sent_matrix,
 )
+from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
+from emu.runs.run_directory import RunDirectory
+from emu.scenario.run_sections import LabFile, LabPredictionSection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from emu.lab.fitting.steps import Marks
-    from emu.lab.machines import Lab, LabMachine, NicCheck, Program
-    from emu.lab.machines.programs import LabProgram, Started
-    from emu.problem import Schedule
-    from emu.runs.run_directory import RunDirectory
-    from emu.scenario.run_sections import LabFile, LabPredictionSection
 
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 

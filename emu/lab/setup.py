@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError, ScenarioErrors
@@ -11,16 +13,13 @@ from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy
 from emu.lab.machines.cpu_plan import plan_cpu, scale_for
 from emu.lab.machines.nic import plan_nic
 from emu.lab.machines.programs import PLACES, LabProgram, starts
+from emu.problem.fields.cluster_section import Nic
+from emu.problem.fields.section import Trail
+from emu.scenario.events_section import EventSection
+from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from emu.problem.fields.cluster_section import Nic
-    from emu.problem.fields.section import Trail
-    from emu.scenario.events_section import EventSection
-    from emu.scenario.run_sections import LabFile
     from emu.scenario.scenario_file import Overrides
 
 #: What a command of the command line is called.

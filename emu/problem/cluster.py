@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from emu.problem.changes import CapacitySteps, SpeedSteps
+from emu.problem.changes import CapacityChange, CapacitySteps, SpeedChange, SpeedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from emu.problem.changes import CapacityChange, SpeedChange
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ capacity that changes meanwhile counts from its time on, times the factors of th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from emu.problem.changes import CapacityChange, SpeedChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from emu.problem.cluster import Cluster
 
 

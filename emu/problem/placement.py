@@ -7,6 +7,7 @@ those of its tasks that take it run one at a time.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,15 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
-from emu.problem.job import Realization
+from emu.problem.job import Job, Realization, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from emu.problem.cluster import Cluster, Links, Machine
-    from emu.problem.job import Job, Task
     from emu.problem.schedule import Schedule
 
 

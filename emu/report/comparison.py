@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isinf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.table import Table
+
+from emu.errors import EmulatorError
 from emu.names import printable
+from emu.prediction.analysis.throughput import Pace
+from emu.prediction.placement.moves import Move
 from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
+from emu.scenario import Scenario
 from emu.units import format_duration, format_money, format_number, format_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.table import Table
-
-    from emu.errors import EmulatorError
-    from emu.prediction.analysis.throughput import Pace
-    from emu.prediction.placement.moves import Move
-    from emu.scenario import Scenario
 
 
 def reason(error: EmulatorError) -> str:

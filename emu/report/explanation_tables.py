@@ -7,26 +7,37 @@ import re
 import sys
 import textwrap
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Group
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from emu.prediction.analysis.critical_path import Drift
 from emu.prediction.analysis.explanation import (
     NO_MOVES,
+    Explanation,
+    TaskMoves,
     apart_rows,
     cause_rows,
     death_rows,
     pasted,
     port_rows,
 )
-from emu.prediction.analysis.throughput import pipeline_depth
-from emu.prediction.placement import resource_loads
+from emu.prediction.analysis.throughput import JobTime, pipeline_depth
+from emu.prediction.analysis.what_if import Improvement
+from emu.prediction.placement import ResourceLoad, resource_loads
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Job, Problem, Schedule
 from emu.problem.workloads import window_of
 from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.scenario.error_messages import written
 from emu.scenario.machine_choice import machines_words
+from emu.trust.violation import AuditReport
 from emu.units import (
     format_duration,
     format_money,
@@ -35,23 +46,6 @@ from emu.units import (
     format_ratio,
     format_size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-    from emu.prediction.analysis.critical_path import Drift
-    from emu.prediction.analysis.explanation import Explanation, TaskMoves
-    from emu.prediction.analysis.throughput import JobTime
-    from emu.prediction.analysis.what_if import Improvement
-    from emu.prediction.placement import ResourceLoad
-    from emu.prediction.simulation.attempts import Attempts
-    from emu.problem import Job, Problem, Schedule
-    from emu.trust.violation import AuditReport
 
 #: Ranges of a trace that are listed.
 _RANGES = 12

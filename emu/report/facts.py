@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from emu.prediction.analysis.bounds import optimality_line
@@ -22,12 +24,6 @@ from emu.report.explanation_tables import (
 )
 from emu.report.terminal import Fact, facts_table, plain_table
 from emu.units import format_duration, format_rate, format_ratio, format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from rich.console import RenderableType
-    from rich.table import Table
 
 _COLOURS = {"trusted": "green", "degraded": "yellow"}
 _SHARING = {

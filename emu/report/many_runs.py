@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from rich.table import Table
 
+from emu.problem import Schedule
 from emu.report.terminal import plain_table
+from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import relative_error
 from emu.units import format_duration, format_number, format_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    from rich.table import Table
-
-    from emu.problem import Schedule
-    from emu.runs.recorded_run import RecordedRun
-
 
 Draw = TypeVar("Draw", bound="Hashable")
 

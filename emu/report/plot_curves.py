@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.prediction.analysis.link_load import assigned_rates, mean_rates
 from emu.prediction.analysis.what_if import edge_kind
+from emu.problem import Schedule
 from emu.report.many_runs import Interval, interval
 from emu.report.plot_style import (
     COLOURS,
@@ -22,21 +27,14 @@ from emu.report.plot_style import (
     new_figure,
     palette,
 )
+from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import step_ends
+from emu.scenario.virtual_training import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
-    from emu.runs.recorded_run import RecordedRun
 
     Values = dict[tuple[str, ...], list[float]]
-    from emu.scenario.virtual_training import Progress
 
     Floats = NDArray[np.float64]
 

@@ -7,26 +7,21 @@ half a second to import.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from emu.errors import DataError
 from emu.host.files import whole_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-
-    from emu.problem import Cluster
-    from emu.runs.recorded_run import RecordedRun
-
+from emu.problem import Cluster
+from emu.runs.recorded_run import RecordedRun
 
 #: Okabe and Ito (2008): distinct with every kind of colour blindness, and in grey.
 COLOURS = (

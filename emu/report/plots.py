@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.prediction.analysis.critical_path import Cause, critical_path
-from emu.problem import disturbances
+from emu.problem import Problem, Schedule, disturbances
 from emu.report import plot_curves, plot_style
-from emu.report.facts import death_bands
+from emu.report.facts import DeathBand, death_bands
 from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
 from emu.report.trace import pack_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from emu.problem import Problem, Schedule
-    from emu.report.facts import DeathBand
-    from emu.runs.recorded_run import RecordedRun
-    from emu.scenario.virtual_training import Progress
-
+from emu.runs.recorded_run import RecordedRun
+from emu.scenario.virtual_training import Progress
 
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import IO, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -10,10 +11,6 @@ from rich.text import Text
 from typing_extensions import override
 
 from emu.names import for_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import IO
 
 #: Columns; wider tables wrap badly in logs and side-by-side editors.
 WIDTH = 100

@@ -21,28 +21,25 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain, count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray  # noqa: TC002 - NamedTuple reads annotations
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.prediction.analysis.link_load import assigned_rates, mean_rates
-from emu.report.facts import death_bands
+from emu.problem import Schedule
+from emu.report.facts import DeathBand, death_bands
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.units import format_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from emu.problem import Schedule
-    from emu.report.facts import DeathBand
-
     Event = dict[str, Any]
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_arrays
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
-from emu.problem import RateHistory, Realization
+from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job, Problem
 
 
 def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:

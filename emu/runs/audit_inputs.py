@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.network import pace_at
+from emu.emulation.shaping import FlowEnds
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import kinds_between_machines, received_kinds
 from emu.prediction.scheduling import rate_policy
-from emu.problem import Problem
+from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import ProcessesShape
-from emu.runs.recorded_run import load_run
+from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
@@ -25,18 +29,9 @@ from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
 from emu.trust.guards import GUARDS, Evidence, examine
 from emu.trust.rate_audit import rule_audit
 from emu.trust.verdict import host_figures
+from emu.trust.violation import AuditReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.emulation.shaping import FlowEnds
-    from emu.problem import Realization, Schedule
-    from emu.runs.recorded_run import RecordedRun
-    from emu.trust.violation import AuditReport
-
     Floats = NDArray[np.float64]
 
 

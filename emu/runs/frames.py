@@ -5,6 +5,8 @@ Imported only where a frame is asked for: pandas takes half a second to import.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +17,6 @@ from emu.host.input_file import MOST_TEXT, open_input
 from emu.prediction.analysis.link_load import assigned_rates, mean_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from emu.problem import Schedule
 
 

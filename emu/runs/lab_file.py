@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -13,11 +15,6 @@ from emu.errors import DataError
 from emu.host.input_file import check_shape, open_input, read_json
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
 
 FILE = "lab.json"
 _Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -21,10 +23,10 @@ from emu.host.foreign_code import (
 )
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.names import html_table
-from emu.prediction.analysis.explanation import explain
+from emu.prediction.analysis.explanation import Explanation, explain
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
-from emu.problem import RateHistory, Realization, Schedule
+from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
     ManifestShape,
@@ -39,14 +41,7 @@ from emu.scenario.own_rules import is_policy, is_program, registered
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import ModuleType
-    from typing import TypeVar
-
     import pandas as pd
-
-    from emu.prediction.analysis.explanation import Explanation
-    from emu.problem import Problem
 
     Part = TypeVar("Part")
 

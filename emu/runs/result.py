@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from emu.errors import DataError
@@ -16,12 +17,6 @@ from emu.runs.problem_json import schedule_of
 from emu.scenario.experiment import following_placement
 from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
-
 
 VERSION = 1
 

@@ -5,29 +5,27 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import read_text
+from emu.problem import Job
 from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job, virtual_training
 from emu.scenario.virtual_training import LOOKS, Progress, progress_along, steps_of
 from emu.systems.system import system_of
-from emu.trust.violation import Violation
+from emu.trust.violation import Findings, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from emu.problem import Job
     from emu.runs.recorded_run import RecordedRun
-    from emu.trust.violation import Findings
 
 
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in

@@ -35,11 +35,13 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from emu.errors import DataError, EmulatorError, ScenarioError
@@ -53,9 +55,11 @@ from emu.host.input_file import (
     read_text,
 )
 from emu.names import file_part
+from emu.problem import Problem, RateHistory
 from emu.runs.problem_json import (
     problem_to_json,
 )
+from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import AUTO
@@ -63,13 +67,6 @@ from emu.scenario.scenario_file import load_again
 from emu.trust.violation import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Problem, RateHistory
-    from emu.scenario import Scenario
-
     Arrays = Mapping[str, NDArray[Any]]
 
 #: Files that result.json follows from, and names the digests of.

@@ -11,7 +11,9 @@ import csv
 import io
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -19,10 +21,6 @@ from typing_extensions import TypedDict
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
 from emu.runs.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 #: Version of the lines.
 VERSION = 1

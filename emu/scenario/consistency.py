@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
 from emu.prediction.scheduling import RATE_POLICIES
+from emu.problem import Job
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
 from emu.problem.fields.cluster_section import MachineSection, network_errors
 from emu.problem.fields.section import Trail
@@ -31,9 +33,6 @@ from emu.systems.job_section import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from emu.problem import Job
     from emu.scenario.scenario import Scenario
 
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]

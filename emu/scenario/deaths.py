@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import attempts
-from emu.problem import Profile
+from emu.problem import Problem, Profile, Realization, Schedule
 
 if TYPE_CHECKING:
-    from emu.problem import Problem, Realization, Schedule
     from emu.scenario import Experiment
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -23,14 +24,9 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import parse_json, read_text
 from emu.names import printable
+from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from emu.problem.fields.section import Trail
-
 
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.

@@ -6,6 +6,7 @@ A simulation of the file with these keys and values gives the makespan reported.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,18 @@ from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.prediction.placement import best_placement
 from emu.prediction.placement.place import SEARCHES
+from emu.problem import Job, Placement, Problem, Realization
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.system import content_of
-from emu.units import DURATION, RATE, SIZE
+from emu.units import DURATION, RATE, SIZE, Quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from emu.prediction.analysis.what_if import Change
-    from emu.problem import Job, Placement, Problem, Realization
     from emu.scenario.scenario import Scenario
-    from emu.units import Quantity
 
     Edit = dict[str, Any]
 

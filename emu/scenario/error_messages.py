@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import ErrorDetails
+
+from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
 from emu.systems.system import systems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pydantic_core import ErrorDetails
-
-    from emu.problem.fields.section import Trail
-
     Node = dict[str, Any]
 
 #: Keys that an error lists of a mapping, beside those that it needs.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import (
@@ -23,20 +24,18 @@ from pydantic import (
     model_validator,
 )
 
-from emu.problem import CapacityChange, Fault
-from emu.problem.fields.cluster_section import Nic, both_directions, rack_links
+from emu.problem import CapacityChange, Cluster, Fault, Job
+from emu.problem.fields.cluster_section import (
+    ClusterSection,
+    Nic,
+    both_directions,
+    rack_links,
+)
 from emu.problem.fields.quantities import Count, Duration, Name, Rate, Seed
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.systems.job_section import JobSection
 from emu.systems.system import systems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from emu.problem import Cluster, Job
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Trail
-    from emu.systems.job_section import JobSection
 
 
 def _after_the_start(time: float) -> float:

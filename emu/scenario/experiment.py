@@ -5,6 +5,7 @@ Its placement is of its job or of each of several.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from typing_extensions import override
 
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.names import html_table
-from emu.prediction.analysis.throughput import schedule_cost
+from emu.prediction.analysis.throughput import Cost, schedule_cost
 from emu.prediction.placement import (
     JobsCost,
     PlacementResult,
@@ -26,7 +27,16 @@ from emu.prediction.placement.place import SEARCHES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
-from emu.problem import Placement, Problem, Profile, Realization
+from emu.problem import (
+    Cluster,
+    Job,
+    Kill,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Schedule,
+)
 from emu.problem.placement import slot_teams
 from emu.problem.workloads import (
     copies_of,
@@ -42,10 +52,6 @@ from emu.scenario.virtual_training import steps_until
 from emu.systems.system import held_by, system_of, updates_missed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from emu.prediction.analysis.throughput import Cost
-    from emu.problem import Cluster, Job, Kill, Schedule
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
 

@@ -8,24 +8,21 @@ graph.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
-from emu.problem import Realization
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.workloads import without_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Cluster, Job, Task
     from emu.scenario.scenario import Scenario
 
     Names = tuple[str, ...]

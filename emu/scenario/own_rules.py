@@ -12,10 +12,10 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import (
@@ -35,12 +35,8 @@ from emu.prediction.scheduling.policies import (
     checked_rates,
     register,
 )
+from emu.problem import ActiveFlow
 from emu.problem.fields.suggestion import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from emu.problem import ActiveFlow
 
 #: Entry points of this group are classes of rules.
 GROUP = "emu.policies"

@@ -13,7 +13,8 @@ import numpy as np
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
-from emu.problem import Realization
+from emu.problem import Job, Realization
+from emu.problem.fields.section import Section
 from emu.problem.workloads import (
     JobPart,
     copied_bytes,
@@ -32,8 +33,6 @@ from emu.systems.training_section import (
 from emu.training import try_out
 
 if TYPE_CHECKING:
-    from emu.problem import Job
-    from emu.problem.fields.section import Section
     from emu.scenario.scenario import Scenario
 
 #: Random stream of the scenario's seed; placement has another.

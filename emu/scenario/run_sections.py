@@ -6,6 +6,7 @@ Of these ``placement.tasks`` pins tasks: no placement policy may move them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
@@ -22,6 +23,7 @@ from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
 from emu.prediction.placement.packing import overload
+from emu.problem import Cluster, Job, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
@@ -40,7 +42,7 @@ from emu.problem.fields.quantities import (
     Size,
     TaskName,
 )
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
@@ -53,12 +55,6 @@ from emu.scenario.own_rules import (
 )
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from emu.problem import Cluster, Job, Task
-    from emu.problem.fields.section import Trail
 
 
 def pinned(job: Job, stated: Mapping[str, str]) -> Job:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -26,7 +27,8 @@ from emu.host.input_file import one_error
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
-from emu.problem import Problem
+from emu.problem import Job, Problem
+from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
 from emu.scenario.consistency import misspelt_keys, scenario_errors
@@ -53,12 +55,6 @@ from emu.scenario.workload_file import (
 from emu.systems.training_section import batch_problem, program_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
-
-    from emu.problem import Job
-    from emu.problem.fields.section import Trail
-
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
     Texts: TypeAlias = Mapping[str, str]
 

@@ -7,16 +7,13 @@ NVIDIA's description of the DGX-1.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emu.scenario.document import read_document
+from emu.scenario.document import Document, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from emu.scenario.document import Document
-
     Pairs = Sequence[tuple[int, int]]
 
 _DEVICES = 8

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import ScenarioError
@@ -13,9 +15,6 @@ from emu.scenario.document import split_override
 from emu.scenario.scenario_file import load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from emu.scenario.scenario import Scenario
 
 

@@ -7,22 +7,20 @@ an asynchronous one follows the reads of the schedule (`System.follow`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
+from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
 from emu.systems.system import system_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job, Schedule
     from emu.scenario.scenario import Scenario
 
 #: Looks at the validation vertices; each is a pass over the whole graph.

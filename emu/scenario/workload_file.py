@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.input_file import one_error, read_json
-from emu.problem import Profile
+from emu.problem import Job, Profile
 from emu.scenario.document import Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job
-
 
 _KEYS = {
     "machines": list,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from emu.problem import Cluster, Job, Realization, Task, Tuner
 from emu.problem.fields.quantities import DEFAULT_DEVICE
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from emu.problem import Cluster, Job, Realization, Task, Tuner
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Resources, Trail
 
     Problems = Iterator[tuple[Trail, str]]
     Times = Mapping[str, float]

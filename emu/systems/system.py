@@ -6,6 +6,7 @@ start. What takes longer to import is behind a function.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -14,14 +15,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from emu.errors import EmulatorError
+from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.problem import Job, Schedule
     from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.translation import Translation
     from emu.trust.guards import Evidence

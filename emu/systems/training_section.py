@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -11,9 +12,10 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data import ALL_NEIGHBOURS, open_for
+from emu.graph_data import ALL_NEIGHBOURS, Dataset, open_for
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -29,16 +31,11 @@ from emu.problem.fields.quantities import (
     default_time,
     word_or_list,
 )
-from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.section import Resources, Section, Trail
 from emu.systems.job_section import JobSection, rank_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job, Realization
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 _MOST_TEXT = 1 << 20

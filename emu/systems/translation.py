@@ -7,20 +7,18 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combined, time_on
-from emu.systems.training_section import PHASES
+from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.training_section import ReplicaSection, TrainingSection
 
     Time = float | dict[str, float]
 

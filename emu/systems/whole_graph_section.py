@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -24,8 +25,6 @@ from emu.systems.training_section import (
 from emu.units import DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.job_section import BuildContext, Problems
 

@@ -8,11 +8,13 @@ here for a model of emu's: its parameter server runs on numpy alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.graph_data import Dataset
 from emu.problem.workloads import PARTS, layer_shapes
 from emu.training.layers import (
     LAYERS,
@@ -25,11 +27,8 @@ from emu.training.layers import (
 from emu.training.own_model import OwnModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset
     from emu.training.layers import Tensor
 
 

@@ -12,20 +12,18 @@ rows of both ends of every edge, and sums by it on servers, GA (OSDI 2021, secti
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.graph_data import Adjacency, Dataset
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from emu.graph_data import Adjacency, Dataset
 
     Array = NDArray[np.floating[Any]]
 

@@ -10,21 +10,18 @@ twice its time with the gradient of the sources, which the first layer does not 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from emu.graph_data import SampledBatch
 from emu.problem.workloads import SPLIT_WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeAlias
-
     from numpy.typing import NDArray
-
-    from emu.graph_data import SampledBatch
 
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any

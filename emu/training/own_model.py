@@ -15,6 +15,7 @@ import os
 import random  # noqa: TID251 - of the program, whose generator is given a seed
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data import BatchPlan, open_for, sample_batch
+from emu.graph_data import BatchPlan, Dataset, open_for, sample_batch
 from emu.host.foreign_code import (
     INSTALL_TORCH,
     OWN,
@@ -36,11 +37,8 @@ from emu.names import printable
 from emu.training.layers import MiniBatch, add_gradients, as_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset
     from emu.training.layers import Tensor
 
     Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]

@@ -9,23 +9,21 @@ is with every neighbour, layer by layer over the whole graph.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.graph_data import BatchPlan, open_for, relabel
+from emu.graph_data import BatchPlan, Dataset, Structure, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
 from emu.training.layers import Block, MiniBatch, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset, Structure
     from emu.training.layers import Tensor
 
 

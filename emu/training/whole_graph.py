@@ -8,6 +8,7 @@ layer of one device; `emu.training.reference` trains the same in one piece.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from emu.graph_data import Adjacency, Dataset, Part
 from emu.problem.workloads import layer_shapes
 from emu.training.layers import as_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Adjacency, Dataset, Part
     from emu.training.layers import Tensor
 
     Aggregate = Callable[[Tensor], Tensor]

@@ -6,12 +6,14 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.prediction.analysis.link_load import (
+    Pieces,
     excess_loads,
     fluid_bytes,
     pieces,
@@ -27,11 +29,8 @@ from emu.trust.violation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
-    from emu.prediction.analysis.link_load import Pieces
     from emu.problem import Schedule
 
     Floats = NDArray[np.float64]

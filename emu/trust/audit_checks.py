@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +11,6 @@ import numpy as np
 from emu.trust.violation import Findings, Violation, flow_name, task_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from emu.problem import Job, Pool, Problem, RateHistory, Schedule

@@ -24,23 +24,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.critical_path import Cause, CriticalPath, critical_path
 from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.simulation import makespan
-from emu.problem import Realization
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.analysis.critical_path import CriticalPath
-    from emu.problem import Outages, Problem, Profile, Schedule
+from emu.problem import Outages, Problem, Profile, Realization, Schedule
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.prediction.analysis.critical_path import critical_path, divergences
+from emu.prediction.analysis.critical_path import (
+    CriticalPath,
+    critical_path,
+    divergences,
+)
+from emu.problem import Schedule
 from emu.trust.rate_audit import shares_of_max_min
 from emu.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.prediction.analysis.critical_path import CriticalPath
-    from emu.problem import Schedule
     from emu.trust.verdict import Verdict
 
     Shares = Mapping[tuple[int, int], tuple[float, float]]

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from emu.problem import ActiveFlow
+from emu.problem import ActiveFlow, Job, Problem, RateHistory, Realization, Schedule
 from emu.trust.guards.evidence import stated_capacities, stated_hops
 from emu.trust.violation import Findings, Violation, flow_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
 # The rules for rates once more, slow and plain: what a schedule is held against.
 #

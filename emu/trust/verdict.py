@@ -10,6 +10,7 @@ alone only where time was lost that no schedule shows, and on kernel NICs.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from emu.trust.guards import Finding
     from emu.trust.lateness import HostEffect, Lateness
 

@@ -6,6 +6,7 @@ A file that does not say what it should, key by key, is a violation too.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ import numpy as np
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from emu.problem import Job
 
 #: Number of comparisons, and the violations among them.

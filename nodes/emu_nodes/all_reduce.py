@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
-from emu_nodes.program import TaskProgram, sends, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu_nodes.program import Payload, TaskSpec
+from emu_nodes.program import Payload, TaskProgram, TaskSpec, sends, tensor
 
 
 @dataclass(eq=False)

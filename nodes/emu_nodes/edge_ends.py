@@ -5,16 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from emu.emulation.network import BufferPool, DataServer, Handoff, Inbox, open_edge
+from emu.emulation.network import (
+    BufferPool,
+    DataServer,
+    Handoff,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RunClock,
+    open_edge,
+)
 from emu.emulation.wire.messages import FlowEnded
 from emu.errors import DeadlineExceeded, EmulatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from emu.emulation.network import OutEdge, Pacer, RunClock
     from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -10,8 +11,6 @@ from numpy.typing import NDArray
 from emu.errors import NodeMisbehaved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from emu.emulation.wire.process_spec import EdgeEnd
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.

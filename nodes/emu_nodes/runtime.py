@@ -9,15 +9,18 @@ import importlib
 import resource
 import sys
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import uvloop
 
 from emu.emulation.network import (
     BEAT,
+    ControlConnection,
+    FrameLog,
     Identity,
     Pacer,
     RateBoard,
@@ -58,20 +61,13 @@ from emu.errors import (
 from emu.host.this_host import cpu_times, this_host
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes.edge_ends import EdgeEnds
-from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
+from emu_nodes.program import KeepsState, Program, TaskSpec, edge_brief, own_name
 from emu_nodes.task_runner import (
     TaskContext,
     TaskRunner,
     WallClockTimer,
     warm_up_process,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-    from concurrent.futures import Executor
-
-    from emu.emulation.network import ControlConnection, FrameLog
-    from emu_nodes.program import KeepsState, Program
 
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
 #: second for it: 40 us each are a twentieth of a core.

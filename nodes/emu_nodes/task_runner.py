@@ -14,6 +14,8 @@ import contextlib
 import heapq
 import itertools
 import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +25,10 @@ from emu.emulation.network import (
     Alarm,
     BufferPool,
     DataServer,
+    Delivery,
+    Handoff,
     Inbox,
+    OutEdge,
     Pacer,
     RateBoard,
     RunClock,
@@ -36,15 +41,10 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy
+from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from emu.emulation.network import Delivery, Handoff, OutEdge
     from emu.emulation.wire.process_spec import ProcessTask
-    from emu_nodes.program import KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 

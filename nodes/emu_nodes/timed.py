@@ -7,21 +7,16 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
-from emu_nodes.program import TaskProgram, sends, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
 
 _POOL = 1 << 20
 #: Bytes that are compared at once.

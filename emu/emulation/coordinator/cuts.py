@@ -9,19 +9,18 @@ With copies on other machines (`emu.problem.workloads.copies`) those send it, on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from emu.emulation.wire.array_parts import ArrayParts, state_parts
 from emu.errors import NodeMisbehaved
+from emu.problem import Job
 from emu.problem.workloads import copies_of
 from emu.runs.run_directory import Cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from emu.emulation.wire.messages import StatePart
-    from emu.problem import Job
 
 
 @dataclass(frozen=True, eq=False)

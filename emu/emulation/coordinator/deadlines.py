@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from emu.errors import DeadlineExceeded
+from emu.prediction.scheduling import Decisions, Scheduler
+from emu.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from emu.emulation.wire.messages import FlowEnded, TaskEnded
-    from emu.prediction.scheduling import Decisions, Scheduler
-    from emu.problem import Problem
 
 _LISTED = 6
 _AWAITED = 3

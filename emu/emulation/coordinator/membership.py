@@ -9,7 +9,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from emu.emulation.coordinator.peers import (
@@ -60,10 +63,6 @@ from emu.host.this_host import this_host
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
     from emu.emulation.coordinator.settings import RunSettings
 
 _INTRODUCTION = 10.0  # wall seconds that who has proved itself has to say what it is

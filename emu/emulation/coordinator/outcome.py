@@ -5,26 +5,23 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from emu.emulation.wire.array_parts import ArrayParts
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeMisbehaved
-from emu.problem import RateHistory, Realization, Schedule
+from emu.prediction.scheduling import Decisions, Scheduler
+from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.trust.lateness import late_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from emu.emulation.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
-    from emu.prediction.scheduling import Decisions, Scheduler
-    from emu.problem import Problem
 
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from emu.emulation.network import Alarm, AwakeClock, SilenceWatch
-from emu.errors import DeadlineExceeded, MalformedFrame, RunError
+from emu.emulation.network import (
+    Alarm,
+    AwakeClock,
+    ControlConnection,
+    RateBoard,
+    SilenceWatch,
+)
+from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, RunError
 from emu.host.this_host import this_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
-    from pathlib import Path
-
-    from emu.emulation.network import ControlConnection, RateBoard
     from emu.emulation.wire.messages import Message
-    from emu.errors import EmulatorError
 
 # Root causes. A process that dies takes its peers down: within milliseconds they report
 # broken connections, often before the agent reports the death. So reports are weighed.

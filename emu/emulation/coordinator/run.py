@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import gc
 import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -16,6 +18,7 @@ from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.observers import Observer
 from emu.emulation.coordinator.outcome import (
+    Arrays,
     EmulatedRun,
     FrameRows,
     Recorder,
@@ -30,7 +33,7 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.launch import LocalLauncher, run_until_signalled
-from emu.emulation.network import AwakeClock, RunClock
+from emu.emulation.network import AwakeClock, RateBoard, RunClock
 from emu.emulation.shaping import RISE
 from emu.emulation.wire import messages
 from emu.emulation.wire.messages import (
@@ -53,19 +56,12 @@ from emu.emulation.wire.messages import (
 from emu.errors import NodeMisbehaved, RunError
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
-from emu.prediction.scheduling import Scheduler
-from emu.problem import Due, Profile, next_kills
+from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
+from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from emu.emulation.coordinator.outcome import Arrays
     from emu.emulation.coordinator.settings import RunSettings
-    from emu.emulation.network import RateBoard
-    from emu.prediction.scheduling import Decisions, RateSegments
-    from emu.problem import Problem, Realization
 
 
 # Without wake-ups senders would have to look every 0.1 ms for a flow that gets its rate

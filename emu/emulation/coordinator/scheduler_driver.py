@@ -15,6 +15,7 @@ import bisect
 import contextlib
 import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -22,8 +23,6 @@ from emu.errors import NodeMisbehaved, SchedulingError
 from emu.prediction.scheduling import Decisions, End, RateSegments, Scheduler, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from emu.emulation.coordinator.deadlines import Deadlines
     from emu.emulation.coordinator.outcome import Recorder
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
 from emu.emulation.shaping import EmulationSettings
 from emu.host.this_host import loopback_address
+from emu.prediction.scheduling import RateSegments
+from emu.problem import Kill
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Mapping
-
     from emu.emulation.coordinator.cuts import CutPlan
     from emu.emulation.launch import Launcher
     from emu.emulation.network import RunClock
-    from emu.prediction.scheduling import RateSegments
-    from emu.problem import Kill
 
 
 class KernelNics(Protocol):

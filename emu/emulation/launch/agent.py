@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from emu.emulation.launch.programs import (
 from emu.emulation.network import (
     BEAT,
     SILENCE,
+    ControlConnection,
     Identity,
     RateBoard,
     SilenceWatch,
@@ -58,11 +60,6 @@ from emu.errors import (
 )
 from emu.host.this_host import this_host
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
-
-    from emu.emulation.network import ControlConnection
 
 #: A launch brings every process of this host the times and lengths of all iterations.
 _LIMITS = WireLimits(message=1 << 28)

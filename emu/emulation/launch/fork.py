@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -15,8 +16,6 @@ import msgpack
 from emu.emulation.launch.fork_server import LENGTH, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from emu.emulation.wire.process_spec import ProcessSpec
 
 # One compute thread per process: they share two or four cores with dozens of others,

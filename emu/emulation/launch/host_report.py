@@ -9,17 +9,19 @@ import platform
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import psutil
 
-from emu.emulation.network import BEAT, PeerClock
+from emu.emulation.network import (
+    BEAT,
+    ClockLine,
+    ControlConnection,
+    PeerClock,
+    RateBoard,
+)
 from emu.host.this_host import loopback_address, memory, this_host, version_of_emu
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu.emulation.network import ClockLine, ControlConnection, RateBoard
 
 #: Pings before the first line, and of every beat: the surest of each counts.
 _FIRST, _PER_BEAT = 20, 4

@@ -11,16 +11,14 @@ import contextlib
 import errno
 import os
 import signal
-from typing import TYPE_CHECKING, Protocol
+from asyncio.subprocess import Process
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.network import format_address
 from emu.host.this_host import module_command
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 class Launcher(Protocol):

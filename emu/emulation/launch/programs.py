@@ -6,6 +6,7 @@ so nothing is imported only because a message names it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from emu.problem.workloads.copies import COPY
 from emu.systems.system import systems
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 
 #: What every node process runs; it makes the programs of its tasks.

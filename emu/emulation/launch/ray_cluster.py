@@ -16,20 +16,17 @@ import select
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.network import format_address
 from emu.errors import RunError
 from emu.host.this_host import module_command
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from emu.problem import Problem
+from emu.problem import Problem
 
 _PATIENCE = 10.0  # wall seconds that an agent may take to reach the coordinator
 _ANSWER = 60.0  # wall seconds that Ray may take: it tries a dead cluster for ever

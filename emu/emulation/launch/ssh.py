@@ -8,7 +8,8 @@ import os
 import re
 import shlex
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 from emu.emulation.launch.launcher import ChildAgents
 from emu.emulation.network import format_address
@@ -16,10 +17,6 @@ from emu.errors import RunError, ScenarioError
 from emu.host.input_file import one_error, read_text
 from emu.host.this_host import module_command
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 #: No option of ssh, and nothing that a shell would take for more than a word.
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")

@@ -17,17 +17,15 @@ from __future__ import annotations
 import hmac
 import re
 from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgpack
 
 from emu.errors import NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
 
 # Addresses as people write them: HOST:PORT, with brackets around IPv6.
 

@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from emu.emulation.shaping import EmulationSettings
 from emu.host.this_host import this_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
-
     from numpy.typing import NDArray
 
 # Another host's clock beside ours: offset, drift, and how far both may be off.

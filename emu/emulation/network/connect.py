@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from emu.emulation.network.authentication import (
@@ -23,8 +24,6 @@ from emu.host.this_host import this_host
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from emu.emulation.network.pacer import Pacer
 
 T = TypeVar("T")

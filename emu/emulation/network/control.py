@@ -8,10 +8,11 @@ where they arrive, so that clocks can be compared.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
 
@@ -28,10 +29,6 @@ from emu.emulation.wire import (
 )
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
 
 Fields: TypeAlias = dict[str, Any]
 #: Takes a message; returns whether it wants more.

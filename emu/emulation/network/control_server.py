@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from emu.emulation.network.authentication import (
     AGAIN,
@@ -27,9 +28,6 @@ from emu.emulation.wire import WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
-
-if TYPE_CHECKING:
-    import socket
 
 _STRANGER_LIMITS = WireLimits(message=4096)
 #: Wall seconds before who was refused for want of room tries again.

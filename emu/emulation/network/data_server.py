@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from emu.emulation.network.authentication import (
     Challenge,
@@ -23,7 +23,7 @@ from emu.emulation.network.authentication import (
     name_of,
 )
 from emu.emulation.network.clock import awake_timeout
-from emu.emulation.network.inbox import Delivery, Inbox
+from emu.emulation.network.inbox import BufferPool, Delivery, Inbox, PooledBuffer
 from emu.emulation.network.ports import listen_within
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
@@ -40,12 +40,6 @@ from emu.emulation.wire import (
 )
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from emu.emulation.network.inbox import BufferPool, PooledBuffer
-
 
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
 #: known. With a megabyte at a time a burst of 500 kB was one call.

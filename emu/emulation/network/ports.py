@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,6 @@ import numpy as np
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from emu.emulation.network.clock import RunClock
 
 

@@ -11,15 +11,13 @@ import datetime as dt
 import hashlib
 import ipaddress
 import os
+import socket
 import ssl
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import cast
 
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.errors import RunError
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Sequence
 
 #: Subject and issuer of every certificate; who it belongs to is for the proofs to say.
 _NAME = "emu"

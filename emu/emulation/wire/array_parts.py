@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -9,8 +10,6 @@ import numpy as np
 from emu.emulation.wire.messages import StatePart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numpy.typing import NDArray
 
     Arrays: TypeAlias = dict[str, NDArray[Any]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -12,16 +13,13 @@ from emu.emulation.wire.frame_layout import (
     CHECKSUM,
     DTYPES,
     Kind,
+    Seal,
     TensorSpec,
     prefix_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
-
-    from emu.emulation.wire.frame_layout import Seal
 
 
 def encode_message(

@@ -5,14 +5,12 @@ On the wire it is a msgpack map of the fields, read back in full or refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.emulation.shaping import EmulationSettings
 from emu.errors import MalformedFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

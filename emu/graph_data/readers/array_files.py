@@ -14,6 +14,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
     MATRICES,
+    FoundGraph,
     checked_rows,
     edge_ends,
     found_graph,
@@ -47,11 +49,7 @@ from emu.host.input_file import (
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from emu.graph_data.readers.found_graph import FoundGraph
 
 
 def npz_source(path: Path, *, seed: int) -> Source:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +27,6 @@ from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.found_graph import FoundGraph

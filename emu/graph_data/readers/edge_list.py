@@ -7,7 +7,9 @@ options. Without a header the first two columns are the ends, as in SNAP's lists
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +26,6 @@ from emu.graph_data.readers.text_table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.text_table import Tell, TextTable

@@ -11,6 +11,7 @@ note says so.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from emu.host.files import cache_home
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     from numpy.typing import NDArray
 
     Arrays = Mapping[str, NDArray[Any]]

@@ -6,6 +6,7 @@ entries take 5.2 s of CPU and 364 MB.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import Keys, first_lines, open_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}

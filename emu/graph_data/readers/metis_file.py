@@ -7,6 +7,8 @@ size, its weights, and its neighbours from 1, each with the weight of the edge.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +18,6 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import open_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.text_table import Tell

@@ -12,6 +12,7 @@ import struct
 import warnings
 import zipfile
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +31,6 @@ from emu.host.input_file import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26

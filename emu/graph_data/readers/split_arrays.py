@@ -7,6 +7,7 @@ either, by its type. Where name and content leave it open, the user is asked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ import numpy as np
 from emu.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 SPLIT = ("train", "valid", "test")

@@ -14,8 +14,10 @@ import re
 import time
 import warnings
 from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from typing_extensions import override
@@ -25,10 +27,6 @@ from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from typing import BinaryIO, TextIO
-
     from numpy.typing import NDArray
 
     #: Takes a line for a person who waits.

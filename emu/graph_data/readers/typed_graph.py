@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from emu.graph_data.readers.split_arrays import SPLIT, Choices, check_splits
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from emu.graph_data.readers.found_graph import Arrays

@@ -7,21 +7,17 @@ for that request alone. Gaps behind the last cause are the processes' own time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.lab.fitting.conversations import Measured, Unfittable
-from emu.lab.fitting.steps import NOTE
+from emu.lab.fitting.conversations import Measured, Process, Unfittable
+from emu.lab.fitting.steps import NOTE, Marks, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from emu.lab.fitting.conversations import Process
-    from emu.lab.fitting.steps import Marks, Step
 
 #: Number of a step, which of its moments, iterations before.
 Cause: TypeAlias = tuple[int, int, int]

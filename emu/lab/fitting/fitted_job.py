@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
-from emu.lab.fitting.steps import NOTE
+from emu.lab.fitting.steps import NOTE, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
 
     from emu.lab.fitting.conversations import Process
     from emu.lab.fitting.iterations import FittedIterations
-    from emu.lab.fitting.steps import Step
     from emu.prediction.analysis.traffic import Traffic
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may

@@ -7,30 +7,29 @@ time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.lab.fitting.causes import ALWAYS, caused
+from emu.lab.fitting.causes import ALWAYS, FittedSteps, caused
 from emu.lab.fitting.conversations import (
+    Exchange,
     Measured,
+    Process,
+    Ring,
     Unfittable,
     by_process,
     conversations,
 )
 from emu.lab.fitting.periods import find_marks
-from emu.lab.fitting.steps import ALL, steps_between
+from emu.lab.fitting.steps import ALL, Marks, steps_between
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from emu.lab.fitting.causes import FittedSteps
-    from emu.lab.fitting.conversations import Exchange, Process, Ring
-    from emu.lab.fitting.steps import Marks
     from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.

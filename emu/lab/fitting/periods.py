@@ -8,20 +8,18 @@ program may have its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator  # noqa: TC003 - of a value
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.lab.fitting.causes import longest
-from emu.lab.fitting.conversations import Unfittable
-from emu.lab.fitting.steps import ALL, MOST, steps_between
+from emu.lab.fitting.conversations import Packets, Unfittable
+from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.lab.fitting.conversations import Packets
-    from emu.lab.fitting.steps import Marks
     from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.

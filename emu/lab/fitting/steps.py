@@ -8,20 +8,18 @@ do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.lab.fitting.conversations import Process, Unfittable
+from emu.lab.fitting.conversations import Packets, Process, Unfittable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from emu.lab.fitting.conversations import Packets
     from emu.prediction.analysis.traffic import Traffic
 
 #: Seconds at which iterations began, by the process whose they are.

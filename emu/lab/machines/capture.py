@@ -8,6 +8,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +18,6 @@ from emu.lab.machines.tap import HEADERS
 from emu.prediction.analysis.traffic import PACKET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.lab.machines.programs import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from emu.lab.machines.namespace_rpc import Holder
 
     Counts = dict[str, dict[str, int]]

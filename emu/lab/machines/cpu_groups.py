@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -18,8 +19,6 @@ from typing import TYPE_CHECKING, Self
 from emu.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from emu.lab.machines.cpu_plan import CpuQuota
 
 _NAME = "emu-lab-"

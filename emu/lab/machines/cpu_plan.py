@@ -5,11 +5,8 @@ Pure arithmetic: cores of a machine and a time scale become quotas per period.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Microseconds of a quota: the least that the kernel takes. What a program has not used
 #: of a period is a gift after a pause, as at full speed: tasks of 10 ms of CPU behind

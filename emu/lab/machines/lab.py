@@ -13,8 +13,11 @@ import socket
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
@@ -24,7 +27,7 @@ from emu.lab.machines.cpu_groups import CpuGroups
 from emu.lab.machines.cpu_plan import plan_cpu
 from emu.lab.machines.namespace_rpc import LARGEST, Holder
 from emu.lab.machines.netlink import Netlink, pace
-from emu.lab.machines.nic import Sharing, leaves_among, plan_nic
+from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic
 from emu.lab.machines.nic_check import (
     MOST_OFF,
     NicCheck,
@@ -35,12 +38,7 @@ from emu.lab.machines.nic_check import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from signal import Signals
-    from types import TracebackType
-
     from emu.lab.machines.capture import Capture
-    from emu.lab.machines.nic import NicPlan
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from emu.lab.machines.namespace_rpc import Responder, report, set_tcp
 from emu.lab.machines.namespaces import (
@@ -30,9 +31,6 @@ from emu.lab.machines.namespaces import (
     furnish,
     unshare,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main() -> int:

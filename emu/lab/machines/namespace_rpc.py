@@ -9,18 +9,15 @@ import selectors
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import RunError
 from emu.lab.machines import netlink
 from emu.lab.machines.netlink import Netlink
 from emu.lab.machines.nic import NicPlan
 from emu.lab.machines.tap import data_filter, open_tap, whole_filter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _ANSWER = 20.0  # wall seconds that the kernel may take for one request
 

@@ -10,7 +10,7 @@ import itertools
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from emu.lab.machines.nic import (
     ETHERNET,
@@ -22,13 +22,9 @@ from emu.lab.machines.nic import (
     SLOWEST_LEAF,
     SMALL_CLASS,
     TOP,
+    NicPlan,
     classifier,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from emu.lab.machines.nic import NicPlan
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
 _REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8

@@ -5,12 +5,9 @@ Pure arithmetic: payload rates become wire rates, bursts, queues and leaf classe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Bytes of an Ethernet header; the kernel counts them against a rate.
 ETHERNET = 14

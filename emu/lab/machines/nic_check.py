@@ -17,13 +17,10 @@ import statistics
 import struct
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from emu.units import format_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: Share by which a NIC may be off the rate that is stated.
 MOST_OFF = 0.01

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _PLACE = re.compile(r"\{([a-z][a-zA-Z0-9_ .-]*)\}")
 #: Port of ``MASTER_ADDR``, as torch has it.

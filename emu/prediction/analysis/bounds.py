@@ -20,22 +20,25 @@ where capacities change counts with the largest that each link ever has:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.prediction.analysis.link_load import LinkContention
 from emu.prediction.placement import placement_bound
 from emu.prediction.scheduling import policy_named
-from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out, own
+from emu.prediction.scheduling.compiled_problem import (
+    Floats,
+    Ints,
+    job_arrays,
+    lay_out,
+    own,
+)
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
+from emu.problem import Problem, Realization, Schedule
+from emu.problem.changes import CapacitySteps
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
-    from emu.problem import Problem, Realization, Schedule
-    from emu.problem.changes import CapacitySteps
 
 #: `Bounds.binding` where no port is.
 CRITICAL_PATH = "critical path"

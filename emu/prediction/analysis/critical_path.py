@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -28,8 +29,6 @@ import numpy as np
 from emu.prediction.analysis.link_load import LinkContention, fluid_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
     from emu.problem import Schedule

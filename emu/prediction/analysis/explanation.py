@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ from emu.errors import PlacementError
 from emu.prediction.analysis.critical_path import (
     ELSEWHERE,
     Cause,
+    ChainLink,
+    CriticalPath,
+    Drift,
     critical_path,
     divergences,
 )
@@ -40,14 +44,10 @@ from emu.prediction.placement.moves import (
 from emu.prediction.placement.packing import sent_bytes
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import simulate
-from emu.problem import Outages
+from emu.problem import Link, Outages, Placement, Problem, Realization, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from emu.prediction.analysis.critical_path import ChainLink, CriticalPath, Drift
     from emu.prediction.analysis.what_if import Improvement, Lengths, Stated
-    from emu.problem import Link, Placement, Problem, Realization, Schedule
 
     Units = frozenset[int]
 

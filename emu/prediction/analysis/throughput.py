@@ -7,23 +7,22 @@ request each, and the time from launch to answer rounded up to a granularity.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
+from emu.prediction.analysis.critical_path import (
+    MOVING,
+    Cause,
+    ChainLink,
+    critical_path,
+)
 from emu.prediction.simulation import makespan
-from emu.problem import Job, Placement, Problem, Profile, Realization
+from emu.problem import Job, Placement, Problem, Profile, Realization, Schedule
 from emu.problem.workloads import RELEASE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.analysis.critical_path import ChainLink
-    from emu.problem import Schedule
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ one part gets shorter, another chain takes over. So every proposal is simulated.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,18 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from emu.errors import NodeLost, SchedulingError
-from emu.prediction.analysis.critical_path import Cause
+from emu.prediction.analysis.critical_path import Cause, CriticalPath
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
 from emu.prediction.simulation.simulate import makespan
-from emu.problem import Realization
+from emu.problem import Edge, Job, Placement, Problem, Realization
 from emu.problem.workloads import RELEASE, window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from emu.prediction.analysis.critical_path import CriticalPath
-    from emu.problem import Edge, Job, Placement, Problem
-
     #: Returns the makespan of a job under a rate policy, with its deaths.
     Lengths = Callable[[Problem, Realization, str], float]
 

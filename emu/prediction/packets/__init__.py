@@ -11,20 +11,16 @@ import math
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from emu.errors import DataError, ScenarioError, SchedulingError
 from emu.host.files import cache_home
-from emu.problem import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from emu.problem import Problem, Realization
+from emu.problem import Problem, Realization, Schedule
 
 PROGRAM = Path(__file__).with_name("dag.cc")
 #: Parts of ns-3 that the program stands on.

@@ -5,20 +5,15 @@ IFS (the paper's Algorithm 2), given ones, random ones, one machine after the ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.packing import Packing, infeasibility
 from emu.prediction.placement.space import Space
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Cluster, Job, Placement
+from emu.problem import Cluster, Job, Placement
 
 
 def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,11 +11,7 @@ from emu.prediction.placement.candidates import Candidates, lower_bound
 from emu.prediction.placement.candidates import candidates as prepare
 from emu.prediction.placement.packing import Row, minimise
 from emu.prediction.placement.space import Space
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from emu.problem import Cluster, Job, Realization
+from emu.problem import Cluster, Job, Realization
 
 
 def placement_bound(

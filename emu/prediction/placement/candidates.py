@@ -8,6 +8,7 @@ state that could drift. Must not know: moves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,9 @@ from emu.prediction.core import lib, new_room, pointer, room_in, structure
 from emu.prediction.placement.packing import sent_bytes
 from emu.prediction.scheduling.compiled_problem import (
     BoundJob,
+    Floats,
+    Ints,
+    JobArrays,
     Layout,
     check_machines,
     job_arrays,
@@ -24,14 +28,11 @@ from emu.prediction.scheduling.compiled_problem import (
 )
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
+from emu.problem import Job, Profile, Realization
 from emu.problem.workloads import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from emu.prediction.placement.space import Space
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints, JobArrays
-    from emu.problem import Job, Profile, Realization
 
 
 def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:

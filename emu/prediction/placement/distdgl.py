@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
-from emu.prediction.placement.packing import Packing, Row, infeasibility, minimise
+from emu.prediction.placement.packing import (
+    Counts,
+    Packing,
+    Row,
+    infeasibility,
+    minimise,
+)
 from emu.prediction.placement.space import Space
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.placement.packing import Counts
-    from emu.problem import Cluster, Job, Placement
+from emu.problem import Cluster, Job, Placement
 
 
 def colocate(

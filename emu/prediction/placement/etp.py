@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement
 from emu.prediction.core import lib, pointer, structure
 from emu.prediction.placement.baselines import fill
 from emu.prediction.placement.candidates import (
     Candidates,
+    JobsCost,
     candidates,
     common_draws,
     expand,
@@ -20,15 +23,10 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.problem import Cluster, Job, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.placement.candidates import JobsCost
     from emu.prediction.scheduling.compiled_problem import Floats, Ints
-    from emu.problem import Cluster, Job, Profile
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
 # random numbers come in, so that the same chain can be walked with and without the

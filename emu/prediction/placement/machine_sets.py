@@ -5,21 +5,18 @@ Must not know: scenarios, systems.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, product
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Cluster, Job
-
     Names = tuple[str, ...]
 
 #: Sets up to which all are tried that differ in the kinds of their machines.

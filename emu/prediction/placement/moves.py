@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,13 +14,10 @@ from typing_extensions import override
 from emu.errors import PlacementError
 from emu.prediction.core import lib, pointer, structure
 from emu.prediction.placement.space import Space
-from emu.problem import Placement
+from emu.problem import Cluster, Job, Placement, Problem, Realization
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from emu.prediction.scheduling.compiled_problem import Ints
-    from emu.problem import Cluster, Job, Problem, Realization
 
 # Placements that differ from a given one by a single move or by one swap.
 #

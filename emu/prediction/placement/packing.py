@@ -7,20 +7,16 @@ solves linear and integer programs. Must not know: jobs, policies.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.space import Space
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Cluster, Job, Placement, Realization
+from emu.problem import Cluster, Job, Placement, Realization
 
 Counts = tuple[int, ...]
 

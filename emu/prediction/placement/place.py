@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from emu.prediction.placement.baselines import (
     place_round_robin,
 )
 from emu.prediction.placement.candidates import (
+    JobsCost,
     candidates,
     common_draws,
     placement_cost,
@@ -30,15 +32,9 @@ from emu.prediction.placement.search import SearchOptions, endless, search_run
 from emu.prediction.placement.space import PlacementResult, Space
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import makespan
-from emu.problem import Problem, Profile, Realization
+from emu.problem import Cluster, Job, Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
 from emu.problem.workloads import repeated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from emu.prediction.placement.candidates import JobsCost
-    from emu.problem import Cluster, Job, Placement
 
 # The best placement that is found of a run: one search, one budget, for everyone.
 

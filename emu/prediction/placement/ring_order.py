@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from emu.problem import Job, Links, Problem, Task
 from emu.problem.workloads import ALL_REDUCE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from emu.problem import Job, Links, Problem, Task
 
 #: Its bound, minus its length, true where it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"

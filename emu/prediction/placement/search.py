@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.core import lib, pointer
 from emu.prediction.placement.baselines import deal_out, draw_machines, fill
 from emu.prediction.placement.candidates import (
     Candidates,
+    JobsCost,
     candidates,
     common_draws,
     expand,
@@ -36,15 +39,10 @@ from emu.prediction.placement.moves import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.problem import Cluster, Job, Placement, Profile, Realization
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.placement.candidates import JobsCost
     from emu.prediction.scheduling.compiled_problem import Floats, Ints
-    from emu.problem import Cluster, Job, Placement, Profile, Realization
 
 
 def sketch(

@@ -6,22 +6,16 @@ The common ground of all placement algorithms. Must not know: times, volumes, se
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.names import html_table
-from emu.problem import Placement
+from emu.problem import Cluster, Job, Placement
 from emu.problem.placement import slot_teams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Cluster, Job
 
 TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violations
 

@@ -6,21 +6,17 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
-from emu.prediction.scheduling.policies import OWN, OwnRates
+from emu.prediction.scheduling.policies import OWN, OwnRates, Policy
+from emu.problem import Cluster, Job, Tuner
 from emu.problem.cluster import IN
 from emu.problem.placement import slot_names, slots_on, slowness
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from emu.prediction.scheduling.policies import Policy
-    from emu.problem import Cluster, Job, Tuner
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

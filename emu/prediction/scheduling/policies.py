@@ -40,18 +40,15 @@ Where sources state nothing, this is our reading:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from emu.errors import DataError
 from emu.prediction.core import ffi
-from emu.problem import ActiveFlow
+from emu.problem import ActiveFlow, Cluster, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from emu.problem import Cluster, Job
-
     Rates: TypeAlias = Callable[
         [Sequence[ActiveFlow], Mapping[str, float]], list[float]
     ]

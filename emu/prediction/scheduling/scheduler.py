@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import SchedulingError
 from emu.prediction.core import lib, pointer, structure
-from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.prediction.scheduling.compiled_problem import (
+    Floats,
+    Ints,
+    job_arrays,
+    lay_out,
+    plain,
+)
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import (
     FULL,
@@ -24,15 +32,7 @@ from emu.prediction.scheduling.state import (
     new_rate_changes,
     room_for,
 )
-from emu.problem import Profile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
-    from emu.problem import Job, Problem
+from emu.problem import Job, Problem, Profile
 
 
 class NewestReads:

@@ -11,17 +11,14 @@ An online run has two instants per event, and a call has its price: for 1,027 fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
-from emu.prediction.scheduling.compiled_problem import Floats, Ints, plain
+from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
 from emu.prediction.scheduling.policies import FIFO, OES_CP, WEIGHTED_MAXMIN
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Layout
-    from emu.problem import Job, Profile
+from emu.problem import Job, Profile
 
 
 def means(values: Floats) -> Floats:

@@ -6,20 +6,16 @@ Pure: how long a part of the job takes is given, as is what a cut is taken of.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.errors import NodeLost, ScenarioError
-from emu.problem import Kill, Outages, next_kills
+from emu.problem import Job, Kill, Outages, Schedule, next_kills
 from emu.problem.workloads import CHECKPOINT, copies_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from emu.problem import Job, Schedule
 
 
 @dataclass(frozen=True)

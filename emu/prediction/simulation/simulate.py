@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from emu.prediction.scheduling import RATE_POLICIES, policy_named
 from emu.prediction.scheduling.compiled_problem import (
     BoundJob,
     Ints,
+    Layout,
     check_machines,
     job_arrays,
     lay_out,
@@ -25,13 +26,15 @@ from emu.prediction.scheduling.state import (
     expectation,
     new_rate_changes,
 )
-from emu.problem import Profile, RateHistory, Realization, Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from emu.prediction.scheduling.compiled_problem import Layout
-    from emu.problem import Cluster, Job, Problem
+from emu.problem import (
+    Cluster,
+    Job,
+    Problem,
+    Profile,
+    RateHistory,
+    Realization,
+    Schedule,
+)
 
 
 def simulate(

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_serializer
 
 from emu.problem import Cluster, Link, Machine, Route
 from emu.problem.fields.quantities import Few, Name, Positive, Price, Rate
-from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from emu.problem.fields.section import Trail
 
 
 class Nic(Section):

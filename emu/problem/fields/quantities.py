@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,10 +22,6 @@ from pydantic import (
 
 from emu.names import checked_name
 from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 T = TypeVar("T")
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"

@@ -7,15 +7,12 @@ import inspect
 import textwrap
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from typing_extensions import override
 
 from emu.problem.fields.quantities import Amount, Size
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]

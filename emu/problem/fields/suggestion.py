@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 
 def nearest(found: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ and the slowest gets slower.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +20,6 @@ from emu.problem import Edge, Job
 from emu.problem.workloads.model_shapes import shard_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from emu.problem import Task
 
 

@@ -12,6 +12,7 @@ is sent to copies anew: until it has come, those that died lack it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ import numpy as np
 from emu.problem import Edge, Placement, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
 
     from emu.problem import Cluster, Job

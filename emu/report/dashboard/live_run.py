@@ -6,11 +6,13 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from rich import box
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from typing_extensions import override
@@ -18,7 +20,7 @@ from typing_extensions import override
 from emu.emulation.coordinator import Observer
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
-from emu.problem import Schedule
+from emu.problem import Problem, Schedule
 from emu.report.dashboard.status import (
     SPANS,
     ActiveFlow,
@@ -26,18 +28,11 @@ from emu.report.dashboard.status import (
     Phase,
     Port,
     RunningTask,
+    Seen,
     Status,
     Summary,
 )
 from emu.units import format_duration, format_rate, format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.console import Console
-
-    from emu.problem import Problem
-    from emu.report.dashboard.status import Seen
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ import logging
 import re
 import secrets
 import threading
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiohttp import WSMsgType, web
@@ -21,16 +23,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from emu.emulation.network import Strangers, format_address
 from emu.errors import ScenarioError
 from emu.names import for_label, for_script
-from emu.report.dashboard.live_run import SAMPLE
-from emu.report.dashboard.status import NOTHING, Status
+from emu.report.dashboard.live_run import SAMPLE, LiveRun
+from emu.report.dashboard.status import NOTHING, Seen, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from emu.report.dashboard.live_run import LiveRun
-    from emu.report.dashboard.status import Seen
-
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import read_text
@@ -18,18 +20,10 @@ from emu.prediction.analysis.link_load import (
     mean_rates,
     pieces,
 )
-from emu.problem import disturbances
+from emu.problem import RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
 from emu.report.trace import crossings, packed
-from emu.runs.recorded_run import with_rates
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from emu.problem import RateHistory, Schedule
-    from emu.runs.recorded_run import RecordedRun
+from emu.runs.recorded_run import RecordedRun, with_rates
 
 #: Of a link of the critical path, beside its cause.
 _OF_LINKS = ("start", "end", "task", "edge", "iteration", "port")

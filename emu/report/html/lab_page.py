@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group
+from rich.table import Table
 
 from emu.errors import DataError
 from emu.prediction.analysis.traffic import (
@@ -25,13 +29,6 @@ from emu.report.trace import pack_lanes_per_group, packed
 from emu.runs.array_files import FILE, read_samples, read_traffic
 from emu.runs.lab_file import emulated_seconds, log_name, read_lab
 from emu.units import format_duration, format_rate, format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-    from rich.table import Table
 
 #: From nothing to a full NIC.
 _LEVELS = " ▁▂▃▄▅▆▇█"

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
 
+from emu.problem import Cluster, Schedule
 from emu.runs.result import port_rows
 from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from numpy.typing import NDArray
-    from rich.table import Table
-
-    from emu.problem import Cluster, Schedule
     from emu.report.terminal import Fact
 
     Node = tuple[int, int]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from emu.errors import DataError
 from emu.host.files import write_atomic
@@ -15,11 +17,13 @@ from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.prediction.analysis.critical_path import (
     MOVING,
     Cause,
+    ChainLink,
     critical_path,
     divergences,
 )
-from emu.prediction.analysis.explanation import NO_MOVES
+from emu.prediction.analysis.explanation import NO_MOVES, Explanation
 from emu.prediction.placement import resource_loads
+from emu.problem import Problem, Schedule
 from emu.report.explanation_tables import (
     QUESTION,
     apart,
@@ -43,19 +47,9 @@ from emu.report.html.lab_page import lab_parts
 from emu.report.html.markup import chart, figures, link_graph, meter, section, table
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
-from emu.runs.recorded_run import load_run
+from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import port_rows
 from emu.units import format_duration, format_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from emu.prediction.analysis.critical_path import ChainLink
-    from emu.prediction.analysis.explanation import Explanation
-    from emu.problem import Problem, Schedule
-    from emu.runs.recorded_run import RecordedRun
-
 
 _DIGITS = 6
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -20,7 +22,7 @@ from emu.problem.fields.quantities import (
     Window,
     default_time,
 )
-from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.systems.custom.job import (
     SEGMENTS,
@@ -34,11 +36,7 @@ from emu.systems.custom.job import (
 from emu.systems.job_section import MOST_EDGES, JobSection, rank_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from emu.problem import Cluster, Job, Realization, Task
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 

@@ -9,12 +9,14 @@ its ring all-reduce, ``w0.ring0``, ...
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
 
-from emu.problem import Realization, Task
+from emu.graph_data import Dataset
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
@@ -37,10 +39,6 @@ from emu.systems.translation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job
     from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.job_section import BuildContext, Times
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from emu.problem import Job, Schedule
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.problem import Job, Schedule
     from emu.systems.job_section import JobSection
     from emu.systems.system import Results
 

@@ -10,12 +10,13 @@ of the weights are summed round the ring ``w0.ring0``, ...
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from emu.problem import Realization, Task
+from emu.problem import Job, Realization, Task
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
@@ -25,9 +26,6 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from emu.problem import Job
     from emu.systems.dgcl.planner import Plan
 
 #: Most layers of a model.

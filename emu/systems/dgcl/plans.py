@@ -8,13 +8,16 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data import open_layers
-from emu.graph_data.prepared import prepare_arrays, write_arrays
+from emu.graph_data import WholeGraph, open_layers
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
+from emu.problem import Cluster
 from emu.systems.dgcl.planner import (
     Needs,
     Plan,
@@ -27,14 +30,7 @@ from emu.systems.dgcl.planner import (
 from emu.systems.dgcl.spst import spst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from emu.graph_data import WholeGraph
-    from emu.graph_data.prepared import PreparedArrays
-    from emu.problem import Cluster
 
 #: Plans that are kept of a data set's parts: every what-if of links makes one, and who
 #: misses one makes it again.

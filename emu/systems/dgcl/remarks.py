@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.simulation import makespan
-from emu.problem import Realization
+from emu.problem import Realization, Schedule
 from emu.systems.dgcl.job import CARRIES
 from emu.systems.dgcl.plans import (
     gradient_plan,
@@ -22,11 +24,6 @@ from emu.systems.dgcl.spst import lower_bound
 from emu.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
     from emu.systems.dgcl.planner import Plan
 
 _WORDS = {"gather": "forward", "scatter": "backward"}

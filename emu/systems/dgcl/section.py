@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -11,8 +13,9 @@ from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_time
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Section, Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
@@ -28,12 +31,7 @@ from emu.systems.whole_graph_section import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from emu.problem import Cluster, Job, Realization
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 

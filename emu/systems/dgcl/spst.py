@@ -9,19 +9,16 @@ cross a cut, over what the cut can carry.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from emu.prediction.core import lib, pointer, structure
-from emu.systems.dgcl.planner import Plan, PlanError
+from emu.systems.dgcl.planner import Needs, Plan, PlanError, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
-
-    from emu.systems.dgcl.planner import Needs, Topology
 
 
 class _Forest(NamedTuple):

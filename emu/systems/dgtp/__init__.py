@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
-    from emu.problem import Job
     from emu.systems.job_section import JobSection
     from emu.systems.system import Results
     from emu.systems.translation import Translation

@@ -15,13 +15,14 @@ process.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from emu.problem import Task
+from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     RECEIVE,
@@ -34,11 +35,7 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numpy.typing import NDArray
-
-    from emu.problem import Job
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, sampled_counts
-from emu.problem import Realization
-from emu.problem.fields.quantities import Few, Name  # noqa: TC001 - for pydantic
+from emu.graph_data import BatchPlan, Dataset, sampled_counts
+from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
-from emu.problem.workloads import parameter_count, shard_sizes
+from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     all_reduce_edge_count,
@@ -35,14 +36,9 @@ from emu.systems.translation import (
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job, Task
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.workloads import SampleCounts
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 

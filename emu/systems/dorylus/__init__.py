@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
+from emu.problem import Job, Schedule
 from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job, Schedule
     from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.system import Results
 

@@ -12,15 +12,12 @@ that is slow, and answers, is waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.problem import Job, Schedule
 from emu.systems.dorylus.steps import TENSORS
-
-if TYPE_CHECKING:
-    from emu.problem import Job, Schedule
 
 Array = NDArray[np.float64]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from emu.problem import Edge, Task
 from emu.systems.dorylus.deaths import Attempt, DyingLambdas, drawn_attempts
-from emu.systems.dorylus.steps import PROGRAMS, steps_of_model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from emu.systems.dorylus.steps import Step
+from emu.systems.dorylus.steps import PROGRAMS, Step, steps_of_model
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
 THREADS, LAMBDAS = "threads", "lambdas"

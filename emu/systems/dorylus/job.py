@@ -39,6 +39,7 @@ the first use of weights read the newest that has arrived.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,6 @@ from emu.systems.dorylus.graph import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from emu.systems.dorylus.steps import Step
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from emu.problem import Job, Schedule
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Job, Schedule
 
 
 def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:

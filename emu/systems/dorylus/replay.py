@@ -7,14 +7,17 @@ graph, and every value is a function of the epochs that the log of reads names. 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals
+from emu.problem import Schedule
 from emu.systems.dorylus.graph import DorylusConfig, steps_of
 from emu.systems.dorylus.job import dorylus_job
 from emu.training.interval_layers import (
@@ -32,12 +35,6 @@ from emu.training.reference import WholeGraphModel, attended
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from emu.problem import Schedule
-
     Array = NDArray[np.floating[Any]]
 
 

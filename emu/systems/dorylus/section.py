@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import open_for
-from emu.graph_data.intervals import cut_intervals, interval_counts
-from emu.problem import Tuner
-from emu.problem.fields.cluster_section import MachineSection, Nic, RackSection
+from emu.graph_data import Dataset, open_for
+from emu.graph_data.intervals import IntervalCounts, cut_intervals, interval_counts
+from emu.problem import Cluster, Job, Realization, Tuner
+from emu.problem.fields.cluster_section import (
+    ClusterSection,
+    MachineSection,
+    Nic,
+    RackSection,
+)
 from emu.problem.fields.quantities import (
     DurationPerDevice,
     Few,
@@ -21,7 +27,7 @@ from emu.problem.fields.quantities import (
     Rate,
     default_time,
 )
-from emu.problem.fields.section import Section
+from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.systems.dorylus.deaths import DyingLambdas, UnansweredLambda
 from emu.systems.dorylus.graph import LAMBDAS, THREADS, DorylusConfig
@@ -48,13 +54,6 @@ from emu.systems.whole_graph_section import (
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from emu.graph_data import Dataset
-    from emu.graph_data.intervals import IntervalCounts
-    from emu.problem import Cluster, Job, Realization
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.fields.section import Trail
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.problem import Realization
+from emu.problem import Job, Realization, Task
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from emu.graph_data.intervals import IntervalCounts
-    from emu.problem import Job, Task
     from emu.systems.dorylus.graph import DorylusConfig
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from emu.emulation.wire import FEATURES
 from emu.prediction.analysis.traffic import received_kinds
+from emu.problem import Job
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.system import System
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from numpy.typing import NDArray
 
-    from emu.problem import Job
     from emu.systems.job_section import JobSection
     from emu.systems.system import Results
     from emu.systems.translation import Translation

@@ -7,21 +7,20 @@ activations travel. Everything else of the parameters is called *upper*.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.graph_data import Dataset
 from emu.problem.workloads import layer_shapes
 from emu.training.layers import LAYERS, as_tensor, make_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from emu.graph_data import Dataset
     from emu.training.layers import Block, Tensor
 
 

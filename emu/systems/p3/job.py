@@ -18,12 +18,13 @@ mini-batches, and phases of batches that do not exist take no time and send noth
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from emu.problem import Task
+from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
@@ -33,11 +34,6 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.model_shapes import shard_sizes
 from emu.systems.dgtp import job as dgtp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from emu.problem import Job
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -11,11 +12,12 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, sampled_counts
-from emu.problem import Realization
+from emu.graph_data import BatchPlan, Dataset, sampled_counts
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.quantities import Few, word_or_list
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
+    NamedEdge,
     all_reduce_edge_count,
     part_elements,
 )
@@ -24,6 +26,7 @@ from emu.problem.workloads.model_shapes import (
     BLOCK_EDGE_BYTES,
     SPLIT_WEIGHTS,
     VERTEX_ID_BYTES,
+    SampleCounts,
     layer_shapes,
     parameter_count,
 )
@@ -44,13 +47,7 @@ from emu.systems.translation import (
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.problem.workloads.all_reduce import NamedEdge
-    from emu.problem.workloads.model_shapes import SampleCounts
     from emu.systems.job_section import BuildContext, Problems, Times
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random  # noqa: TID251 -- a draw takes 0.1 us, one of numpy 3
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from emu.prediction.simulation import simulate
 from emu.testing.trials.trial import COORDINATOR, Case, Faults, Trial, run_trial
 from emu.testing.trials.wires import Damage, Kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Seconds by which a run without faults may miss the simulated makespan, of one.
 EXACT = 1e-6

@@ -8,9 +8,10 @@ import gc
 import importlib
 import io
 import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PosixPath
+from typing import Any
 
 from typing_extensions import override
 
@@ -20,22 +21,16 @@ from emu.emulation.launch import describe_end
 from emu.emulation.launch.agent import Agent
 from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.shaping import EmulationSettings
+from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host, version_of_emu
+from emu.problem import Kill, Problem, Realization
 from emu.runs.run_directory import Cut
+from emu.scenario import Experiment
 from emu.scenario.realize import model_programs
 from emu.systems.system import held_by
 from emu.testing.trials.wires import EPOCH, Damage
-from emu.testing.trials.world import Stuck, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from emu.emulation.wire.process_spec import ProcessSpec
-    from emu.problem import Kill, Problem, Realization
-    from emu.scenario import Experiment
-    from emu.testing.trials.world import VirtualProcess
+from emu.testing.trials.world import Stuck, VirtualProcess, World
 
 #: Wall seconds, of virtual time, in which a run of any length has ended.
 _ENDLESS = 100_000.0

@@ -14,12 +14,9 @@ import os
 import random  # noqa: TID251 -- a draw takes 0.1 us, one of numpy 3
 import socket
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
+from typing import Any, Literal, Protocol, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
 _CHUNK = 1 << 16

@@ -15,18 +15,14 @@ import contextvars
 import os
 import selectors
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, cast
 
 from typing_extensions import override
 
 from emu.host.this_host import Host, create_memory
-from emu.testing.trials.wires import Draws, Network, VirtualSocket
-
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
-
-    from emu.testing.trials.wires import Damage
+from emu.testing.trials.wires import Damage, Draws, Network, VirtualSocket
 
 _PROCESS: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar(
     "process", default=None

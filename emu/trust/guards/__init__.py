@@ -7,6 +7,7 @@ import-linter sees to it. A guard that fires makes the run untrusted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from emu.trust.guards.evidence import Evidence
@@ -22,8 +23,6 @@ from emu.trust.guards.traffic import bursts, clocks, enough_carried, link_bytes
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     Guard = Callable[[Evidence], Iterable[Finding]]
 
 __all__ = ["GUARDS", "Evidence", "Finding", "examine"]

@@ -8,22 +8,26 @@ schedules, errors from these, the bound from a longest path and what ports must 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import stated_work
-from emu.trust.guards.evidence import CLOCKS, fitting, most_stated, stated_hops
+from emu.trust.guards.evidence import (
+    CLOCKS,
+    Evidence,
+    fitting,
+    most_stated,
+    stated_hops,
+)
 from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from numpy.typing import NDArray
 
     from emu.problem import Job, Problem, Realization, Schedule
-    from emu.trust.guards.evidence import Evidence
 
     Floats = NDArray[np.float64]
 

@@ -7,20 +7,23 @@ over an edge by the depth of a token bucket.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from emu.prediction.analysis.link_load import best_sums
-from emu.trust.guards.evidence import CLOCKS, fitting, most_stated, stated_hops
+from emu.trust.guards.evidence import (
+    CLOCKS,
+    Evidence,
+    fitting,
+    most_stated,
+    stated_hops,
+)
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
-
-    from emu.trust.guards.evidence import Evidence
 
     Floats = NDArray[np.float64]
 

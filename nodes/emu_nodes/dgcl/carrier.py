@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from emu.graph_data import Adjacency, Part, open_layers
 from emu.systems.dgcl.plans import gradient_plan, open_plans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from emu_nodes.program import TaskSpec

@@ -7,24 +7,21 @@ stage that follows takes them in. Tasks of a device share its process and its `D
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.graph_data import Dataset
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgcl.carrier import Carrier, Host
-from emu_nodes.program import TaskProgram, sends, tensor
+from emu_nodes.program import Payload, TaskProgram, TaskSpec, sends, tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.graph_data import Dataset
     from emu_nodes.dgcl.carrier import Pass
-    from emu_nodes.program import Payload, TaskSpec
 
 
 class Device(Carrier):

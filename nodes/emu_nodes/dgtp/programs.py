@@ -12,9 +12,11 @@ their process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -38,14 +40,7 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.program import TaskProgram, sends, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
 
 
 class JobData:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
-from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, Z
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu_nodes.dorylus.graph_server import AttentionServer
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
+from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 
 def take_rows(

@@ -7,6 +7,7 @@ GA has summed (``out0``, ..), and the gradient of that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from emu.graph_data.intervals import cut_intervals
 from emu.training.interval_layers import InEdges, RowSums, training_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
 
     from emu_nodes.program import Payload

@@ -6,9 +6,11 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -24,14 +26,7 @@ from emu.training.interval_layers import (
 )
 from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
-from emu_nodes.program import TaskProgram, sends, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
 
 
 class Nothing(TaskProgram):

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.graph_data import open_columns
+from emu.graph_data import SampledBatch, open_columns
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
-from emu.systems.p3.column_split import ColumnSplit
+from emu.systems.p3.column_split import ColumnSplit, ForwardPass
 from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
 from emu_nodes.dgtp.programs import JobData
+from emu_nodes.program import Payload, TaskSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from emu.graph_data import SampledBatch
-    from emu.systems.p3.column_split import ForwardPass
-    from emu_nodes.program import Payload, TaskSpec
-
     _Gradients = tuple[NDArray[Any], NDArray[Any]]
 
 #: Own rows of layer 1, and all other parameters.

@@ -6,25 +6,20 @@ phase is behind. In a cycle without one it sends nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
+from emu.graph_data import GrowingBatch
 from emu.training.layers import Block
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
-from emu_nodes.program import TaskProgram, sends, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from emu.graph_data import GrowingBatch
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
 
 
 class _P3Task(TaskProgram):
