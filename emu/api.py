@@ -354,13 +354,13 @@ def audit(
         from emu.runs.audit_inputs import run_to_audit  # noqa: PLC0415
 
         run = run_to_audit(what)
-        allowed = run.tolerance if tolerance is None else tolerance
+        limit = run.tolerance if tolerance is None else tolerance
         with code_of_others(runs=run_code):
-            found = audit_whole(run, allowed, relative, rule=policy, training=training)
+            found = audit_whole(run, limit, relative, rule=policy, training=training)
         return found[0]
     schedule = what if isinstance(what, Schedule) else what.best
-    allowed = ROUNDING if tolerance is None else tolerance
-    return audit_schedule(schedule, tolerance=allowed, relative=relative)
+    limit = ROUNDING if tolerance is None else tolerance
+    return audit_schedule(schedule, tolerance=limit, relative=relative)
 
 
 def _packets(
@@ -373,13 +373,13 @@ def _packets(
     """
     from emu.prediction.packets import Control, Shares  # noqa: PLC0415
 
-    for key, value, known in (
+    for key, value, choices in (
         (name, found, ("ns3", without)),
         ("sharing", of[0], (None, *Shares)),
         ("congestion_control", of[1], (None, *Control)),
     ):
-        if value not in known:
-            names = ", ".join(str(each) for each in known)
+        if value not in choices:
+            names = ", ".join(str(each) for each in choices)
             raise ValueError(f"{key} is {value!r}: one of {names}")
     if found != "ns3":
         if of != (None, None):

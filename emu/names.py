@@ -35,10 +35,10 @@ def file_part(text: str) -> str:
 
     Letters, digits, dot, dash and underscore stay; at most 100 of them.
     """
-    kept = "".join(c if c.isalnum() or c in "-._" else "_" for c in text)
+    letters = "".join(c if c.isalnum() or c in "-._" else "_" for c in text)
     encoding = sys.getfilesystemencoding()  # ASCII, where the locale is no UTF-8
-    encoded = kept.lstrip(".").encode(encoding, "replace").replace(b"?", b"_")[:100]
-    return encoded.decode(encoding, errors="ignore") or "_"
+    raw = letters.lstrip(".").encode(encoding, "replace").replace(b"?", b"_")[:100]
+    return raw.decode(encoding, errors="ignore") or "_"
 
 
 def for_terminal(text: str) -> str:
@@ -51,10 +51,10 @@ def printable(text: str, limit: int = SHOWN) -> str:
 
     What is not printable is written as Python would; ``limit`` is in characters.
     """
-    shown = "".join(
+    text_shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
-    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+    return text_shown if len(text_shown) <= limit else f"{text_shown[: limit - 3]}..."
 
 
 def for_script(text: str) -> str:

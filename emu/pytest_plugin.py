@@ -183,17 +183,17 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     levels = [str(level) for level in Trust]
     if trust not in levels:
         _refuse(f"trust is {trust!r}, {nearest(str(trust), levels)}")
-    known = [*ExpectSection.model_fields, "sets", "trust"]
+    keys = [*ExpectSection.model_fields, "sets", "trust"]
     for key in options:
-        if key not in known:
-            _refuse(f"unknown key {key!r}, {nearest(key, known)}")
-    stated = {f"expect.{key}": value for key, value in options.items()}
+        if key not in keys:
+            _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
+    changes = {f"expect.{key}": value for key, value in options.items()}
     source = _located(request.path.parent, str(names[0]))
     try:
-        return emu.load(source, {**sets, **stated}), trust
+        return emu.load(source, {**sets, **changes}), trust
     except EmulatorError as error:
-        said = f"@pytest.mark.emu: {error}"
-        raise pytest.fail.Exception(said, pytrace=False) from None
+        line = f"@pytest.mark.emu: {error}"
+        raise pytest.fail.Exception(line, pytrace=False) from None
 
 
 def _taken(options: dict[str, Any], key: str) -> list[Any]:
@@ -211,10 +211,10 @@ def _located(folder: Path, name: str) -> str | Path:
 
     if (folder / name).exists():
         return folder / name
-    shipped = shipped_scenarios()
-    if name not in shipped:
+    scenarios = shipped_scenarios()
+    if name not in scenarios:
         beside = [path.name for path in sorted(folder.glob("*.yaml"))]
-        _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *shipped])}")
+        _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
     return name
 
 
@@ -334,10 +334,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in _annotations(terminalreporter, config.rootpath):
             terminalreporter.write_line(line)
-    inconclusive, marked = _counted(terminalreporter)
-    if inconclusive or (marked and config.getoption("emu_inconclusive")):
+    inconclusive, count = _counted(terminalreporter)
+    if inconclusive or (count and config.getoption("emu_inconclusive")):
         terminalreporter.write_line(
-            f"emu: {inconclusive} of {marked} marked tests {_INCONCLUSIVE}"
+            f"emu: {inconclusive} of {count} marked tests {_INCONCLUSIVE}"
         )
 
 
@@ -377,20 +377,20 @@ def _escaped(text: str, more: str = "") -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a session in which too many tests were inconclusive."""
-    allowed = session.config.getoption("emu_inconclusive")
+    limit = session.config.getoption("emu_inconclusive")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if allowed and reporter is not None:
+    if limit and reporter is not None:
         from emu.units import RATIO
 
-        inconclusive, marked = _counted(reporter)
-        if inconclusive > RATIO.parse(allowed) * marked:
+        inconclusive, count = _counted(reporter)
+        if inconclusive > RATIO.parse(limit) * count:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _counted(reporter: Any) -> tuple[int, int]:
     """Return the number of inconclusive marked tests, and that of all marked ones."""
     found = {kind: reporter.stats.get(kind, ()) for kind in ("passed", "failed")}
-    marked = [
+    with_mark = [
         report.nodeid
         for reports in found.values()
         for report in reports
@@ -401,7 +401,7 @@ def _counted(reporter: Any) -> tuple[int, int]:
         for report in reporter.stats.get("skipped", ())
         if isinstance(report.longrepr, tuple) and _INCONCLUSIVE in report.longrepr[2]
     }
-    return len(inconclusive), len({*marked, *inconclusive})
+    return len(inconclusive), len({*with_mark, *inconclusive})
 
 
 def _told(run: RecordedRun) -> str:

@@ -102,13 +102,13 @@ class Quantity:
 
     def _wrong_unit(self, number: str, unit: str) -> str:
         """Return the error; a value is proposed only where one alone is meant."""
-        known = ", ".join((*reversed(self.people), *self.longer))
+        units = ", ".join((*reversed(self.people), *self.longer))
         if not unit:
-            return f"a bare number ({number}) does not say its unit: add one of {known}"
+            return f"a bare number ({number}) does not say its unit: add one of {units}"
         if unit.lower() in self.unclear:
             return f"{unit!r} may be {self.unclear[unit.lower()]}: write which"
         return (
-            f"{unit!r} is not a unit of {self.what}, write one of {known}, "
+            f"{unit!r} is not a unit of {self.what}, write one of {units}, "
             f"as in {self.example!r}"
         )
 
@@ -119,9 +119,9 @@ class Quantity:
         """
         for unit in reversed(self.people):
             numerator, denominator = self.units[unit]
-            scaled = value * denominator / numerator
-            text = f"{scaled:.12g} {unit}"
-            if scaled >= 1 and self.parse(text) == value:
+            ratio = value * denominator / numerator
+            text = f"{ratio:.12g} {unit}"
+            if ratio >= 1 and self.parse(text) == value:
                 return text
         inside = self.inside if value <= self.most_bare else _TIMES
         return f"{value!r} {inside}".rstrip()
@@ -136,10 +136,10 @@ class Quantity:
             if abs(value) * denominator / numerator >= 1:
                 unit = larger
         numerator, denominator = self.units[unit]
-        scaled = value * denominator / numerator
-        if abs(scaled) >= 10**digits:
-            return f"{scaled:,.0f} {unit}"
-        return f"{scaled:.{digits}g} {unit}"
+        ratio = value * denominator / numerator
+        if abs(ratio) >= 10**digits:
+            return f"{ratio:,.0f} {unit}"
+        return f"{ratio:.{digits}g} {unit}"
 
 
 RATE = Quantity(

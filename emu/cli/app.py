@@ -141,13 +141,13 @@ def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
     for option in options:
         if getattr(option, "hidden", False):
             continue
-        named = "/".join([*option.opts, *option.secondary_opts])
+        names = "/".join([*option.opts, *option.secondary_opts])
         if option.metavar:
-            named += f" {option.metavar}"
+            names += f" {option.metavar}"
         meaning = getattr(option, "help", None) or ""
         if option.metavar and option.default:
             meaning += f" [default: {option.default}]"
-        yield named, _LITERAL.sub(r"\1", meaning)
+        yield names, _LITERAL.sub(r"\1", meaning)
 
 
 class Command(TyperCommand):
@@ -175,11 +175,11 @@ class Command(TyperCommand):
         """Return the words that follow the name in the usage line."""
         arguments = [p for p in self.params if isinstance(p, TyperArgument)]
         names = [p.metavar or (p.name or "").upper() for p in arguments]
-        shown = [
+        pieces = [
             name if argument.required or name[0] == "[" else f"[{name}]"
             for name, argument in zip(names, arguments, strict=True)
         ]
-        return ["[OPTIONS]", *shown]
+        return ["[OPTIONS]", *pieces]
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -220,12 +220,12 @@ def _one_thread_of_blas() -> Iterator[None]:
     and sums depend on their number. What the user has stated holds, and programs that
     are started later have it as it was.
     """
-    stated = os.environ.get(_BLAS)
+    setting = os.environ.get(_BLAS)
     os.environ.setdefault(_BLAS, "1")
     try:
         yield
     finally:
-        if stated is None:
+        if setting is None:
             os.environ.pop(_BLAS, None)
 
 
@@ -246,10 +246,10 @@ class Commands(TyperGroup):
             with _uncollected(), _one_thread_of_blas():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
             for info in app.registered_commands:
-                made = get_command_from_info(
+                command = get_command_from_info(
                     info, pretty_exceptions_short=False, rich_markup_mode=None
                 )
-                self.add_command(made)
+                self.add_command(command)
         return self.commands[cmd_name]
 
     @override

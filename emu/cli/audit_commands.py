@@ -66,22 +66,22 @@ def audit(
     what processes reported, and its guards are asked again.
     """
     try:
-        stated = None if tolerance is None else DURATION.parse(tolerance)
+        seconds = None if tolerance is None else DURATION.parse(tolerance)
         share = RATIO.parse(relative)
     except ValueError as error:
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
     subject = read_to_audit(result, scenario)
-    allowed = subject.tolerance if stated is None else stated
+    limit = subject.tolerance if seconds is None else seconds
     report, silent = audit_whole(
         subject,
-        allowed,
+        limit,
         share,
         rule=policy,
         training=training,
         stated=None if scenario is None else subject.scenario,
     )
     content = {
-        "tolerance": allowed,
+        "tolerance": limit,
         "relative": share,
         "checked": report.checked,
         "violations": [asdict(violation) for violation in report.violations],
@@ -90,7 +90,7 @@ def audit(
         "payloads": subject.payloads,
     }
     if emit(json_target, content):
-        _print(subject, report, silent, share, allowed)
+        _print(subject, report, silent, share, limit)
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
@@ -128,6 +128,6 @@ def evaluate(
     Accuracy by split, of weights.npz, with every neighbour of every vertex. It needs
     the data set that was trained on.
     """
-    found = evaluate_run(run)
-    if emit(json_target, found.get("", found)):
-        terminal().print(accuracy_table(found))
+    figures = evaluate_run(run)
+    if emit(json_target, figures.get("", figures)):
+        terminal().print(accuracy_table(figures))

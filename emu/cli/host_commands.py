@@ -56,9 +56,9 @@ def clean(
     if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):
         problem = "cannot be removed: processes are in it, or it is another user's"
         raise DataError(problem, path=str(stay[0]))
-    found = [*files, *groups]
-    if emit(json_target, [str(path) for path in found]):
-        for path in found:
+    remains = [*files, *groups]
+    if emit(json_target, [str(path) for path in remains]):
+        for path in remains:
             typer.echo(f"{'found' if dry_run else 'removed'} {for_terminal(str(path))}")
-        if not found:
+        if not remains:
             typer.echo("nothing was left behind")

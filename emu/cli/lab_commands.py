@@ -63,29 +63,27 @@ def lab(
     Every machine is a host of its own: address, host name, processes, shared memory.
     Its NIC carries the payload rate that the file states, in real time.
     """
-    described = load_lab(file, overrides or [])
+    spec = load_lab(file, overrides or [])
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
-        raise typer.Exit(_shell(open_lab(described), shell))
+        raise typer.Exit(_shell(open_lab(spec), shell))
     path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it: by its folder
     name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
     directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
     if not command:
-        names = ", ".join(program.name for program in described.lab.programs)
+        names = ", ".join(program.name for program in spec.lab.programs)
         ask_to_run(str(file), f"programs {names}")
-    result = run_lab(
-        described, directory, command or [], pcap=pcap, watch=console.print
-    )
+    result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
     draw(directory.path, console, ["report.html"])
     if emit(json_target, result):
         terminal().print(lab_tables(result))
     console.print(f"written to {directory.path}/")
     if result["failed"]:
         raise typer.Exit(_say_what_failed(result["failed"], directory.path, console))
-    if missed := missed_by_lab(described, result):
-        raise ExpectationMissed("; ".join(missed))
+    if misses := missed_by_lab(spec, result):
+        raise ExpectationMissed("; ".join(misses))
 
 
 def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int:
@@ -106,13 +104,13 @@ def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int
 
 def _shell(machines: Lab, name: str) -> int:
     """Open a shell in a machine; return its exit code."""
-    with machines as opened:
-        if name not in {machine.name for machine in opened.machines}:
-            known = ", ".join(machine.name for machine in opened.machines)
-            raise RunError(f"{name} is no machine; there are {known}")
-        program = opened.start(name, ["sh", "-i"], stdin=0, output=1)
+    with machines as machine_lab:
+        if name not in {machine.name for machine in machine_lab.machines}:
+            names = ", ".join(machine.name for machine in machine_lab.machines)
+            raise RunError(f"{name} is no machine; there are {names}")
+        program = machine_lab.start(name, ["sh", "-i"], stdin=0, output=1)
         while program.code is None:
-            opened.wait(1.0)
+            machine_lab.wait(1.0)
         return program.code
 
 
@@ -152,11 +150,11 @@ def fit(
     which iterations end; those of two programs ask and answer. Without such sums
     iterations are what repeats, or what --mark says.
     """
-    found = fit_run(run, skip=skip, template=template, mark=mark)
-    write_atomic(out, found.text(out.name))
-    if emit(json_target, found.to_json()):
-        terminal().print(_table(found))
-        for note in found.notes:
+    outcome = fit_run(run, skip=skip, template=template, mark=mark)
+    write_atomic(out, outcome.text(out.name))
+    if emit(json_target, outcome.to_json()):
+        terminal().print(_table(outcome))
+        for note in outcome.notes:
             typer.echo(note)
         typer.echo(f"written to {out}")
 
@@ -170,7 +168,7 @@ def _table(found: Fit) -> object:
         ">error",
     )
     half = found.iterations // 2
-    for title, measured, simulated, error in (
+    for title, measurement, simulation, error in (
         ("of all, by all", found.measured, found.simulated, found.error),
         (
             f"of the last {found.iterations - half}, by the first {half}",
@@ -179,7 +177,7 @@ def _table(found: Fit) -> object:
             found.held_out_error,
         ),
     ):
-        cells = [format_duration(seconds, 4) for seconds in (measured, simulated)]
+        cells = [format_duration(seconds, 4) for seconds in (measurement, simulation)]
         table.add_row(title, *cells, f"{error:+.2%}")
     return table
 

@@ -231,8 +231,8 @@ def _print_makespan(
     if drawn := count_failures(experiment, recovery.makespan):
         console.print(failures_line(drawn))
     print_placing(experiment.placing, console)
-    for said in experiment.remarks(schedule):
-        terminal(sys.stderr).print(f"warning: {said}")
+    for remark in experiment.remarks(schedule):
+        terminal(sys.stderr).print(f"warning: {remark}")
 
 
 def simulate_over_packets(
@@ -296,13 +296,13 @@ def _print_tables(
 
 def _tuned(experiment: Experiment, schedule: Schedule, console: Console) -> float:
     """Print and return the share by which chance moves a makespan that queues tune."""
-    policy, expected = experiment.chosen_policy(), experiment.expected
-    moved = slight_delays(experiment.realization, policy, expected, schedule)
+    policy, profile = experiment.chosen_policy(), experiment.expected
+    shares = slight_delays(experiment.realization, policy, profile, schedule)
     console.print(
-        f"tuned by queues: the slightest delays move the makespan by {moved:.2%}, so "
+        f"tuned by queues: the slightest delays move the makespan by {shares:.2%}, so "
         "that no run need come closer",
     )
-    return moved
+    return shares
 
 
 def _training(
@@ -368,9 +368,9 @@ def place(
         f"{job_line(problem.job, experiment.policy, window, experiment.scenario.pins)}"
     )
     print_placing(experiment.placing, console)
-    found = experiment.placed
-    if found is not None and found.start_makespan is not None:
-        console.print(_story(found, experiment))
+    placing = experiment.placed
+    if placing is not None and placing.start_makespan is not None:
+        console.print(_story(placing, experiment))
     rounding = sensitivity(problem, experiment.realization, experiment.chosen_policy())
     if rounding > NOTABLE * makespan:
         console.print(_rounding(rounding, makespan))
@@ -410,8 +410,8 @@ def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]
 
 
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
-    problem, found = experiment.problem, experiment.placed
-    searched = found is not None and found.candidates > 0
+    problem, placing = experiment.problem, experiment.placed
+    by_search = placing is not None and placing.candidates > 0
     return {
         "policy": experiment.scenario.placed_by,
         "placing": experiment.placing,
@@ -428,7 +428,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
         "makespan": makespan,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
-        "search": _search(found) if searched and found is not None else None,
+        "search": _search(placing) if by_search and placing is not None else None,
     }
 
 
@@ -448,12 +448,12 @@ def _search(found: PlacementResult) -> dict[str, object]:
 def _story(found: PlacementResult, experiment: Experiment) -> str:
     """Return the outcome of a search, in one line."""
     before, after = found.start_makespan or 0.0, found.makespan or 0.0
-    gained = format_ratio(after / before - 1 if before else 0.0)
+    gain = format_ratio(after / before - 1 if before else 0.0)
     scenario, iterations = experiment.scenario, experiment.problem.job.iterations
-    judged = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
+    judgement = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
     return (
         f"on {found.iterations} of the {iterations} iterations: "
-        f"{judged}{format_duration(before)} -> "
-        f"{format_duration(after)} ({gained}) after "
+        f"{judgement}{format_duration(before)} -> "
+        f"{format_duration(after)} ({gain}) after "
         f"{found.candidates:,} candidates, {found.accepted:,} accepted"
     )

@@ -77,19 +77,19 @@ _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
 def _check(figure: Figure, stated: dict[str, Any], only: Only | None) -> None:
-    asked = [name for name in ("since", "until", "machines") if stated.get(name)]
-    for name in [*asked, *(["only"] if only else [])]:
+    options = [name for name in ("since", "until", "machines") if stated.get(name)]
+    for name in [*options, *(["only"] if only else [])]:
         if name not in _PARTS[figure]:
-            shown = ", ".join(figure for figure in Figure if name in _PARTS[figure])
+            figures = ", ".join(figure for figure in Figure if name in _PARTS[figure])
             option = _OPTIONS.get(name, f"--{name}")
-            problem = f"is of {shown}, the figure is {figure}"
+            problem = f"is of {figures}, the figure is {figure}"
             raise ScenarioError(problem, file=option)
 
 
 def _inches(text: str) -> float:
     """Return a length such as ``3.35in`` or ``85 mm`` in inches."""
-    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
-    inches = float(found[1]) * _INCHES[found[2]] if found else 0.0
+    match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
+    inches = float(match[1]) * _INCHES[match[2]] if match else 0.0
     if not 1 <= inches <= _WIDEST:
         problem = f"found {text!r}, write 1in to {_WIDEST}in, such as 3.35in or 85 mm"
         raise ScenarioError(problem, file="--width")
@@ -126,8 +126,8 @@ def draw(
         try:
             path = write(run)
         except Exception as error:  # noqa: BLE001 - a picture must not fail a run
-            said = f"{name} could not be drawn: {type(error).__name__}: {error}"
-            console.print(said, style="yellow")
+            line = f"{name} could not be drawn: {type(error).__name__}: {error}"
+            console.print(line, style="yellow")
             continue
         if name == "report.html":
             console.print(f"the picture is {path}", soft_wrap=True)
@@ -152,13 +152,13 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
             note_stage(text := f"training: step {step} of {of}")
             status.update(text)
 
-        found = progress_of(runs, tell)
-    for run, made in zip(runs, found, strict=True):
-        at = time_to(TARGET, run, made)
-        best = f"at best {np.nanmax(made.accuracy):.1%}"
+        curves = progress_of(runs, tell)
+    for run, curve in zip(runs, curves, strict=True):
+        at = time_to(TARGET, run, curve)
+        best = f"at best {np.nanmax(curve.accuracy):.1%}"
         when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
         typer.echo(f"{run.name}: validation accuracy {when}")
-    return found
+    return curves
 
 
 @app.command()
@@ -219,13 +219,13 @@ def report(
     would help. Options from --figure to --only are of figures.
     """
     if form in _OF_FIGURES:
-        chosen = figure or Figure.GANTT
-        stated = _stated(width, since, until, machines)
-        _check(chosen, stated, only)
-        target = out or runs[0] / f"{chosen}.{form}"
+        kind = figure or Figure.GANTT
+        options = _stated(width, since, until, machines)
+        _check(kind, options, only)
+        target = out or runs[0] / f"{kind}.{form}"
         if form is not Form.SVG and target.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
-        path = _draw_figure(runs, chosen, target, stated, only, dark=dark)
+        path = _draw_figure(runs, kind, target, options, only, dark=dark)
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
@@ -241,12 +241,12 @@ def report(
 
 def _stated(width: str, since: str, until: str, machines: str) -> dict[str, Any]:
     """Return the parts of a `Window` that options state."""
-    stated: dict[str, Any] = {"width": _inches(width)} if width else {}
+    options: dict[str, Any] = {"width": _inches(width)} if width else {}
     for name, option, text in (("since", "--from", since), ("until", "--to", until)):
         if text:
-            stated[name] = seconds(text, option)
-    stated["machines"] = tuple(listed(machines))
-    return stated
+            options[name] = seconds(text, option)
+    options["machines"] = tuple(listed(machines))
+    return options
 
 
 def _draw_figure(
@@ -262,11 +262,11 @@ def _draw_figure(
     from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
     from emu.report.plots import plot  # noqa: PLC0415
 
-    recorded = [load_run(run) for run in runs]
-    progress = _progress(recorded) if figure is Figure.PROGRESS else []
+    records = [load_run(run) for run in runs]
+    progress = _progress(records) if figure is Figure.PROGRESS else []
     window = Window(only=str(only or ""), **stated)
-    plot(recorded, str(figure), path, dark=dark, window=window, progress=progress)
-    for run in recorded:
+    plot(records, str(figure), path, dark=dark, window=window, progress=progress)
+    for run in records:
         say_missing(run)
         if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
             typer.echo(f"emu: {run.name}: no loss reported", err=True)
@@ -281,12 +281,12 @@ def say_missing(run: RecordedRun) -> None:
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:
     """Write tasks.csv, flows.csv and ports.csv; return their directory."""
-    recorded, folder = load_run(run), out or run
-    say_missing(recorded)
+    record, folder = load_run(run), out or run
+    say_missing(record)
     with contextlib.suppress(OSError):  # writing into it names what is wrong
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("tasks", "flows", "ports"):
-        text = getattr(recorded, name).to_csv(index=False)
+        text = getattr(record, name).to_csv(index=False)
         write_atomic(folder / f"{name}.csv", text)
     return folder
 

@@ -115,8 +115,8 @@ class Hosts:
             When EMU_RAY_CPUS is no number above 0.
         """
         if self.ray:
-            stated = experiment.scenario.emulation.hosts
-            bundles = bundles_of(experiment.problem, _ray_cpus(), stated)
+            hosts = experiment.scenario.emulation.hosts
+            bundles = bundles_of(experiment.problem, _ray_cpus(), hosts)
             return RayLauncher(self.ray, bundles)
         if self.file is not None:
             return SshLauncher(
@@ -150,14 +150,14 @@ class Hosts:
         if experiment.scenario.restarts and (self.agents or self.ray):
             problem = "agents that others start end with an attempt: write abort"
             raise experiment.scenario.origin.error(("on_failure",), problem)
-        started = self.file is not None or self.ray
+        by_us = self.file is not None or self.ray
         way = loopback_address()
-        if started and at is None:
+        if by_us and at is None:
             way = address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
-        stated = {}
+        changes = {}
         if isinstance(launcher, RayLauncher):
-            stated["host_of"] = launcher.host_of
+            changes["host_of"] = launcher.host_of
         return emulation_settings(
             experiment.scenario,
             launcher=launcher,
@@ -166,7 +166,7 @@ class Hosts:
             token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
             allow=allow,
             any_version=self.any_version,
-            **stated,
+            **changes,
         )
 
 
@@ -297,21 +297,21 @@ def run(
     Ctrl-C where standard error is a terminal; an open page keeps the
     run in any case.
     """
-    progress, allowed = terminal(sys.stderr), tuple(allow or ())
+    progress, names = terminal(sys.stderr), tuple(allow or ())
     where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
     packets = sharing, congestion_control
     check = witnessed(witness, dry=dry_run, stated=packets)
-    stated = _stated(file, overrides or [], resume)
+    loader = _stated(file, overrides or [], resume)
     if dry_run:
-        say_what_is_known(_only(stated), json_target)
+        say_what_is_known(_only(loader), json_target)
         return
     beginning = _made_ready(
-        stated, resume, runs, check, progress, where, force=force, allow=allowed
+        loader, resume, runs, check, progress, where, force=force, allow=names
     )
     experiment, choice = beginning.experiment, beginning.choice
     scenario = experiment.scenario
-    settings = where.settings(experiment, at, allowed)
+    settings = where.settings(experiment, at, names)
     _foresee(beginning, settings, progress)
     directory = beginning.directory or RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
@@ -339,11 +339,11 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
     """Say what is known of a run before it starts; refuse what memory cannot hold."""
     experiment, scenario = beginning.experiment, beginning.experiment.scenario
     if settings.launcher is None or settings.launcher.embedded:
-        check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
+        check_memory(forecast := dry_run_of(experiment), scenario.job.credit_window)
         if beginning.choice is None:
-            _warn(known, progress)
-        for said in experiment.remarks():
-            _told(progress, said)
+            _warn(forecast, progress)
+        for remark in experiment.remarks():
+            _told(progress, remark)
     for line in outlook_on(experiment.problem.job.settings):
         progress.print(line)
 
@@ -393,10 +393,10 @@ def _made_ready(
 
     if resume is not None:
         say = partial(progress.print, soft_wrap=True)
-        left = resumed(resume, stated, say)
-        check(left.experiment.scenario, resume)
-        carried(left.experiment)
-        return left
+        rest = resumed(resume, stated, say)
+        check(rest.experiment.scenario, resume)
+        carried(rest.experiment)
+        return rest
     check(scenario := _only(stated), runs)
     return Beginning(*tried_out(scenario, progress, allow, carried))
 
@@ -423,9 +423,9 @@ def tried_out(
         check=carried,
     )
     if choice is not None and (
-        said := choice_line(choice.to_json(), scenario.emulation.trial_budget)
+        line := choice_line(choice.to_json(), scenario.emulation.trial_budget)
     ):
-        progress.print(said)
+        progress.print(line)
     return experiment, choice
 
 
@@ -439,9 +439,9 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
     RunUntrusted
         When it is not trusted and that is asked for.
     """
-    missed = missed_expectations(scenario.expect, result)
-    if missed:
-        raise ExpectationMissed("; ".join(missed))
+    misses = missed_expectations(scenario.expect, result)
+    if misses:
+        raise ExpectationMissed("; ".join(misses))
     verdict = result["verdict"]
     if strict and verdict["trust"] != Trust.TRUSTED:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
@@ -451,18 +451,18 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
     kernel = scenario.emulation.network == "kernel"  # no trial is needed there
     experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
-    known, window = dry_run_of(experiment), scenario.job.credit_window
-    if emit(json_target, known.to_json()):
+    forecast, window = dry_run_of(experiment), scenario.job.credit_window
+    if emit(json_target, forecast.to_json()):
         name = f"{scenario.name}, credit window {window}"
-        terminal().print(dry_run_table(known.to_json(), name))
-    check_memory(known, window)
-    _warn(known, terminal(sys.stderr))
+        terminal().print(dry_run_table(forecast.to_json(), name))
+    check_memory(forecast, window)
+    _warn(forecast, terminal(sys.stderr))
 
 
 def _warn(known: DryRun, console: Console) -> None:
     """Print a line each on scales that this host cannot keep to, and on full queues."""
-    if said := strain(known, usable_cores(), loopback_rate()):
-        _told(console, said)
+    if warning := strain(known, usable_cores(), loopback_rate()):
+        _told(console, warning)
     if known.tcp is not None:
         console.print(known.tcp.sentence())
 
@@ -516,16 +516,16 @@ def profile(
     if trace is not None:
         scenario = load(file, overrides or [], timed=False)
         with console.status("counting what is sampled"):
-            measured = profile_from_trace(
+            profile_of_trace = profile_from_trace(
                 scenario,
                 trace,
                 dict(map(_range, ranges or ())),
                 lambda found: console.print(ranges_table(found)),
             )
-        _write_profile(console, out, measured)
+        _write_profile(console, out, profile_of_trace)
         return
-    stated = load(file, overrides or [], timed=False)
-    check_ready(scenario := of_length(stated, iterations), runs)
+    scenario_of_file = load(file, overrides or [], timed=False)
+    check_ready(scenario := of_length(scenario_of_file, iterations), runs)
     check_writable(out)
     experiment = prepare_profile(scenario)
     check_load(before := host_load(), partial(_told, console), force=force)
@@ -533,17 +533,17 @@ def profile(
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
         ProgressLine(experiment.problem.job, console) as line,
     ):
-        found = measure_profile(experiment, directory, line)
+        outcome = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_told, console), force=force)
     if scenario.job.unprofiled:
-        times, rest = measured_times(experiment, found.times)
-        write_scenario(out, timed := load(stated, {"job.times": times}))
-        said = [f"written to {out}, with job.times as measured here:"]
-        said += [*times_lines(timed.job.times, rest), f"next: emu simulate {out}"]
-        console.print(*said, sep="\n")
+        times, rest = measured_times(experiment, outcome.times)
+        write_scenario(out, with_times := load(scenario_of_file, {"job.times": times}))
+        lines = [f"written to {out}, with job.times as measured here:"]
+        lines += [*times_lines(with_times.job.times, rest), f"next: emu simulate {out}"]
+        console.print(*lines, sep="\n")
         return
-    _write_profile(console, out, ProfileFile.of(experiment.problem.job, found))
+    _write_profile(console, out, ProfileFile.of(experiment.problem.job, outcome))
 
 
 def _write_profile(console: Console, out: Path, measured: ProfileFile) -> None:

@@ -65,28 +65,28 @@ def init(
         When no scenario is called so, or the file is there already.
     """
     scenarios, labs = shipped_scenarios(), shipped_labs()
-    known = scenarios | labs
-    if name not in known:
-        raise ScenarioError(f"{nearest(name, known)}", file=f"no scenario {name!r}")
+    names = scenarios | labs
+    if name not in names:
+        raise ScenarioError(f"{nearest(name, names)}", file=f"no scenario {name!r}")
     target = out or Path(name if name in labs else f"{name}.yaml")
     if target.exists():
         raise ScenarioError("is there already; choose another --out", file=str(target))
     if name in labs:
-        unneeded = shutil.ignore_patterns("__pycache__")
+        ignore = shutil.ignore_patterns("__pycache__")
         try:
-            shutil.copytree(labs[name].parent, target, ignore=unneeded)
+            shutil.copytree(labs[name].parent, target, ignore=ignore)
         except OSError as error:
             raise ScenarioError(
                 f"cannot be written: {error.strerror}", file=str(target)
             ) from error
         typer.echo(f"written to {target}/; next: emu lab {target}/{LAB}")
         return
-    text = known[name].read_text(encoding="utf-8")
+    text = names[name].read_text(encoding="utf-8")
     write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
     write_atomic(target.parent / _SCHEMA, json.dumps(file_schema(), indent=1) + "\n")
-    for model in model_programs(load(known[name])):
+    for model in model_programs(load(names[name])):
         program = Path(model.program.rpartition(":")[0])
-        beside = target.parent / program.relative_to(known[name].parent)
+        beside = target.parent / program.relative_to(names[name].parent)
         beside.parent.mkdir(parents=True, exist_ok=True)
         if not beside.exists():
             write_atomic(beside, program.read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def validate(
             errors[str(file)] = find(file, overrides or [])
         except ScenarioError as error:
             errors[str(file)] = [error]
-    found = [error for of_file in errors.values() for error in of_file]
+    problems = [error for of_file in errors.values() for error in of_file]
     report = {
         file: [
             {"file": e.file, "line": e.line, "key": e.key, "problem": e.problem}
@@ -126,9 +126,9 @@ def validate(
             typer.echo(f"{good}: good")
             for program in _programs(good, overrides or []):
                 typer.echo(f"{good}: code of others, not run: {program}", err=True)
-    for wrong in found:
+    for wrong in problems:
         typer.echo(f"emu: {wrong}", err=True)
-    if found:
+    if problems:
         raise typer.Exit(ScenarioError.exit_code)
 
 
@@ -161,16 +161,16 @@ def docs(
     ScenarioError
         When no document is called so.
     """
-    known = shipped_documents()
+    documents = shipped_documents()
     if not name:
-        width = max(map(len, known)) + 2
-        for title, path in known.items():
+        width = max(map(len, documents)) + 2
+        for title, path in documents.items():
             heading = path.read_text(encoding="utf-8").split("\n", 1)[0]
             typer.echo(f"{title:{width}}{heading.removeprefix('# ')}")
         return
-    if name not in known:
-        raise ScenarioError(nearest(name, known), file=f"no document {name!r}")
-    text = known[name].read_text(encoding="utf-8")
+    if name not in documents:
+        raise ScenarioError(nearest(name, documents), file=f"no document {name!r}")
+    text = documents[name].read_text(encoding="utf-8")
     console = terminal()
     console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
 
@@ -388,9 +388,9 @@ def data_command(
         _fetch(names or [])
         return
     if action is Action.CLEAR:
-        freed = clear_data(names or [])
-        if emit(json_target, {"freed": freed}):
-            typer.echo(f"{_megabytes(freed)} freed")
+        count = clear_data(names or [])
+        if emit(json_target, {"freed": count}):
+            typer.echo(f"{_megabytes(count)} freed")
         return
     rows = kept_data()
     if emit(json_target, [asdict(row) for row in rows]):
@@ -423,8 +423,8 @@ def _print(rows: list[KeptData]) -> None:
     from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
 
     table = plain_table("", "graph", "kind", ">vertices", ">edges", ">size", "origin")
-    for (name, kind, origin, *known), group in groupby(rows, _alike):
-        counts = ("" if n is None else f"{n:,}" for n in known)
+    for (name, kind, origin, *facts), group in groupby(rows, _alike):
+        counts = ("" if n is None else f"{n:,}" for n in facts)
         same = [*group]
         of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
         size = _megabytes(sum(row.size for row in same))

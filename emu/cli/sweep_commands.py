@@ -77,15 +77,15 @@ def sweep(
     Writes points.jsonl (a line per finished point), points.csv and points.svg. The same
     command goes on after whatever ended it: what is finished is not done again.
     """
-    stated = overrides or []
-    points = variations(file, stated, vary, seeds)
-    directory = out or Path("sweeps") / load(file, [*stated, "expect=null"]).name
+    changes = overrides or []
+    points = variations(file, changes, vary, seeds)
+    directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
     mode = "emulate" if emulate else "simulate"
     record = SweepRecord(directory)
     carry = partial(_emulated, runs=directory / "runs") if emulate else _simulated
     console = terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
-    expect = load(file, stated).expect
+    expect = load(file, changes).expect
     misses = _missed(points, record, mode, expect)
     for name, missed_there in misses:
         console.print(f"{name}: {'; '.join(missed_there)}")
@@ -95,19 +95,24 @@ def sweep(
     if rows:
         varied = list(points[0].values)
         windows = {str(point.scenario.job.credit_window) for point in points}
-        placed = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
+        policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
         terminal().print(
             f"credit window {', '.join(sorted(windows))}, "
-            f"placed by {', '.join(sorted(placed)) or 'unknown'}"
+            f"placed by {', '.join(sorted(policies)) or 'unknown'}"
         )
         terminal().print(sweep_table(rows, varied))
         _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
         judge_simulated(unchecked(expect), [])
-    for found, what in ((failures, "failed"), (misses, "missed what is expected")):
-        if found:
-            raise ExpectationMissed(f"{len(found)} of {len(points)} points {what}")
+    for rows_of_kind, what in (
+        (failures, "failed"),
+        (misses, "missed what is expected"),
+    ):
+        if rows_of_kind:
+            raise ExpectationMissed(
+                f"{len(rows_of_kind)} of {len(points)} points {what}"
+            )
 
 
 def run_points(
@@ -127,7 +132,7 @@ def run_points(
         Where progress is drawn. On what is no terminal nothing is drawn.
     """
     failures: list[EmulatorError] = []
-    left = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
+    rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -139,9 +144,9 @@ def run_points(
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
-        bar = progress.add_task("points", total=len(left))
-        for number, point in enumerate(left, start=1):
-            note_stage(f"point {number} of {len(left)}")
+        bar = progress.add_task("points", total=len(rest))
+        for number, point in enumerate(rest, start=1):
+            note_stage(f"point {number} of {len(rest)}")
             try:
                 record.add(point.key(mode), _values(point, mode), carry(point))
             except EmulatorError as error:
@@ -194,28 +199,28 @@ def _missed(
     Single values are of the scenario as stated: of the point that changes nothing, or
     of every point where that is not among them.
     """
-    done = [point for point in points if point.key(mode) in record.rows]
-    as_stated = [point for point in done if point.unchanged]
-    named = (
+    finished_points = [point for point in points if point.key(mode) in record.rows]
+    as_stated = [point for point in finished_points if point.unchanged]
+    rows = (
         (_name(point), missed(expect, _held(record.rows[point.key(mode)]), exact=exact))
-        for point in done
+        for point in finished_points
         for exact in [point in as_stated or not as_stated]
     )
-    return [(name, found) for name, found in named if found]
+    return [(name, misses) for name, misses in rows if misses]
 
 
 def _held(row: Figures) -> dict[str, float | None]:
     """Return the figures of a finished point, for checks of expectations."""
     figures = row["figures"]
-    held = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+    figures_of_point = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
     if row["values"]["mode"] == "emulate":
-        held |= {
-            "emulated": held["makespan"],
+        figures_of_point |= {
+            "emulated": figures_of_point["makespan"],
             "makespan": figures["predicted_makespan"],
             "accuracy": figures.get("test_accuracy"),
             **{key: figures.get(key) for key in (*_ERRORS, "loss")},
         }
-    return held
+    return figures_of_point
 
 
 def _emulated(point: Point, runs: Path) -> Figures:
@@ -224,8 +229,8 @@ def _emulated(point: Point, runs: Path) -> Figures:
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(experiment.scenario)
     result = carry_out(experiment, settings, directory, choice=choice).content
-    kept = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
-    figures = {name: result[name] for name in kept}
+    keys = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
+    figures = {name: result[name] for name in keys}
     figures["placed_by"] = point.scenario.placed_by
     held = run_figures(result)
     speed = result["pace"]["samples_per_second"]

@@ -71,8 +71,8 @@ class ProgressLine(Observer):
     def listening(self, host: str, port: int, token: str) -> None:
         if self._agents:
             # One that was given is known there; logs of CI would keep it.
-            given = token == os.environ.get("EMU_TOKEN")
-            secret = "EMU_TOKEN=$EMU_TOKEN" if given else f"EMU_TOKEN={token}"
+            from_user = token == os.environ.get("EMU_TOKEN")
+            secret = "EMU_TOKEN=$EMU_TOKEN" if from_user else f"EMU_TOKEN={token}"
             # What others would reach there is themselves.
             where = "on each host run"
             if is_loopback(host):

@@ -76,20 +76,20 @@ def explain(
     simulation parted.
     """
     limit = seconds(bound_time, "--bound-time")
-    known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
-    if isinstance(known, emu.Scenario):
-        window: object = known.job.credit_window
-        pins = known.pins
-        placed = emu.place(known)
-        placing = placed.placing
-        explanation = emu.explain(placed, helpful=helpful)
+    subject = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
+    if isinstance(subject, emu.Scenario):
+        window: object = subject.job.credit_window
+        pins = subject.pins
+        scenario = emu.place(subject)
+        placing = scenario.placing
+        explanation = emu.explain(scenario, helpful=helpful)
         made = explanation.schedule
-        lines, more = _deaths(placed, made, helpful=helpful)
+        lines, more = _deaths(scenario, made, helpful=helpful)
     else:
         lines, more = [], {}
-        window, pins = known.result.get("credit_window"), {}
-        placing = known.result.get("placing", {})
-        explanation = emu.explain(known, helpful=helpful, run_code=run_code)
+        window, pins = subject.result.get("credit_window"), {}
+        placing = subject.result.get("placing", {})
+        explanation = emu.explain(subject, helpful=helpful, run_code=run_code)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window, pins))
     for line in lines:
@@ -138,11 +138,11 @@ def crossover(
     systems = listed(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
-    found = find_crossover(
+    outcome = find_crossover(
         scenario, key, (systems[0], systems[1]), _range(scenario, key, values)
     )
-    if emit(json_target, found.to_json()):
-        terminal().print(crossover_table(found))
+    if emit(json_target, outcome.to_json()):
+        terminal().print(crossover_table(outcome))
 
 
 def _deaths(
@@ -197,8 +197,10 @@ def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None
     for row in rows:
         if row.refused:
             raise row.refused
-    said = [f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed]
-    judge_simulated(unchecked(scenario.expect), said)
+    lines = [
+        f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
+    ]
+    judge_simulated(unchecked(scenario.expect), lines)
 
 
 def _range(scenario: Scenario, key: str, stated: str) -> Values:

@@ -127,8 +127,8 @@ class Bucket:
         if fluid_end(line, volume) <= line.since:
             line = line._replace(rate=self.rate or capacity)
         if volume - sent > depth.tail:  # those wait by the sender's own choice
-            kept = depth.catch_up * (self.highest or capacity)
-            self.lost = max(self.lost, line.at(now) - sent - kept)
+            reserve = depth.catch_up * (self.highest or capacity)
+            self.lost = max(self.lost, line.at(now) - sent - reserve)
         return line._replace(served=line.served - self.lost)
 
 
@@ -205,8 +205,8 @@ def next_look(
     longest = looks.idle
     if sending and end < math.inf and line is not None:
         # Half of what the bucket holds, of which nothing is to be lost.
-        held = (depth.catch_up + depth.lead_bytes / line.rate) / RISE
-        longest = min(looks.longest, max(held, looks.shortest))
+        step = (depth.catch_up + depth.lead_bytes / line.rate) / RISE
+        longest = min(looks.longest, max(step, looks.shortest))
     return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))
 
 

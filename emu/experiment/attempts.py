@@ -212,14 +212,14 @@ class Progress(Observer):
             With which the next attempt begins.
         """
         mine, ran = self._experiment, self.ran(error)
-        kept = self._started.get(cut.iteration - mine.first, 0.0)
+        start = self._started.get(cut.iteration - mine.first, 0.0)
         if cut.iteration <= mine.first:
-            kept = 0.0
+            start = 0.0
         return Ended(
             mine.first,
             cut.iteration,
             ran,
-            max(ran - kept, 0.0),
+            max(ran - start, 0.0),
             error.noticed - error.seen,
             self.fallen(error)[0],
             str(error),
@@ -256,45 +256,45 @@ def attempted(
     RunError
         When the scenario restarts nothing, or as often as it allows.
     """
-    ended: list[Ended] = []
+    ends: list[Ended] = []
     limit, holders = experiment.scenario.restarts, Holders(experiment.problem.job)
-    died = math.nan  # when the attempt before did, on this host's clock
+    death = math.nan  # when the attempt before did, on this host's clock
     while True:
-        if ended:
+        if ends:
             # The attempt before is a cycle of objects, frozen meanwhile: it would stay
             # until a collection that 60 restarts did not bring, 24 MB of each.
             gc.collect()
         progress = Progress(experiment)
         both = Observers([observer, progress])
         try:
-            done = once(experiment, start, both, ended)
+            done = once(experiment, start, both, ends)
         except (NodeLost, DeadlineExceeded) as error:
-            if ended:
-                begun = progress.zero
-                begun = error.noticed if math.isnan(begun) else begun
-                ended[-1] = replace(ended[-1], took=begun - died)
-            if len(ended) == limit:
+            if ends:
+                zero = progress.zero
+                zero = error.noticed if math.isnan(zero) else zero
+                ends[-1] = replace(ends[-1], took=zero - death)
+            if len(ends) == limit:
                 raise _exhausted(error, limit) from error
             newest = kept_cut(experiment, run, observer.notified)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:
                 drop_cuts(run)
-                ended = [replace(one, again=one.ran) for one in ended]
-            ended.append(progress.ended(error, start))
-            died = error.seen
-            experiment = progress.after(ended[-1], error)
+                ends = [replace(one, again=one.ran) for one in ends]
+            ends.append(progress.ended(error, start))
+            death = error.seen
+            experiment = progress.after(ends[-1], error)
             observer.restarting(str(error), start.iteration)
         else:
-            if ended:
-                ended[-1] = replace(ended[-1], took=progress.zero - died)
-            return experiment, done, ended
+            if ends:
+                ends[-1] = replace(ends[-1], took=progress.zero - death)
+            return experiment, done, ends
 
 
 def _exhausted(error: RunError, limit: int) -> RunError:
     if not limit:
         return error
-    said = f"{error}; there were {limit} restarts before (max_restarts: {limit})"
-    return NodeLost(said)
+    problem = f"{error}; there were {limit} restarts before (max_restarts: {limit})"
+    return NodeLost(problem)
 
 
 def cut_plan(
@@ -307,11 +307,11 @@ def cut_plan(
     start
         The cut that it begins with; None before iteration 0.
     """
-    stated, begins = experiment.scenario.checkpoint, held_by(experiment.problem.job)
-    if stated is None:
+    section, owners = experiment.scenario.checkpoint, held_by(experiment.problem.job)
+    if section is None:
         return None
     keep = partial(write_cut, run, _digest(experiment))
-    return CutPlan(begins, stated.every, keep, start or Cut(0, {}))
+    return CutPlan(owners, section.every, keep, start or Cut(0, {}))
 
 
 def kept_cut(experiment: Experiment, run: Path, notify: Callable[[str], object]) -> Cut:
@@ -322,8 +322,8 @@ def kept_cut(experiment: Experiment, run: Path, notify: Callable[[str], object])
     DataError
         As `newest_cut`.
     """
-    begins = held_by(experiment.problem.job)
-    needed = (name for names in begins.values() for name in names)
+    owners = held_by(experiment.problem.job)
+    needed = (name for names in owners.values() for name in names)
     return newest_cut(run, _digest(experiment), {*needed}, notify)
 
 

@@ -78,8 +78,8 @@ def with_scales(
     """
     check(experiment := with_byte_scale(scenario))
     schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
-    stated = scenario.emulation.time_scale != AUTO
-    if schedule.makespan <= 0 or stated:
+    is_explicit = scenario.emulation.time_scale != AUTO
+    if schedule.makespan <= 0 or is_explicit:
         return _at(experiment, scale), None
     if scenario.emulation.network == "kernel":
         choice = _on_kernel(experiment, schedule)
@@ -105,7 +105,7 @@ def _on_kernel(experiment: Experiment, schedule: Schedule) -> ScaleChoice:
 
 def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:
     emulation = experiment.scenario.emulation
-    moved = sensitivity(
+    shift = sensitivity(
         experiment.realization,
         experiment.chosen_policy(),
         experiment.expected,
@@ -113,7 +113,7 @@ def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:
     )
     return ScaleSearch(
         makespan=schedule.makespan,
-        max_error=math.inf if moved > emulation.max_error else emulation.max_error,
+        max_error=math.inf if shift > emulation.max_error else emulation.max_error,
         max_late_flows=emulation.max_late_flows,
     )
 
@@ -135,8 +135,8 @@ def _trials(
         if trials:
             until = min(until, time.monotonic() + budget)
             start = trials[-1].cost - trials[-1].wall
-            left = until - time.monotonic() - start
-            count = min(count, math.floor(left / (iteration * scale)))
+            rest = until - time.monotonic() - start
+            count = min(count, math.floor(rest / (iteration * scale)))
             if count < 1:
                 break
         trials.append(try_out(shortened(_at(experiment, scale), count), allow))
@@ -165,19 +165,19 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
             log=folder / "agent.log",
         )
     cost = time.monotonic() - began
-    replayed = replay(experiment, run, policy)
+    replay_run = replay(experiment, run, policy)
     effect = host_effect(
         experiment.problem.following(run.schedule),
         policy,
         experiment.expected,
         emulated=run.schedule.makespan,
-        simulated=replayed.makespan,
+        simulated=replay_run.makespan,
         measured=run.realization,
         perturbed=run.perturbed,
         late=run.late_work,
     )
     excess = flow_completion(run.schedule, settings.time_scale).excess
-    hosts = [counted["host_metrics"]["host"] for counted in run.statistics.values()]
+    hosts = [figures["host_metrics"]["host"] for figures in run.statistics.values()]
     return ScaleTrial(
         time_scale=settings.time_scale,
         iterations=experiment.problem.job.iterations,
@@ -222,10 +222,10 @@ def choose_byte_scale(volumes: list[float]) -> float:
     A payload of 1 MB is long against the 16 KB by which a sender may lead, and costs
     0.2 ms of CPU; so the median flow becomes that, and none more than 32 MB.
     """
-    sent = sorted(volume for volume in volumes if volume > 0)
-    if not sent:
+    sizes = sorted(volume for volume in volumes if volume > 0)
+    if not sizes:
         return 1.0
-    scale = min(1e6 / sent[len(sent) // 2], 32e6 / sent[-1])
+    scale = min(1e6 / sizes[len(sizes) // 2], 32e6 / sizes[-1])
     return float(f"{scale:.2g}")
 
 

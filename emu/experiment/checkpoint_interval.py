@@ -84,28 +84,30 @@ def young_daly(takes: float, between: float) -> tuple[float, float]:
 
 def intervals(experiment: Experiment) -> Intervals | None:
     """Return the intervals of a scenario; None where it states no rate or no cost."""
-    scenario, stated = experiment.scenario, experiment.scenario.checkpoint
+    scenario, section = experiment.scenario, experiment.scenario.checkpoint
     failures = scenario.failures
-    if stated is None or failures is None or not failures.mortal:
+    if section is None or failures is None or not failures.mortal:
         return None
-    if not stated.takes and stated.to == "disk":
+    if not section.takes and section.to == "disk":
         return None
     homes = {experiment.tasks[name] for name in _runs(experiment)}
     between = failures.mortal / len(homes)
     count = experiment.problem.job.iterations
     free = _every(experiment, count).simulate().makespan / count
-    takes = stated.takes or 0.0
-    if stated.to == "peer":
+    takes = section.takes or 0.0
+    if section.to == "peer":
         longer, (cuts, _) = (
             experiment.simulate().makespan - free * count,
             _copied(experiment),
         )
         takes = max(longer, 0.0) / max(cuts, 1)
     young, daly = young_daly(takes, between)
-    tried = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
+    counts = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     rates = rng.exponential(between, (_DRAWS, _RESTARTS))
-    means = {every: _mean(experiment, every, rates) for every in {*tried, stated.every}}
+    means = {
+        every: _mean(experiment, every, rates) for every in {*counts, section.every}
+    }
     means = dict(sorted(means.items()))
     return Intervals(
         young / free,
@@ -115,7 +117,7 @@ def intervals(experiment: Experiment) -> Intervals | None:
         between,
         free,
         takes,
-        stated.every,
+        section.every,
     )
 
 
@@ -147,10 +149,10 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
 
 def not_sought(scenario: Scenario) -> list[str]:
     """Return a line on intervals that a missing cost left out; none else."""
-    stated, failures = scenario.checkpoint, scenario.failures
-    if stated is None or failures is None or not failures.mortal:
+    section, failures = scenario.checkpoint, scenario.failures
+    if section is None or failures is None or not failures.mortal:
         return []
-    if stated.takes or stated.to == "peer":
+    if section.takes or section.to == "peer":
         return []
     return ["no best interval of checkpoints: state checkpoint.takes, above 0 s"]
 
@@ -163,14 +165,14 @@ def _runs(experiment: Experiment) -> list[str]:
 def _every(experiment: Experiment, every: int) -> Experiment:
     """Return the experiment with another interval of checkpoints, placed alike."""
     scenario = experiment.scenario
-    stated = cast("CheckpointSection", scenario.checkpoint)
-    checkpoint = stated.model_copy(update={"every": every})
+    section = cast("CheckpointSection", scenario.checkpoint)
+    checkpoint = section.model_copy(update={"every": every})
     tasks = experiment.tasks
     placement = scenario.placement.model_copy(
         update={"policy": "explicit", "tasks": tasks}
     )
-    changed = {"checkpoint": checkpoint, "placement": placement, "failures": None}
-    return prepare(scenario.model_copy(update=changed))
+    changes = {"checkpoint": checkpoint, "placement": placement, "failures": None}
+    return prepare(scenario.model_copy(update=changes))
 
 
 def _mean(experiment: Experiment, every: int, gaps: NDArray[np.float64]) -> float:
@@ -189,10 +191,10 @@ def _mean(experiment: Experiment, every: int, gaps: NDArray[np.float64]) -> floa
         lengths = [
             attempts(
                 lambda first, _: part(first),
-                [Kill(float(at), "a machine", (process,)) for at in np.cumsum(drawn)],
+                [Kill(float(at), "a machine", (process,)) for at in np.cumsum(gap)],
                 rules,
             ).makespan
-            for drawn in gaps
+            for gap in gaps
         ]
     except NodeLost:
         return math.inf

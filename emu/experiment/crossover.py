@@ -82,11 +82,11 @@ def compare_variants(
             )
         near = [*_near(base.problem, moves, swaps)]
         own = base.scenario.placed_by, base.policy
-        found = [_candidate(base, base, *own, exact=seed == first)]
+        variants = [_candidate(base, base, *own, exact=seed == first)]
         known = rules or {"": own[1]}
-        found += _variants(base, placements, known, near, keep=keep_placement)
-        pairs = zip(rows, found, strict=True)
-        rows = [one.beside(other) for one, other in pairs] if rows else found
+        variants += _variants(base, placements, known, near, keep=keep_placement)
+        pairs = zip(rows, variants, strict=True)
+        rows = [one.beside(other) for one, other in pairs] if rows else variants
     return Comparison(rows)
 
 
@@ -131,9 +131,9 @@ def _variants(
 
 def _rule(scenario: Scenario, policy: str) -> str:
     """Return the name of the rule that a policy is, which may be one's own class."""
-    changed = load(scenario, {"schedule.policy": policy, "expect": None})
-    check_rule(changed)
-    return changed.schedule.rule
+    scenario_of_rule = load(scenario, {"schedule.policy": policy, "expect": None})
+    check_rule(scenario_of_rule)
+    return scenario_of_rule.schedule.rule
 
 
 def placed_by(scenario: Scenario, policy: str) -> Scenario:
@@ -265,30 +265,30 @@ def measure(
     ScenarioError, PlacementError, DataError
         As `as_system` and `prepare`.
     """
-    found: dict[int, tuple[Experiment, Schedule]] = {}
-    translated: dict[int, Scenario] = {}
+    outcomes: dict[int, tuple[Experiment, Schedule]] = {}
+    scenario_of_system: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
         changes = {**(overrides or {}), "seed": seed}
-        translated[seed] = chosen_system(scenario, system, changes, machines)
-        ready = prepare(translated[seed])
+        scenario_of_system[seed] = chosen_system(scenario, system, changes, machines)
+        ready = prepare(scenario_of_system[seed])
         machines = machines or ready.placing["machines"]
-        found[seed] = ready, with_deaths(ready, ready.simulate())
-    ready, schedule = found[scenario.seed]
+        outcomes[seed] = ready, with_deaths(ready, ready.simulate())
+    ready, schedule = outcomes[scenario.seed]
     figures = simulated_figures(schedule, ready.realization)
     return SystemResult(
         system,
-        {seed: made.makespan for seed, (_, made) in found.items()},
+        {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
         seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
-        paces={seed: pace(schedule) for seed, (_, schedule) in found.items()},
+        paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
         missed=tuple(
             missed(scenario.expect, figures, exact=system == scenario.job.system)
         ),
-        scenarios=translated,
+        scenarios=scenario_of_system,
     )
 
 
@@ -379,10 +379,10 @@ class Values:
         ValueError
             When one is no number, they are not of one quantity, or not in order.
         """
-        found = [_QUANTITY.fullmatch(text) for text in (low, high)]
-        if not all(found):
+        matches = [_QUANTITY.fullmatch(text) for text in (low, high)]
+        if not all(matches):
             raise ValueError(f"{low} and {high} are not two numbers")
-        (first, before), (last, other) = (match.groups() for match in found if match)
+        (first, before), (last, other) = (match.groups() for match in matches if match)
         start, end, unit = float(first), float(last), other.strip()
         if before.strip() != unit:
             start = _in_unit(low, unit)
@@ -402,10 +402,10 @@ class Values:
         """
         if isinstance(value, dict) and len({str(end) for end in value.values()}) == 1:
             value = next(iter(value.values()))  # a NIC, as fast in as out
-        found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-        if found is not None and found[2]:
-            number = float(found[1])
-            return cls(number / 16, number * 16, found[2].strip())
+        match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+        if match is not None and match[2]:
+            number = float(match[1])
+            return cls(number / 16, number * 16, match[2].strip())
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         whole = isinstance(value, int)
@@ -436,12 +436,12 @@ class _Search:
     def at(self, value: float) -> Side:
         """Return both systems at a value, simulated once."""
         if value not in self.seen:
-            written = self.values.written(value)
+            text = self.values.written(value)
             one, other = (
-                measure(self.scenario, system, {self.key: written})
+                measure(self.scenario, system, {self.key: text})
                 for system in self.between
             )
-            self.seen[value] = Side(written, (one, other))
+            self.seen[value] = Side(text, (one, other))
         return self.seen[value]
 
     def bisect(self, first_wins: Callable[[Side], bool]) -> tuple[float, float]:
@@ -476,12 +476,12 @@ def find_crossover(
     low, high = search.bisect(lambda side: side.best == between[0])
     below, above = search.at(low), search.at(high)
     guess, after = search.bisect(_fewer_bytes)
-    estimated = _fewer_bytes(search.at(guess)) != _fewer_bytes(search.at(after))
+    by_estimate = _fewer_bytes(search.at(guess)) != _fewer_bytes(search.at(after))
     return Crossover(
         key,
         below,
         above,
-        search.at(guess).value if estimated else None,
+        search.at(guess).value if by_estimate else None,
         2 * len(search.seen),
     )
 

@@ -84,25 +84,25 @@ def dry_run(experiment: Experiment) -> DryRun:
     )
     emulation = experiment.scenario.emulation
     scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
-    stated = emulation.time_scale != AUTO
-    shared = emulation.network == "kernel" and emulation.sharing == "tcp"
-    sent = np.nan_to_num(schedule.flow_bytes)
+    is_explicit = emulation.time_scale != AUTO
+    by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
+    sizes = np.nan_to_num(schedule.flow_bytes)
     waiting = most_waiting(schedule, realization.volumes) * byte_scale
     return DryRun(
-        time_scale=scale if stated else None,
+        time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,
         makespan=schedule.makespan,
         processes=len(problem.job.processes),
         flows=len(schedule.flows()),
         ends=schedule.task_end.size + len(schedule.flows()),
-        payload=float(sent.sum()) * byte_scale,
+        payload=float(sizes.sum()) * byte_scale,
         waiting=waiting,
         memory=waiting
         + _COMMAND
         + len(problem.job.processes) * _PROCESS
         + training_memory(experiment, byte_scale),
-        wall_seconds=schedule.makespan * scale if stated else None,
-        peak_traffic=peak_rate(schedule) * byte_scale / scale if stated else None,
+        wall_seconds=schedule.makespan * scale if is_explicit else None,
+        peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
         tcp=full_queues(
             schedule,
@@ -110,7 +110,7 @@ def dry_run(experiment: Experiment) -> DryRun:
             byte_scale=byte_scale,
             older_first=simulate(problem, realization, "fifo").makespan,
         )
-        if stated and shared
+        if is_explicit and by_tcp
         else None,
     )
 
@@ -155,7 +155,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
         Bytes of (edge, iteration), also of edges within a machine.
     """
     job = schedule.problem.job
-    begins, ends, sizes, twice = [], [], [], 0.0
+    starts, ends, sizes, twice = [], [], [], 0.0
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
         if job.control[e] or edge.credit or not count:
@@ -164,14 +164,14 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
         end = np.full(count, schedule.makespan)
         if not edge.latest:  # it may be read at any time
             end = schedule.task_end[edge.destination, reads]
-        begins.append(schedule.task_start[edge.source, :count])
+        starts.append(schedule.task_start[edge.source, :count])
         ends.append(end)
         sizes.append(volumes[e, :count])
         twice += float(volumes[e, :count].max())
     if not sizes:
         return 0.0
     size = np.concatenate(sizes)
-    times = np.concatenate([*begins, *ends])
+    times = np.concatenate([*starts, *ends])
     # What ends as something begins is still there: the new comes before the old goes.
     change = np.concatenate([size, -size])
     order = np.lexsort((change < 0, times))
@@ -193,19 +193,21 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     scale, wall = known.time_scale, known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
         return ""
-    busy, said = known.ends * _END / cores / wall, []
+    busy, warnings = known.ends * _END / cores / wall, []
     if busy > 1:
-        said.append(f"{known.ends / wall:.3g} ends of tasks and flows per second")
+        warnings.append(f"{known.ends / wall:.3g} ends of tasks and flows per second")
     # A connection keeps two cores busy, its sender's and its receiver's.
-    carried = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
-    if known.peak_traffic > carried:
+    capacity = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
+    if known.peak_traffic > capacity:
         peak = format_rate(known.peak_traffic)
-        said.append(f"{peak} at the peak, where {format_rate(carried)} are carried")
-    if not said:
+        warnings.append(
+            f"{peak} at the peak, where {format_rate(capacity)} are carried"
+        )
+    if not warnings:
         return ""
-    enough = scale * max(busy, known.peak_traffic / carried)
+    enough = scale * max(busy, known.peak_traffic / capacity)
     return (
-        f"too fast for this host with {cores} cores: {'; '.join(said)}: state "
+        f"too fast for this host with {cores} cores: {'; '.join(warnings)}: state "
         f"emulation.time_scale: auto, or {2 * enough:.2g} or more"
     )
 
@@ -256,12 +258,12 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
                 f"this job trains, and torch is not installed on this host: "
                 f"{INSTALL_TORCH}"
             )
-        stated = alone.to_job(train_vertices=1).settings["dataset"]
+        dataset = alone.to_job(train_vertices=1).settings["dataset"]
         find_source(
-            stated["name"],
-            scale=stated["scale"],
-            seed=stated["seed"],
-            root=stated["root"],
+            dataset["name"],
+            scale=dataset["scale"],
+            seed=dataset["seed"],
+            root=dataset["root"],
         )
     _check_writable(runs)
 

@@ -82,15 +82,15 @@ def punctual(result: dict[str, Any]) -> dict[str, Any]:
 
 def missed_expectations(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
     """Return one sentence per line of ``expect`` that a run did not meet."""
-    found = missed(expect, run_figures(result))
-    for section, key, wanted in (
+    misses = missed(expect, run_figures(result))
+    for section, key, least in (
         ("verdict", "trust", expect.trust),
         ("prediction", "outcome", expect.prediction),
     ):
-        said = result.get(section, {}).get(key)
-        if wanted is not None and said != wanted:
-            found.append(f"{section} is {said}, expected {wanted}")
-    return found
+        value = result.get(section, {}).get(key)
+        if least is not None and value != least:
+            misses.append(f"{section} is {value}, expected {least}")
+    return misses
 
 
 def unchecked(expect: ExpectSection) -> str:
@@ -98,12 +98,10 @@ def unchecked(expect: ExpectSection) -> str:
 
     Empty where there is none.
     """
-    stated = [key for key in _OF_RUNS if getattr(expect, key) is not None]
-    if not stated:
+    keys = [key for key in _OF_RUNS if getattr(expect, key) is not None]
+    if not keys:
         return ""
-    return (
-        f"not checked in a simulation, emu run does: expect.{', expect.'.join(stated)}"
-    )
+    return f"not checked in a simulation, emu run does: expect.{', expect.'.join(keys)}"
 
 
 def missed(expect: ExpectSection, figures: Figures, *, exact: bool = True) -> list[str]:
@@ -118,17 +116,17 @@ def missed(expect: ExpectSection, figures: Figures, *, exact: bool = True) -> li
         Whether single values of ``makespan`` and ``bytes`` hold: they are of the
         scenario as it is stated, not of variants.
     """
-    found: list[str] = []
+    misses: list[str] = []
     for key, (what, limits, write) in _CHECKS.items():
-        wanted = getattr(expect, "makespan" if key == "emulated" else key)
-        if wanted is None or key not in figures:
+        aim = getattr(expect, "makespan" if key == "emulated" else key)
+        if aim is None or key not in figures:
             continue
-        if key in _EXACT and isinstance(wanted, float):
+        if key in _EXACT and isinstance(aim, float):
             if exact:
-                found += _apart(what, figures[key], wanted, expect.tolerance, write)
-        elif range_ := limits(wanted):
-            found += _outside(what, figures[key], range_, write)
-    return found
+                misses += _apart(what, figures[key], aim, expect.tolerance, write)
+        elif range_ := limits(aim):
+            misses += _outside(what, figures[key], range_, write)
+    return misses
 
 
 def _apart(

@@ -102,10 +102,10 @@ def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> N
     causes = load.causes()
     if not causes:
         return
-    said = f"this host is under load: {'; '.join(causes)}"
+    line = f"this host is under load: {'; '.join(causes)}"
     if load.worst > REFUSED and not force:
         raise RunUntrusted(
-            f"{said}: measured times would be too long; end what else runs on it, or "
+            f"{line}: measured times would be too long; end what else runs on it, or "
             "write --force"
         )
-    warn(f"{said}; measured times are too long")
+    warn(f"{line}; measured times are too long")

@@ -55,12 +55,12 @@ class KernelCosts:
         self._ends = schedule.task_end.size + len(flows)
         nics = np.array(problem.capacities) * byte_scale
         self._nics: list[float] = sorted({*nics.tolist()})
-        sent: dict[float, float] = {}
+        sizes: dict[float, float] = {}
         for edge, n in flows.tolist():
             narrowest = float(nics[list(problem.hops[edge])].min())
             nbytes = byte_scale * float(schedule.flow_bytes[edge, n])
-            sent[narrowest] = sent.get(narrowest, 0.0) + nbytes
-        self._sent = sent
+            sizes[narrowest] = sizes.get(narrowest, 0.0) + nbytes
+        self._sent = sizes
 
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""

@@ -88,25 +88,25 @@ def profile_from_trace(
     if unknown:
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
-    found = _occurrences(trace)
-    watch({name: one.seconds for name, one in found.items()})
+    events = _occurrences(trace)
+    watch({name: one.seconds for name, one in events.items()})
     measured = {
-        kind: _seconds(found, ranges.get(kind, (kind,)), trace)
+        kind: _seconds(events, ranges.get(kind, (kind,)), trace)
         for kind in kinds
-        if kind in ranges or kind in found
+        if kind in ranges or kind in events
     }
     if not measured:
-        raise DataError(_without(found, next(iter(kinds))), path=str(trace))
+        raise DataError(_without(events, next(iter(kinds))), path=str(trace))
     iterations = min(map(len, measured.values()))
     means = {
         f"job.times.{k}": f"{float(row.mean())!r} s" for k, row in measured.items()
     }
-    counted = load(
+    scenario_of_counts = load(
         scenario,
         {**means, "job.iterations": iterations, "job.epochs": None, "profile": None},
     )
-    job = build_job(counted)
-    realization = realize(counted, job)
+    job = build_job(scenario_of_counts)
+    realization = realize(scenario_of_counts, job)
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
         if task.kind in measured:
@@ -125,8 +125,8 @@ def _occurrences(trace: Path) -> dict[str, Range]:
             if event.get("ph") == "X":
                 span = float(event["ts"]), float(event["dur"]) / 1e6
                 if not (math.isfinite(span[0]) and 0 <= span[1] < math.inf):
-                    stated = {key: event[key] for key in ("name", "ts", "dur")}
-                    raise ValueError(f"a range cannot have the times of {stated}")
+                    fields = {key: event[key] for key in ("name", "ts", "dur")}
+                    raise ValueError(f"a range cannot have the times of {fields}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
         return _preferred(spans)
 
@@ -134,16 +134,16 @@ def _occurrences(trace: Path) -> dict[str, Range]:
 def _preferred(
     spans: Mapping[tuple[str, str], list[tuple[float, float]]],
 ) -> dict[str, Range]:
-    chosen: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
     for name, category in order:
-        if name not in chosen:
+        if name not in ranges:
             in_order = sorted(spans[name, category])
             seconds = np.array([seconds for _, seconds in in_order])
-            chosen[name] = Range(seconds, category in rank)
+            ranges[name] = Range(seconds, category in rank)
     return dict(
-        sorted(chosen.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum()))
+        sorted(ranges.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum()))
     )
 
 
@@ -159,14 +159,14 @@ def _seconds(
 
 
 def _without(found: Mapping[str, Range], name: str) -> str:
-    known = ", ".join(
+    names = ", ".join(
         f"{printable(name, 40)} ({len(one.seconds)})"
         for name, one in [*found.items()][:_TOLD]
     )
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
         "once per kind; "
-        f"there are: {known or 'none'}"
+        f"there are: {names or 'none'}"
     )
 
 
@@ -273,9 +273,9 @@ def measured_times(
             continue
         ratio = float(np.median(after[before > 0] / before[before > 0]))
         scale = partial(_four_digits, ratio)
-        edit, covered = scenario.job.scaled_times(kinds, names, scale)
+        edit, keys = scenario.job.scaled_times(kinds, names, scale)
         scenario = load(scenario, edit)
-        left -= covered
+        left -= keys
     rest: dict[str, list[float]] = defaultdict(list)
     for (name, kind), row in zip(kinds.items(), measured, strict=True):
         if name in left:

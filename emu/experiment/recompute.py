@@ -103,8 +103,8 @@ def audit_whole(
     if subject.run is None:
         return report, subject.silent
     again = recomputed(subject.run, stated)
-    for name, found in again.checks.items():
-        report = report.adding(name, found)
+    for name, check in again.checks.items():
+        report = report.adding(name, check)
     return report, (*subject.silent, *again.silent)
 
 
@@ -123,8 +123,8 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     """
     checks = {"records": _digests(run)}
     silent = [_BY_DIGEST]
-    scenario, found = _scenario(run, stated, silent)
-    checks["scenario"] = (1, [disagreement("scenario", words) for words in found])
+    scenario, check = _scenario(run, stated, silent)
+    checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
     if scenario is None:
         return Recomputed(checks, tuple(silent))
     if unchecked_windows(scenario):
@@ -135,18 +135,18 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         silent.append(f"problem and results are not computed again: {error}")
         return Recomputed(checks, tuple(silent))
     with one_error(run.path / "manifest.json"):
-        ended = [Ended(**one) for one in run.manifest.get("attempts", ())]
+        ends = [Ended(**one) for one in run.manifest.get("attempts", ())]
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
         experiment = experiment.beginning_at(first, began)
         if stated_until := run.manifest.get("until"):
             until = UntilSection.model_validate(stated_until)
             reached = run.manifest.get("reached")
             experiment = replace(experiment, until=until, reached=reached)
-        before = foreseen(experiment, ended)
+        before = foreseen(experiment, ends)
     by = "the scenario"
-    wanted = problem_to_json(experiment.problem)
+    problem = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")
-    checks["problem"] = agreement("problem", there, _plain(wanted), by)
+    checks["problem"] = agreement("problem", there, _plain(problem), by)
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return Recomputed(checks, tuple(silent))
@@ -157,7 +157,7 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         checks["result"] = (1, [disagreement("result", sentence)])
         return Recomputed(checks, tuple(silent))
     with one_error(run.path):
-        checks |= _results(run, experiment, settings, silent, ended, before)
+        checks |= _results(run, experiment, settings, silent, ends, before)
     return Recomputed(checks, tuple(silent))
 
 
@@ -165,7 +165,7 @@ def _scenario(
     run: RecordedRun, stated: Scenario | None, silent: list[str]
 ) -> tuple[Scenario | None, list[str]]:
     """Return the scenario to start from, and where the manifest differs from it."""
-    noted = run.manifest.get("scenario")
+    record = run.manifest.get("scenario")
     try:
         text = read_scenario(run.path, run.manifest) if stated is None else stated
     except (DataError, ScenarioError) as error:
@@ -173,22 +173,22 @@ def _scenario(
         # Of what was read beside the text no run notes a topology: its file has gone.
         gone = getattr(error, "key", "") == "cluster.topology"
         return None, [str(error)] if "source" in run.manifest and not gone else []
-    found = apart(text, noted)
-    if found:
-        return text, found
+    differences = apart(text, record)
+    if differences:
+        return text, differences
     with one_error(run.path / "manifest.json"):
-        return Scenario.model_validate(noted), []
+        return Scenario.model_validate(record), []
 
 
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
-    wanted = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
+    fields = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
         with one_error(path):
-            wanted["emulation"]["hosts"] = len(read_json(path)["hosts"])
-    return agreement("manifest", there, _plain(wanted), "the scenario")
+            fields["emulation"]["hosts"] = len(read_json(path)["hosts"])
+    return agreement("manifest", there, _plain(fields), "the scenario")
 
 
 def _results(
@@ -200,27 +200,27 @@ def _results(
     before: Attempts | None,
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
-    emulated = recorded_outcome(run, experiment)
+    outcome = recorded_outcome(run, experiment)
     policy = experiment.chosen_policy()
-    replayed = replay(experiment, emulated, policy)
-    predicted = experiment.simulate()
-    trained = (run.path / WEIGHTS).exists()
-    weights = read_weights(run.path) if trained else {}
-    training, _ = learnt(experiment, emulated, policy, weights)
+    replay_run = replay(experiment, outcome, policy)
+    prediction = experiment.simulate()
+    with_weights = (run.path / WEIGHTS).exists()
+    weights = read_weights(run.path) if with_weights else {}
+    training, _ = learnt(experiment, outcome, policy, weights)
     choice = run.manifest.get("auto_scale")
-    kept = None if choice is None else ScaleChoice.from_json(choice)
-    simulated = predicted, replayed
-    about = settings, emulated, simulated, training, kept, ended, before
+    choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
+    simulations = prediction, replay_run
+    about = settings, outcome, simulations, training, choice_of_scale, ended, before
     made = result_of(experiment, *about)
-    if asked := run.manifest.get("witness"):
-        seen, unseen = recalled(made, asked, run.result.get("witness"))
-        made = replace(made, witness=seen)
+    if network := run.manifest.get("witness"):
+        witnesses, unseen = recalled(made, network, run.result.get("witness"))
+        made = replace(made, witness=witnesses)
         silent += [unseen] if unseen else []
     records = "its records"
     again, content = _plain(made.replayed.to_json()), _plain(made.content)
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
-    if trained and model_programs(experiment.scenario) and not code_runs():
+    if with_weights and model_programs(experiment.scenario) and not code_runs():
         silent.append(_NO_ACCURACY)
         for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
             one.pop("accuracy", None)
@@ -232,10 +232,10 @@ def _results(
             made.run.schedule,
             made.predicted,
             made.replayed,
-            emulated.realization,
+            outcome.realization,
         ),
-        "times": _times(emulated),
-        "counts": _counts(emulated),
+        "times": _times(outcome),
+        "counts": _counts(outcome),
     }
 
 
@@ -244,8 +244,8 @@ def _digests(run: RecordedRun) -> Findings:
     if "source" not in run.manifest and "records" not in run.result:
         return 0, []  # of an earlier emu
     there = RunDirectory(run.path).digests()
-    noted = run.result.get("records")
-    return agreement("records", there, noted, "result.json")
+    digests = run.result.get("records")
+    return agreement("records", there, digests, "result.json")
 
 
 def _times(run: EmulatedRun) -> Findings:
@@ -259,24 +259,24 @@ def _times(run: EmulatedRun) -> Findings:
 
 def _counts(run: EmulatedRun) -> Findings:
     """Return where processes counted other bytes than the frames of their edges had."""
-    names, received, rows = run.schedule.problem.job.edge_names, {}, {}
-    sent, came = dict[int, int](), dict[int, int]()
+    names, in_counts, rows = run.schedule.problem.job.edge_names, {}, {}
+    out_counts, in_bytes = dict[int, int](), dict[int, int]()
     for process, own in run.statistics.items():
-        sent |= {one["edge"]: one["payload_bytes"] for one in own["sent"]}
-        received[process] = own["received"]["payload_bytes"]
+        out_counts |= {one["edge"]: one["payload_bytes"] for one in own["sent"]}
+        in_counts[process] = own["received"]["payload_bytes"]
         rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
         for row in own["received"]["payloads"]:
-            came[row["edge"]] = came.get(row["edge"], 0) + row["bytes"]
-    found, wanted = (
+            in_bytes[row["edge"]] = in_bytes.get(row["edge"], 0) + row["bytes"]
+    counts, expectations = (
         [{names[edge]: count for edge, count in each.items()} for each in both]
         for both in (
-            (sent, came),
-            (_bytes_of(run.sent, sent), _bytes_of(run.received, came)),
+            (out_counts, in_bytes),
+            (_bytes_of(run.sent, out_counts), _bytes_of(run.received, in_bytes)),
         )
     )
-    checked, off = agreement("counts", found, wanted, "frames.npz")
-    also, others = agreement("counts", received, rows, "what it received")
-    return checked + also, [*off, *others]
+    check, off = agreement("counts", counts, expectations, "frames.npz")
+    also, others = agreement("counts", in_counts, rows, "what it received")
+    return check + also, [*off, *others]
 
 
 def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
@@ -293,32 +293,32 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     DataError
         When a record is missing or damaged.
     """
-    problem, measured = experiment.problem, run.measured
-    if measured is None:
+    problem, realization = experiment.problem, run.measured
+    if realization is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
     arrays = read_reports(problem, run.path / REPORTS)
-    sent, received, arrivals = read_frames(problem.job, run.path / "frames.npz")
+    out_rows, in_rows, arrivals = read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
     rates = None if run.emulated is None else run.emulated.rates
-    schedule = _reported(problem, measured, arrays, rates)
-    perturbed = measured
+    schedule = _reported(problem, realization, arrays, rates)
+    with_lateness = realization
     if experiment.scenario.emulation.network != "kernel":
-        perturbed = Realization(late_times(schedule), measured.volumes)
+        with_lateness = Realization(late_times(schedule), realization.volumes)
     return EmulatedRun(
         schedule=schedule,
-        realization=measured,
-        perturbed=perturbed,
+        realization=realization,
+        perturbed=with_lateness,
         arrivals=arrivals,
         reports=[*_reports(run, experiment)],
         results={},
         statistics={
-            name: {**counted, "flows": logs[name]}
-            for name, counted in processes["statistics"].items()
+            name: {**figures, "flows": logs[name]}
+            for name, figures in processes["statistics"].items()
         },
-        sent=sent,
-        received=received,
+        sent=out_rows,
+        received=in_rows,
         late=arrays["late"],
         busy=np.zeros_like(arrays["late"]),
         cpu=arrays["cpu"],

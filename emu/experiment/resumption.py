@@ -57,7 +57,7 @@ def resumed(
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
         choice = manifest.get("auto_scale")
-        kept = None if choice is None else ScaleChoice.from_json(choice)
+        choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
     now = read_scenario(run, manifest) if stated is None else stated()
     if different := apart(now, manifest["scenario"]):
         raise ScenarioError(
@@ -78,11 +78,11 @@ def resumed(
         first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
         before = experiment.beginning_at(first, began)
     began = before.time_of_cut(start.iteration)
-    left = experiment.beginning_at(start.iteration, began)
-    done = {*manifest.get("killed", ())}
-    coming = [kill for n, kill in enumerate(experiment.kills) if n not in done]
-    left = replace(left, kills=later(coming, left.first, began))
-    return Beginning(left, kept, RunDirectory(run), start)
+    rest = experiment.beginning_at(start.iteration, began)
+    kills = {*manifest.get("killed", ())}
+    coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
+    rest = replace(rest, kills=later(coming, rest.first, began))
+    return Beginning(rest, choice_of_scale, RunDirectory(run), start)
 
 
 def _begun(run: Path) -> dict[str, Any]:

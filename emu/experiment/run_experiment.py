@@ -75,20 +75,20 @@ def judgement(
     replayed: Schedule,
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    emulated, policy = run.schedule, experiment.chosen_policy()
-    chain, figures = critical_path(emulated), host_figures(run.statistics)
-    judged = emulated
+    schedule, policy = run.schedule, experiment.chosen_policy()
+    chain, figures = critical_path(schedule), host_figures(run.statistics)
+    subject = schedule
     by_kernel = experiment.scenario.emulation.network == "kernel"
     first = first_bytes(run) if by_kernel else {}
     if by_kernel:  # no sender was to keep to rates
-        judged = dataclasses.replace(emulated, rates=None)
+        subject = dataclasses.replace(schedule, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
-    budget = error_budget(judged, replayed, _sends(run), chain, first)
-    if ended := emulated.outages.seconds - replayed.outages.seconds:
+    budget = error_budget(subject, replayed, _sends(run), chain, first)
+    if ended := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = ended
     verdict = decide(
         _effect_of(experiment, settings, run, replayed, chain),
-        chain_lateness(judged, run.late, chain),
+        chain_lateness(subject, run.late, chain),
         figures,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
@@ -141,10 +141,10 @@ def _held_up(
     At most that by which it is off the replay: a run that agrees was not held up.
     """
     figures = run.statistics.items()
-    waited = {process: each["host_metrics"]["waited"] for process, each in figures}
-    emulated, works = run.schedule, settings.compute != "timed"
-    seconds = held_up(emulated, waited, settings.time_scale, chain, works=works)
-    most = abs(emulated.length - replayed.length)
+    waits = {process: each["host_metrics"]["waited"] for process, each in figures}
+    schedule, works = run.schedule, settings.compute != "timed"
+    seconds = held_up(schedule, waits, settings.time_scale, chain, works=works)
+    most = abs(schedule.length - replayed.length)
     return min(seconds, most) / max(replayed.length, 1e-12)
 
 
@@ -163,11 +163,11 @@ def prediction_of(
     budget
         Seconds by cause, as `judgement` returns them.
     """
-    emulation, (predicted, replayed) = experiment.scenario.emulation, simulated
+    emulation, (prediction, replay_run) = experiment.scenario.emulation, simulated
     return judge_prediction(
         run.schedule,
-        predicted,
-        replayed,
+        prediction,
+        replay_run,
         threshold=emulation.max_difference,
         time_scale=emulation.stated_time_scale,
         timed=emulation.compute != "real",
@@ -176,7 +176,7 @@ def prediction_of(
 
 
 def _sends(run: EmulatedRun) -> dict[tuple[int, int], NDArray[np.float64]]:
-    return send_rows(counted["flows"] for counted in run.statistics.values())
+    return send_rows(figures["flows"] for figures in run.statistics.values())
 
 
 def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
@@ -227,9 +227,9 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     """
     own = [model.name for model in model_programs(scenario)]
     overrides["allow"] = (*overrides.get("allow", ()), *own)
-    stated = vars(scenario.emulation.settings)
+    keys = vars(scenario.emulation.settings)
     host_of = {"host_of": scenario.emulation.hosts}
-    return RunSettings(**{**stated, **host_of, **overrides})
+    return RunSettings(**{**keys, **host_of, **overrides})
 
 
 def carry_out(
@@ -264,12 +264,12 @@ def carry_out(
     if len(experiment.problem.job.job_names) > 1:
         with contextlib.suppress(NodeLost):  # it ends the run, when it comes
             experiment.attempts()
-    observer, resumed = observer or Observer(), start is not None
+    observer, is_resumption = observer or Observer(), start is not None
 
     def once(
         left: Experiment, start: Cut | None, observer: Observer, ended: Sequence[Ended]
     ) -> EmulatedRun:
-        again = resumed or bool(ended)
+        again = is_resumption or bool(ended)
         _write_beginning(left, settings, directory, choice, again=again)
         observer.predicted(left.simulate())
         cuts = cut_plan(left, directory.path, start)
@@ -277,15 +277,15 @@ def carry_out(
         return _emulated(left, now, directory, observer)
 
     with directory.claimed():
-        left, run, ended = attempted(experiment, start, directory.path, observer, once)
-        if ended:
-            _note_attempts(directory, ended)
-        policy, predicted = left.chosen_policy(), left.simulate()
-        replayed = replay(left, run, policy)
-        training, weights = learnt(left, run, policy)
-        simulated, before = (predicted, replayed), foreseen(experiment, ended)
-        made = settings, run, simulated, training, choice, ended, before
-        result = result_of(left, *made)
+        rest, run, ends = attempted(experiment, start, directory.path, observer, once)
+        if ends:
+            _note_attempts(directory, ends)
+        policy, prediction = rest.chosen_policy(), rest.simulate()
+        replay_run = replay(rest, run, policy)
+        training, weights = learnt(rest, run, policy)
+        simulations, before = (prediction, replay_run), foreseen(experiment, ends)
+        made = settings, run, simulations, training, choice, ends, before
+        result = result_of(rest, *made)
         write_down(directory, result, weights)
     return result
 
@@ -316,9 +316,9 @@ def _write_beginning(
     """Write what is known before a run, or before the rest of one."""
     content = manifest(experiment.scenario, settings, choice)
     if again:
-        stated = read_manifest(directory.path / "manifest.json").get("source", {})
+        source = read_manifest(directory.path / "manifest.json").get("source", {})
     else:
-        stated = write_scenario(directory, experiment.scenario)
+        source = write_scenario(directory, experiment.scenario)
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
@@ -326,9 +326,9 @@ def _write_beginning(
         content["until"] = experiment.until.model_dump(mode="json")
         content["reached"] = experiment.reached
     if experiment.whole is not None:
-        left, all_kills = experiment.kills, experiment.whole.kills
-        content["killed"] = [n for n, k in enumerate(all_kills) if k not in left]
-    directory.write_json("manifest.json", content | {"source": stated})
+        rest, all_kills = experiment.kills, experiment.whole.kills
+        content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
+    directory.write_json("manifest.json", content | {"source": source})
     directory.write_problem(experiment.problem)
 
 
@@ -392,15 +392,15 @@ def result_of(
         Attempts before the run, and all of them simulated.
     """
     run, simulated = with_deaths(run, simulated, ended, before)
-    predicted, replayed = simulated
-    verdict, budget = judgement(experiment, settings, run, replayed)
+    prediction, replay_run = simulated
+    verdict, budget = judgement(experiment, settings, run, replay_run)
     return RunResult(
         experiment=experiment,
         settings=settings,
         policy=experiment.chosen_policy(),
         run=run,
-        replayed=replayed,
-        predicted=predicted,
+        replayed=replay_run,
+        predicted=prediction,
         verdict=verdict,
         prediction=prediction_of(experiment, run, simulated, budget),
         error_budget=budget,
@@ -470,7 +470,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
 def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     """Return the arrays of reports.npz: what result.json is computed again from."""
     schedule = run.schedule
-    logs = b"".join(counted["flows"] for counted in run.statistics.values())
+    logs = b"".join(figures["flows"] for figures in run.statistics.values())
     columns = {name: getattr(schedule, name) for name in SCHEDULED}
     return {
         **{name: column for name, column in columns.items() if column is not None},

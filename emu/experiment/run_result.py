@@ -68,32 +68,32 @@ class RunResult:
     @cached_property
     def content(self) -> dict[str, Any]:
         """Content of result.json; docs/results.md documents its keys."""
-        emulated, realization = self.run.schedule, self.run.realization
-        cost = cost_of(self.experiment.scenario, emulated)
+        schedule, realization = self.run.schedule, self.run.realization
+        cost = cost_of(self.experiment.scenario, schedule)
         return {
             "version": VERSION,
             **self._stated(),
             **self._makespans(),
             **recovery_of(
                 self.ended,
-                emulated.makespan,
+                schedule.makespan,
                 self.predicted.makespan,
                 self.foreseen,
             ),
             **self._tables(),
-            **optimality(emulated, realization, self.policy),
+            **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
             "prediction": self.prediction.to_json(),
             "error_budget": self.error_budget,
             "policy": self.policy,
-            "pace": pace(emulated).to_json(),
+            "pace": pace(schedule).to_json(),
             **self._scales(),
             **host_rows(run=self.run, replayed=self.replayed),
             **({"witness": self.witness} if self.witness else {}),
             **({"cost": cost.to_json()} if cost else {}),
-            **figures_on(emulated),
+            **figures_on(schedule),
             **self._reads(),
-            **emulated.to_json(),
+            **schedule.to_json(),
             **self.training,
         }
 
@@ -122,40 +122,40 @@ class RunResult:
 
         This is known where an accuracy has decided the length of the job.
         """
-        found, expected = self.run.schedule.reads, self.predicted.reads
-        if found is None or expected is None:
+        reads, predictions = self.run.schedule.reads, self.predicted.reads
+        if reads is None or predictions is None:
             return {}
         job = self.experiment.problem.job
         newest = [e for e, edge in enumerate(job.edges) if edge.latest]
         apart: dict[str, Any] = {
             "count": sum(job.rounds[job.edges[e].destination] for e in newest),
-            "other": int((found[newest] != expected[newest]).sum()),
+            "other": int((reads[newest] != predictions[newest]).sum()),
         }
-        until, reached = self.experiment.until, self.experiment.reached
+        until, iteration = self.experiment.until, self.experiment.reached
         accuracy = self.training.get("accuracy", {})
-        if until is not None and reached is not None and until.split in accuracy:
-            apart["accuracy"] = accuracy[until.split] - reached
+        if until is not None and iteration is not None and until.split in accuracy:
+            apart["accuracy"] = accuracy[until.split] - iteration
         return {"reads_apart": apart}
 
     def _makespans(self) -> dict[str, float]:
-        emulated = self.run.schedule
+        makespan = self.run.schedule
         return {
             "replayed_makespan": self.replayed.makespan,
-            "replay_error": emulated.error_over(self.replayed),
+            "replay_error": makespan.error_over(self.replayed),
             "predicted_makespan": self.predicted.makespan,
-            "makespan_error": emulated.error_over(self.predicted),
+            "makespan_error": makespan.error_over(self.predicted),
             "wall_seconds": self.run.wall,
         }
 
     def _tables(self) -> dict[str, Any]:
-        run, emulated, settings = self.run, self.run.schedule, self.settings
+        run, schedule, settings = self.run, self.run.schedule, self.settings
         problem = self.experiment.problem
         return {
             "startup": run.startup,
-            "flow_end_apart": flow_error(emulated, self.replayed),
+            "flow_end_apart": flow_error(schedule, self.replayed),
             "kinds": task_rows(problem, run.realization.times, run.late),
-            "edges": flow_rows(emulated, self.replayed),
-            "ports": port_rows(emulated),
+            "edges": flow_rows(schedule, self.replayed),
+            "ports": port_rows(schedule),
             "payloads": kinds_between_machines(
                 problem, run.statistics, settings.byte_scale
             ),
@@ -171,7 +171,7 @@ class RunResult:
     def _scales(self) -> dict[str, Any]:
         if self.choice is None:
             return {}
-        expected = self.predicted.length * self.settings.time_scale
+        wall = self.predicted.length * self.settings.time_scale
         actual = {
             "wall_seconds": self.run.wall,
             "cpu_busy": self.verdict.figures.cpu_busy,
@@ -183,7 +183,7 @@ class RunResult:
         else:
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
-        beside = self.choice.beside(expected, actual)
+        beside = self.choice.beside(wall, actual)
         return {"auto_scale": self.choice.to_json() | beside}
 
 
@@ -220,8 +220,8 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
 def nic_figures(run: EmulatedRun) -> dict[str, Any]:
     """Return ``nics``: what kernel NICs carried before the run, of what is stated."""
     shares = {host["name"]: host["nic"] for host in run.hosts if "nic" in host}
-    measured = {"seconds": run.startup.get("nics"), "shares": shares}
-    return {"nics": measured} if shares else {}
+    figures = {"seconds": run.startup.get("nics"), "shares": shares}
+    return {"nics": figures} if shares else {}
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:
@@ -229,12 +229,12 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
 
     On kernel NICs with the counts of the machines' TCP, control messages included.
     """
-    sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    edges = [edge for figures in run.statistics.values() for edge in figures["sent"]]
     return {
-        "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
-        "header_bytes": float(sum(edge["header_bytes"] for edge in sent)),
-        "late_sends": int(sum(edge["late_sends"] for edge in sent)),
-        "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
+        "payload_bytes": float(sum(edge["payload_bytes"] for edge in edges)),
+        "header_bytes": float(sum(edge["header_bytes"] for edge in edges)),
+        "late_sends": int(sum(edge["late_sends"] for edge in edges)),
+        "max_behind_wall_seconds": max((e["max_behind"] for e in edges), default=0.0),
         "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
     } | {
         key: sum(host["tcp"][key] for host in run.hosts)

@@ -98,14 +98,14 @@ class ScaleSearch:
             factor = min(max(self.missed_by(slowest), _STEPS[0]), _STEPS[1])
             return self._rounded(factor * slowest.time_scale)
         if worst is None:
-            wanted = self._rounded(best.time_scale / 2)
+            scale = self._rounded(best.time_scale / 2)
         elif best.time_scale > _NEAR * worst.time_scale:
-            wanted = self._rounded(math.sqrt(worst.time_scale * best.time_scale))
+            scale = self._rounded(math.sqrt(worst.time_scale * best.time_scale))
         else:
             return None
-        saved = (best.time_scale - wanted) * self.makespan
+        gain = (best.time_scale - scale) * self.makespan
         # One of two trials fails, and saves nothing.
-        return wanted if saved > 2 * trials[-1].cost else None
+        return scale if gain > 2 * trials[-1].cost else None
 
     def choice(self, trials: Sequence[ScaleTrial]) -> ScaleChoice:
         """Return the fastest scale whose trial meets the aims, else the next to try.
@@ -124,11 +124,11 @@ class ScaleSearch:
         self, trials: Sequence[ScaleTrial]
     ) -> tuple[ScaleTrial | None, ScaleTrial | None]:
         """Return the fastest trial above all that missed, and the slowest of those."""
-        missed = [trial for trial in trials if not self.held(trial)]
-        worst = max(missed, key=lambda trial: trial.time_scale, default=None)
+        misses = [trial for trial in trials if not self.held(trial)]
+        worst = max(misses, key=lambda trial: trial.time_scale, default=None)
         above = worst.time_scale if worst else 0.0
-        held = [t for t in trials if self.held(t) and t.time_scale > above]
-        return min(held, key=lambda trial: trial.time_scale, default=None), worst
+        passes = [t for t in trials if self.held(t) and t.time_scale > above]
+        return min(passes, key=lambda trial: trial.time_scale, default=None), worst
 
     def _rounded(self, scale: float) -> float:
         return round_up(max(scale, SHORTEST / self.makespan))
@@ -201,13 +201,13 @@ class ScaleChoice:
             ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
             kernel NICs ``delay`` before first bytes in place of the two.
         """
-        predicted: dict[str, float] = {"wall_seconds": expected}
+        figures: dict[str, float] = {"wall_seconds": expected}
         if self.kernel is not None:
-            predicted |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
+            figures |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
         if self.taken is not None:
-            predicted |= {
+            figures |= {
                 "cpu_busy": self.taken.cpu_busy,
                 "late_flows": self.taken.late_share,
                 "error": self.taken.error,
             }
-        return {"predicted": predicted, "actual": dict(actual)}
+        return {"predicted": figures, "actual": dict(actual)}

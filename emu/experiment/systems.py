@@ -175,18 +175,18 @@ def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
 
 
 def _translation(system: str) -> Translation:
-    found = systems()[system].translation
-    if found is None:
+    translation = systems()[system].translation
+    if translation is None:
         raise ValueError(f"{system} has no translation")
-    return found()
+    return translation()
 
 
 def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
-    found = read_profile(scenario.profile or "").profile(job)
+    profile = read_profile(scenario.profile or "").profile(job)
     rows: dict[str, list[float]] = {}
-    for task, times in zip(job.tasks, found.times, strict=True):
+    for task, times in zip(job.tasks, profile.times, strict=True):
         rows.setdefault(task.kind, []).append(times.mean())
     share = cast("TrainingSection", scenario.job).share
     means = {
@@ -199,16 +199,16 @@ def _mean_times(scenario: Scenario) -> str:
 def _common(scenario: Scenario, *, split: bool) -> CommonJob:
     """Return the job of a scenario in common words."""
     job = cast("TrainingSection", scenario.job)
-    stated = job.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-    same = {key: stated[key] for key in SAME_KEYS if key in stated}
+    fields = job.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    same = {key: fields[key] for key in SAME_KEYS if key in fields}
     batches = job.iterations
     if batches is None:
         built = build_job(scenario)
         batches = built.settings.get("batches", built.iterations)
     times = job.times.by_kind()
-    phased = all(phase in times for phase in PHASES)
+    by_phase = all(phase in times for phase in PHASES)
     # P3 takes no program, and says so itself.
-    split &= not phased and "worker" in times and "hidden" in stated["model"]
+    split &= not by_phase and "worker" in times and "hidden" in fields["model"]
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,
@@ -231,7 +231,7 @@ def _first_layer(scenario: Scenario) -> float:
         settings["model"],
         dataset.feature_length,
         dataset.classes,
-        edges=[sum(owned) for owned in counts.answered[::-1]],
+        edges=[sum(counts_of_store) for counts_of_store in counts.answered[::-1]],
         vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
     )
 

@@ -86,7 +86,7 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
     parts = read_weights(path)
-    found = {}
+    figures = {}
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
         own = [parts.get(prefix + part) for part in shapes]
@@ -98,8 +98,8 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
         if not np.isfinite(flat).all():
             problem = "holds what is no number: its training diverged"
             raise DataError(problem, path=str(path / WEIGHTS))
-        found[prefix.removesuffix("/")] = evaluate(settings, flat)
-    return found
+        figures[prefix.removesuffix("/")] = evaluate(settings, flat)
+    return figures
 
 
 def _job_of(run: Path) -> Job:

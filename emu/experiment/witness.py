@@ -66,12 +66,14 @@ def with_witness(
     """
     with directory.claimed():
         manifest = read_manifest(directory.path / "manifest.json")
-        asked = manifest | {"witness": network.to_json()}
-        seen = dataclasses.replace(outcome, witness=third_witness(outcome, network))
-        directory.write_json("manifest.json", asked)
-        seen.content["records"] = directory.digests()
-        directory.write_json("result.json", seen.content)
-    return seen
+        changes = manifest | {"witness": network.to_json()}
+        outcome_beside = dataclasses.replace(
+            outcome, witness=third_witness(outcome, network)
+        )
+        directory.write_json("manifest.json", changes)
+        outcome_beside.content["records"] = directory.digests()
+        directory.write_json("result.json", outcome_beside.content)
+    return outcome_beside
 
 
 def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         problem, realization, sharing=network.sharing, control=network.control, **scales
     )
     seconds, nbytes = burst_of(scenario)
-    seen = Witnesses(
+    witnesses = Witnesses(
         dataclasses.replace(fluid, outages=Outages()),  # packets know no deaths
         simulate(problem, realization, "maxmin"),
         run.schedule,
@@ -110,7 +112,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         outcome.policy,
         (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )
-    pairs = seen.pairs(
+    pairs = witnesses.pairs(
         outcome.prediction,
         outcome.verdict,
         outcome.error_budget,
@@ -121,7 +123,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         **network.to_json(),
         **scales,
         "dropped": run.dropped,
-        "makespans": seen.makespans,
+        "makespans": witnesses.makespans,
         "pairs": [pair.to_json() for pair in pairs],
     }
 

@@ -87,12 +87,12 @@ class BatchPlan:
     def _walked(self, train: int) -> int:
         # Shards differ by at most one vertex; all walk the shortest length, so that
         # every worker has as many seeds as any other (dgl#3538 hangs otherwise).
-        walked = train if self.epoch == "replicate" else train // self.samplers
-        if walked < 1:
+        count = train if self.epoch == "replicate" else train // self.samplers
+        if count < 1:
             raise ValueError(
                 f"{train} training vertices are too few for {self.samplers} samplers"
             )
-        return walked
+        return count
 
     def steps_per_epoch(self, train: int) -> int:
         """Return the iterations of one epoch over ``train`` training vertices.
@@ -119,14 +119,14 @@ class BatchPlan:
         ValueError
             When a sampler would have no training vertex.
         """
-        walked = self._walked(len(train))
+        count = self._walked(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
         own = train
         if self.epoch == "shard":
             bounds = np.arange(self.samplers + 1) * len(train) // self.samplers
             own = train[bounds[sampler] : bounds[sampler + 1]]
         first = step * self.batch_size
-        last = min(first + self.batch_size, walked)
+        last = min(first + self.batch_size, count)
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
         lib.permuted(first, last, len(own), key, pointer(places))
@@ -184,7 +184,7 @@ def batch_counts(
         outputs=batch.sizes[1],
         first_edges=len(batch.edges[0][0]),
         frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
-        answered=tuple(per_store(reached) for _, reached in batch.edges[::-1]),
+        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
     )
 
 
@@ -205,11 +205,11 @@ def sampled_counts(
         batch = plan.batch(structure, train, sampler, iteration)
         return batch_counts(batch, dataset.owner, dataset.parts)
 
-    drawn = [(s, n) for s in range(plan.samplers) for n in range(batches)]
+    pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
     with ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:  # compiled sampling lets others run
-        counts = [*pool.map(count, *zip(*drawn, strict=True))]
+        counts = [*pool.map(count, *zip(*pairs, strict=True))]
     return tuple(
         tuple(counts[first : first + batches])
         for first in range(0, len(counts), batches)

@@ -93,10 +93,10 @@ def partition(
         return _metis_of_dgl(structure, parts)
     if partitioner == "hierarchical":
         return _metis_by_box(structure, boxes)
-    mixed = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return ((mixed >> np.uint64(33)) % np.uint64(parts)).astype(np.int32)
+    keys = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
+    keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return ((keys >> np.uint64(33)) % np.uint64(parts)).astype(np.int32)
 
 
 def _metis(
@@ -108,8 +108,8 @@ def _metis(
         structure.indptr.astype(np.int64), structure.indices.astype(np.int64)
     )
     # Recursive bisection cuts up to 23 % fewer edges than k-way, in as much time.
-    found = pymetis.part_graph(parts, graph, tpwgts=shares, recursive=True)
-    return np.array(found.vertex_part, np.int32)
+    parts_of = pymetis.part_graph(parts, graph, tpwgts=shares, recursive=True)
+    return np.array(parts_of.vertex_part, np.int32)
 
 
 def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int32]:
@@ -154,15 +154,15 @@ def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
         _silence(),
     ):
         owner: Any = dgl.metis_partition_assignment(graph, parts)
-    assigned: NDArray[np.int32] = owner.numpy().astype(np.int32)
-    return assigned
+    parts_of: NDArray[np.int32] = owner.numpy().astype(np.int32)
+    return parts_of
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Keep quiet what dgl prints of its timings, in Python and, by C++, on stderr."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    copy = os.dup(2)
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nothing, 2)
@@ -171,8 +171,8 @@ def _silence() -> Iterator[None]:
             warnings.simplefilter("ignore", ResourceWarning)
             yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(copy, 2)
+        os.close(copy)
         os.close(nothing)
 
 
@@ -194,10 +194,10 @@ class DatasetSpec:
     @property
     def identity(self) -> list[tuple[str, Any]]:
         """Names and values that tell data sets apart, sorted."""
-        stated = asdict(self)
+        fields = asdict(self)
         if not self.boxes:  # as before there were any: what is cached stays
-            del stated["boxes"]
-        return sorted(stated.items())
+            del fields["boxes"]
+        return sorted(fields.items())
 
 
 class Dataset:
@@ -403,10 +403,10 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     for ids in (graph.train, graph.valid, graph.test):
-        unlabelled = ids[graph.labels[ids] < 0]
-        if len(unlabelled):
+        missing = ids[graph.labels[ids] < 0]
+        if len(missing):
             raise DataError(
-                f"vertex {unlabelled[0]} is in the split and has no label",
+                f"vertex {missing[0]} is in the split and has no label",
                 path=graph.origin,
             )
     owner = _assigned(graph, spec)

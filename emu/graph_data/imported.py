@@ -141,9 +141,9 @@ def imported_source(folder: Path, *, seed: int) -> Source:
     DataError
         When it is damaged.
     """
-    kept = open_imported(folder)
+    arrays = open_imported(folder)
     return Source(
-        f"imported {kept.checksum}", lambda: split_at_random(_load(kept), seed)
+        f"imported {arrays.checksum}", lambda: split_at_random(_load(arrays), seed)
     )
 
 
@@ -184,19 +184,19 @@ def _read(
     options: TableOptions,
     tell: Tell | None,
 ) -> tuple[RawGraph, dict[str, Any], NDArray[Any] | None]:
-    found = _read_file(path, choices, options, tell)
-    own = {"features": found.features is not None, "labels": found.labels is not None}
-    own["split"] = bool(found.masks or found.splits)
+    graph = _read_file(path, choices, options, tell)
+    own = {"features": graph.features is not None, "labels": graph.labels is not None}
+    own["split"] = bool(graph.masks or graph.splits)
     instead_notes = [
         f"{table.kind} of {path.name} itself are left out"
         for table in tables
         if own[table.kind]
     ]
-    found = join_tables(found, tables)
-    notes = [*found.notes, *instead_notes]
-    raw = _made_up(found, feature_length, classes, notes).checked()
-    facts = summarize(raw, found.split_origin)
-    return raw, {**facts, "notes": notes}, found.ids
+    graph = join_tables(graph, tables)
+    notes = [*graph.notes, *instead_notes]
+    raw = _made_up(graph, feature_length, classes, notes).checked()
+    facts = summarize(raw, graph.split_origin)
+    return raw, {**facts, "notes": notes}, graph.ids
 
 
 def _read_file(
@@ -260,8 +260,8 @@ def _made_up(
         found = replace(found, features=FeatureRows(vertices, feature_length, rows))
     if classes is not None and found.labels is None:
         notes.append(f"labels of {classes} classes are made up")
-        drawn = np.random.default_rng(8).integers(classes, size=vertices)
-        found = replace(found, labels=drawn)
+        labels = np.random.default_rng(8).integers(classes, size=vertices)
+        found = replace(found, labels=labels)
     return found
 
 

@@ -95,11 +95,11 @@ def edges_between(
     structure: Structure, interval: NDArray[np.int32], numbers: range
 ) -> NDArray[np.int64]:
     """Return how many edges lead from other intervals into each of ``numbers``."""
-    found = np.empty(len(numbers), np.int64)
+    edges = np.empty(len(numbers), np.int64)
     for place, number in enumerate(numbers):
         _, sources = _edges_into(structure, np.flatnonzero(interval == number))
-        found[place] = np.count_nonzero(interval[sources] != number)
-    return found
+        edges[place] = np.count_nonzero(interval[sources] != number)
+    return edges
 
 
 def _even_out(
@@ -117,10 +117,10 @@ def _even_out(
         if ends[0] - ends[1] <= CLOSE * between.mean():
             return
         first, second = (numbers[place] for place in pair)
-        swapped = _swap(structure, interval, (first, second), ends)
-        if swapped is None:
+        swap = _swap(structure, interval, (first, second), ends)
+        if swap is None:
             return
-        (one, other), between[[*pair]] = swapped
+        (one, other), between[[*pair]] = swap
         interval[one], interval[other] = second, first
 
 
@@ -139,22 +139,22 @@ def _swap(
     most, fewest = between
     mine, theirs = (np.flatnonzero(interval == number) for number in pair)
     row, source = _edges_into(structure, mine)
-    left, joined = _gains(interval, (row, source), len(mine), pair)
+    losses, gains = _gains(interval, (row, source), len(mine), pair)
     other = _edges_into(structure, theirs)
     theirs_left, theirs_joined = _gains(interval, other, len(theirs), pair)
     # Of every vertex here the one there that brings the two nearest to each other.
     order = np.argsort(theirs_left + theirs_joined, kind="stable")
     sums = (theirs_left + theirs_joined)[order]
-    wanted = left + joined - (most - fewest)
-    above = np.minimum(np.searchsorted(sums, wanted), len(sums) - 1)
+    aim = losses + gains - (most - fewest)
+    above = np.minimum(np.searchsorted(sums, aim), len(sums) - 1)
     below = np.maximum(above - 1, 0)
-    nearer = np.abs(sums[below] - wanted) <= np.abs(sums[above] - wanted)
+    nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
     chosen = order[np.where(nearer, below, above)]
     count = structure.vertices
     edge = np.arange(len(mine)) * count + theirs[chosen]
     more = 2 * np.isin(edge, row * count + source)
-    here = most - left + theirs_left[chosen] + more
-    there = fewest + joined - theirs_joined[chosen] + more
+    here = most - losses + theirs_left[chosen] + more
+    there = fewest + gains - theirs_joined[chosen] + more
     apart = np.abs(here - there)
     apart[(np.maximum(here, there) > most) | (np.minimum(here, there) < fewest)] = most
     best = int(apart.argmin())
@@ -208,38 +208,38 @@ def interval_counts(
     """
     count = parts * each
     part = interval // each
-    needed = np.zeros((structure.vertices, parts), dtype=bool)
+    needs = np.zeros((structure.vertices, parts), dtype=bool)
     step = 1 << 20
     for first in range(0, structure.vertices, step):
         last = min(first + step, structure.vertices)
         begin, end = structure.indptr[first], structure.indptr[last]
         degree = np.diff(structure.indptr[first : last + 1])
-        needed[structure.indices[begin:end], np.repeat(part[first:last], degree)] = True
-    needed[np.arange(structure.vertices), part] = False
+        needs[structure.indices[begin:end], np.repeat(part[first:last], degree)] = True
+    needs[np.arange(structure.vertices), part] = False
     ghosts = np.zeros((count, parts), np.int64)
-    np.add.at(ghosts, interval, needed)
+    np.add.at(ghosts, interval, needs)
     degree = np.diff(structure.indptr)
     edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
     vertices = np.bincount(interval, minlength=count)
-    pushed = np.zeros((0, parts), np.int64)
+    pushes = np.zeros((0, parts), np.int64)
     if sources:
-        pushed = _source_counts(structure, interval, parts, each)
-    return IntervalCounts(vertices, edges, ghosts, pushed)
+        pushes = _source_counts(structure, interval, parts, each)
+    return IntervalCounts(vertices, edges, ghosts, pushes)
 
 
 def _source_counts(
     structure: Structure, interval: NDArray[np.int32], parts: int, each: int
 ) -> NDArray[np.int64]:
     """Return `IntervalCounts.sources`."""
-    found = np.zeros((parts * each, parts), np.int64)
+    counts = np.zeros((parts * each, parts), np.int64)
     order = np.argsort(interval, kind="stable")
-    bounds = np.searchsorted(interval[order], np.arange(len(found) + 1))
+    bounds = np.searchsorted(interval[order], np.arange(len(counts) + 1))
     for i, (begin, end) in enumerate(itertools.pairwise(bounds)):
         around = [
             structure.indices[structure.indptr[v] : structure.indptr[v + 1]]
             for v in order[begin:end]
         ]
         sources = np.unique(np.concatenate(around))
-        found[i] = np.bincount(interval[sources] // each, minlength=parts)
-        found[i, i // each] = 0
-    return found
+        counts[i] = np.bincount(interval[sources] // each, minlength=parts)
+        counts[i, i // each] = 0
+    return counts

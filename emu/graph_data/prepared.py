@@ -61,16 +61,16 @@ class PreparedArrays:
         try:
             content = read_json(manifest, _MOST_MANIFEST)
             body = content["body"]
-            changed = content["crc32"] != _body_checksum(body)
+            is_damaged = content["crc32"] != _body_checksum(body)
             self.facts: dict[str, Any] = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
             self.checksum: int = content["crc32"]
-            sizes = {name: stated["bytes"] for name, stated in self._files.items()}
+            sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         except (DataError, KeyError, TypeError, AttributeError) as error:
             raise self._damage(
                 manifest, getattr(error, "problem", str(error))
             ) from error
-        if changed:
+        if is_damaged:
             raise self._damage(manifest, "its content changed")
         for name, expected in sizes.items():
             path = folder / name

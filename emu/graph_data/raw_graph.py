@@ -180,9 +180,9 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     """
     if len(graph.train):
         return graph
-    labelled = np.flatnonzero(graph.labels >= 0)
-    train, valid = int(0.6 * len(labelled)), int(0.2 * len(labelled))
-    shares = train, valid, len(labelled) - train - valid
-    parts = random_split(len(labelled), shares, np.random.default_rng([seed, 3]))
-    first, second, third = (labelled[part] for part in parts)
+    vertices = np.flatnonzero(graph.labels >= 0)
+    train, valid = int(0.6 * len(vertices)), int(0.2 * len(vertices))
+    shares = train, valid, len(vertices) - train - valid
+    parts = random_split(len(vertices), shares, np.random.default_rng([seed, 3]))
+    first, second, third = (vertices[part] for part in parts)
     return replace(graph, train=first, valid=second, test=third)

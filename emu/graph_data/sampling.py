@@ -109,11 +109,11 @@ def _sampled(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
     indptr, indices = pointer(structure.indptr), pointer(structure.indices)
-    begun = indptr, pointer(frontier), len(frontier), fanout
-    count = lib.picked_edges(*begun)
+    arguments = indptr, pointer(frontier), len(frontier), fanout
+    count = lib.picked_edges(*arguments)
     sources, destinations = np.empty(count, np.int64), np.empty(count, np.int32)
     lib.picked(
-        *begun,
+        *arguments,
         stream_key(int(stream), hop),
         indices,
         structure.indices.dtype == np.int64,

@@ -49,9 +49,9 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
             return imported_source(folder / name, seed=seed)
         if name in _OGB and (folder / name.replace("-", "_")).is_dir():
             return ogb_source(folder / name.replace("-", "_"))
-        found = sorted((folder / name).glob("*.npz"))
-        if found:
-            return npz_source(found[0], seed=seed)
+        files = sorted((folder / name).glob("*.npz"))
+        if files:
+            return npz_source(files[0], seed=seed)
     raise DataError(_missing(name, folders))
 
 
@@ -59,8 +59,8 @@ def data_folders(root: str = "") -> list[Path]:
     """Return the folders in which data sets are looked for, in this order."""
     if root:
         return [Path(root)]
-    stated = os.environ.get("EMU_DATA")
-    return [*([Path(stated)] if stated else []), imports_home()]
+    folders_text = os.environ.get("EMU_DATA")
+    return [*([Path(folders_text)] if folders_text else []), imports_home()]
 
 
 def _missing(name: str, folders: list[Path]) -> str:
@@ -73,14 +73,14 @@ def _missing(name: str, folders: list[Path]) -> str:
             "the folder that holds it as ogb's NodePropPredDataset leaves it "
             "(https://ogb.stanford.edu/docs/nodeprop)"
         )
-    looked = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
+    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
     if name in PUBLIC_GRAPHS:
         return (
-            f"{name} is not there: {looked}; emu data fetch {name} brings it, or set "
+            f"{name} is not there: {places}; emu data fetch {name} brings it, or set "
             f"EMU_DATA to the folder that holds {name}/*.npz"
         )
-    known = ", ".join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])
-    return f"no data set is called {name}: {looked}; known are {known}; {own}"
+    names = ", ".join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])
+    return f"no data set is called {name}: {places}; known are {names}; {own}"
 
 
 #: Folders of what was made of a prepared form, NAME-HASH-FORM.
@@ -123,25 +123,25 @@ def clear_data(names: list[str]) -> int:
     DataError
         When nothing is kept under a name, or it cannot be removed.
     """
-    prepared = cache_home() / "prepared"
-    freed = 0
+    prepared_home = cache_home() / "prepared"
+    size = 0
     try:
         for name in names:
-            imported = imports_home() / name
-            kept = [folder for form, folder in _forms() if form.name == name]
-            kept += [imported] if _is_own(imported) else []
-            if not kept:
+            import_folder = imports_home() / name
+            folders = [folder for form, folder in _forms() if form.name == name]
+            folders += [import_folder] if _is_own(import_folder) else []
+            if not folders:
                 raise DataError(
                     f"nothing is kept under this name in {cache_home()}", path=name
                 )
-            freed += sum(map(_remove, kept))
-        if not names and prepared.is_dir():
-            freed += _remove(prepared)
+            size += sum(map(_remove, folders))
+        if not names and prepared_home.is_dir():
+            size += _remove(prepared_home)
     except OSError as error:
         raise DataError(
             f"cannot be removed: {error.strerror}", path=str(error.filename)
         ) from error
-    return freed
+    return size
 
 
 def _is_own(folder: Path) -> bool:
@@ -176,19 +176,19 @@ def _graphs() -> Iterator[KeptData]:
 
 def _imported(folder: Path) -> KeptData:
     try:
-        kept = open_imported(folder)
+        arrays = open_imported(folder)
     except DataError as error:
         return KeptData(folder.name, "imported", None, None, 0, error.problem)
-    facts = kept.facts
-    said = "; ".join([facts["origin"], *facts["notes"]])
+    facts = arrays.facts
+    origin = "; ".join([facts["origin"], *facts["notes"]])
     return KeptData(
-        folder.name, "imported", facts["vertices"], facts["edges"], kept.size, said
+        folder.name, "imported", facts["vertices"], facts["edges"], arrays.size, origin
     )
 
 
 def _prepared() -> Iterator[KeptData]:
-    for kept, _ in _forms():
-        yield kept
+    for folder, _ in _forms():
+        yield folder
 
 
 def _forms() -> Iterator[tuple[KeptData, Path]]:
@@ -197,22 +197,22 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
         if not (folder / MANIFEST).is_file():
             continue
         try:
-            kept = PreparedArrays(folder)
+            arrays = PreparedArrays(folder)
         except DataError as error:
             yield (
                 KeptData(folder.name, "prepared", None, None, 0, error.problem),
                 folder,
             )
             continue
-        facts = kept.facts
-        derived = _DERIVED.fullmatch(folder.name)
-        name, said = facts.get("name", ""), ""
-        if derived is not None:
-            name, said = derived["name"], _derived(derived["form"], facts)
+        facts = arrays.facts
+        match = _DERIVED.fullmatch(folder.name)
+        name, text = facts.get("name", ""), ""
+        if match is not None:
+            name, text = match["name"], _derived(match["form"], facts)
         elif name:
-            said = _parts(facts)
-        known = facts.get("vertices"), facts.get("edges")
-        yield KeptData(name, "prepared", *known, kept.size, said), folder
+            text = _parts(facts)
+        sizes = facts.get("vertices"), facts.get("edges")
+        yield KeptData(name, "prepared", *sizes, arrays.size, text), folder
 
 
 def _derived(form: str, facts: Mapping[str, Any]) -> str:
@@ -224,5 +224,5 @@ def _derived(form: str, facts: Mapping[str, Any]) -> str:
 
 
 def _parts(facts: Mapping[str, Any]) -> str:
-    said = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
-    return said if facts["scale"] == 1 else f"{said}, scale {facts['scale']:g}"
+    text = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+    return text if facts["scale"] == 1 else f"{text}, scale {facts['scale']:g}"

@@ -111,8 +111,8 @@ def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
     of_vertex[ids] = np.arange(vertices)
     vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
     labels = vertex_class.copy()
-    flipped = rng.random(vertices) < preset.flip
-    labels[flipped] = rng.integers(preset.classes, size=int(flipped.sum()))
+    flips = rng.random(vertices) < preset.flip
+    labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
     shares = train, valid, min(test, vertices - train - valid)
     rows = _Features(preset, vertex_class, vertex_block, seed)

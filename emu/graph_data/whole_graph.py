@@ -145,11 +145,11 @@ class Part:
         """
         count = len(self.local)
         at = np.searchsorted(self.local, vertices)
-        found = self.local[np.minimum(at, count - 1)] == vertices
+        is_local = self.local[np.minimum(at, count - 1)] == vertices
         beyond = np.searchsorted(self.remote, vertices)
-        rows = np.where(found, at, count + beyond)
-        known = rows < count + len(self.remote)
-        if not (known.all() and (self.vertices[rows] == vertices).all()):
+        rows = np.where(is_local, at, count + beyond)
+        is_here = rows < count + len(self.remote)
+        if not (is_here.all() and (self.vertices[rows] == vertices).all()):
             raise ValueError("a vertex is neither local nor remote here")
         return rows
 
@@ -187,8 +187,8 @@ class WholeGraph:
         V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
         """
         part = self.part(reader)
-        found: NDArray[np.int64] = part.remote[part.owners == owner]
-        return found
+        ghosts: NDArray[np.int64] = part.remote[part.owners == owner]
+        return ghosts
 
 
 def split_graph(
@@ -213,8 +213,8 @@ def split_graph(
     DataError
         When a part owns no vertex.
     """
-    found = [*_parts(structure, owner, parts, aggregation)]
-    return WholeGraph(structure.vertices, parts, found.__getitem__)
+    all_parts = [*_parts(structure, owner, parts, aggregation)]
+    return WholeGraph(structure.vertices, parts, all_parts.__getitem__)
 
 
 def _parts(
@@ -335,8 +335,8 @@ def open_prepared(
         As `open_whole_graph`.
     """
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
-    prepared = prepare_arrays(folder, lambda partial: _write(partial, dataset, parts()))
-    return functools.cache(lambda number: _read(prepared, number))
+    arrays = prepare_arrays(folder, lambda partial: _write(partial, dataset, parts()))
+    return functools.cache(lambda number: _read(arrays, number))
 
 
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
@@ -378,7 +378,7 @@ def _read(prepared: PreparedArrays, number: int) -> Part:
             "local", "remote", "owners", "indptr", "columns", "forward", "backward",
         )
     }  # fmt: skip
-    held = f"held_{number}"
+    key = f"held_{number}"
     indptr, columns = array["indptr"], array["columns"]
     return Part(
         array["local"],
@@ -386,7 +386,7 @@ def _read(prepared: PreparedArrays, number: int) -> Part:
         array["owners"],
         Adjacency(indptr, columns, array["forward"]),
         Adjacency(indptr, columns, array["backward"]),
-        prepared.array(held) if prepared.holds(held) else array["local"][:0],
+        prepared.array(key) if prepared.holds(key) else array["local"][:0],
     )
 
 
@@ -416,8 +416,8 @@ def replicated_parts(
             ]
             for layer in range(1, layers + 1):
                 local = np.concatenate(shells[: layers - layer + 1])
-                held = shells[layers - layer + 1]
-                yield part_of(structure, holder, local, held, aggregation)
+                shell = shells[layers - layer + 1]
+                yield part_of(structure, holder, local, shell, aggregation)
         first += size
 
 

@@ -159,12 +159,12 @@ def remove(path: Path) -> None:
 
 
 def _orphaned(path: Path, pattern: re.Pattern[str]) -> bool:
-    named = pattern.fullmatch(path.name)
+    match = pattern.fullmatch(path.name)
     return (
-        named is not None
+        match is not None
         and not path.is_symlink()
         and path.stat().st_uid == os.getuid()
-        and not _lives(int(named[1]))
+        and not _lives(int(match[1]))
     )
 
 

@@ -39,10 +39,10 @@ def is_installed(name: str) -> bool:
     A module of that name without any is none of it: importing torch takes seconds.
     """
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ImportError:
         return False
-    folders = (found and found.submodule_search_locations) or ()
+    folders = (spec and spec.submodule_search_locations) or ()
     return any(any(Path(folder).glob("_C*")) for folder in folders)
 
 
@@ -174,12 +174,12 @@ def called(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     DataError
         When there is nothing; ``program`` is named in it.
     """
-    found = getattr(module, name, None)
-    if found is None or not callable(found):
+    target = getattr(module, name, None)
+    if target is None or not callable(target):
         own = [n for n, v in vars(module).items() if isinstance(v, type)
                and v.__module__ == module.__name__]  # fmt: skip
         raise DataError(_absence(name, own), path=program)
-    factory: Callable[..., Any] = found
+    factory: Callable[..., Any] = target
     return factory
 
 

@@ -128,8 +128,8 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
     try:
         if path.suffix != ".gz":
             return parse_json(read_text(path, most))
-        with open_gzip(path) as packed:
-            return parse_json(io.TextIOWrapper(packed, encoding="utf-8").read())
+        with open_gzip(path) as stream:
+            return parse_json(io.TextIOWrapper(stream, encoding="utf-8").read())
     except FileNotFoundError as error:
         raise DataError("is missing", path=str(path)) from error
     except OSError as error:
@@ -183,8 +183,8 @@ def open_gzip(path: Path) -> Iterator[gzip.GzipFile]:
     DataError
         When it is no regular file; while it is read, when it unpacks to too much.
     """
-    with open_input(path) as file, _BoundedGzip(file, path) as packed:
-        yield packed
+    with open_input(path) as file, _BoundedGzip(file, path) as stream:
+        yield stream
 
 
 def read_arrays(
@@ -285,25 +285,25 @@ def _members(
     inflation: int,
     path: Path,
 ) -> dict[str, NDArray[Any]]:
-    stated = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    missing = [name for name in names if name not in stated]
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    missing = [name for name in names if name not in members]
     if missing:
         raise DataError(f"holds no {', '.join(missing)}", path=str(path))
-    unpacked = sum(stated[name].file_size for name in names)
+    unpacked = sum(members[name].file_size for name in names)
     check_inflation(path, size, unpacked, inflation)
     arrays = {}
     for name in names:
         try:
-            with archive.open(stated[name]) as member:
-                claimed = _claimed_bytes(member)
+            with archive.open(members[name]) as member:
+                claim = _claimed_bytes(member)
         except ValueError as error:
             raise DataError(
                 f"{name} cannot be read: {error}", path=str(path)
             ) from error
-        if claimed != stated[name].file_size:
-            problem = f"{name} claims {claimed} bytes of {stated[name].file_size}"
+        if claim != members[name].file_size:
+            problem = f"{name} claims {claim} bytes of {members[name].file_size}"
             raise DataError(problem, path=str(path))
-        with archive.open(stated[name]) as member:
+        with archive.open(members[name]) as member:
             arrays[name] = np.asarray(
                 np.lib.format.read_array(member, allow_pickle=False)
             )
@@ -374,6 +374,6 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(printable(str(step), 40) for step in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
-        said = f"{at}{where or 'its content'}: {first['msg']}{printable(found, 60)}"
-        raise DataError(said, path=str(path)) from error
+        value = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
+        problem = f"{at}{where or 'its content'}: {first['msg']}{printable(value, 60)}"
+        raise DataError(problem, path=str(path)) from error

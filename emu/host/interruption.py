@@ -151,15 +151,15 @@ def deadline(seconds: float) -> Iterator[None]:
         raise Overdue
 
     began, before = time.monotonic(), signal.signal(signal.SIGALRM, overdue)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
+    rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
     try:
         yield
     except Interrupted:
-        left = _PATIENCE  # the timer that came with it
+        rest = _PATIENCE  # the timer that came with it
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-        if left:
-            passed = time.monotonic() - began
-            signal.setitimer(signal.ITIMER_REAL, max(left - passed, _AGAIN))
+        if rest:
+            seconds_gone = time.monotonic() - began
+            signal.setitimer(signal.ITIMER_REAL, max(rest - seconds_gone, _AGAIN))

@@ -141,17 +141,17 @@ def fit_run(
     try:
         ran = [(one["program"], one["machine"]) for one in lab["programs"]]
         marks = marks_of(run, mark, ran, traffic) if mark else None
-        found = fit_traffic(traffic, skip=skip, marks=marks)
-        made = _made(name, found, traffic, cores, template)
-        ring = isinstance(found, FittedIterations) and template is None
-        if ring and abs(made.error) > _NO_SUM:
+        outcome = fit_traffic(traffic, skip=skip, marks=marks)
+        job = _made(name, outcome, traffic, cores, template)
+        ring = isinstance(outcome, FittedIterations) and template is None
+        if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
-                found = fit_traffic(traffic, skip=skip, ring=False)
-                other = _made(name, found, traffic, cores, None)
-                made = min(made, other, key=lambda fit: abs(fit.error))
+                outcome = fit_traffic(traffic, skip=skip, ring=False)
+                other = _made(name, outcome, traffic, cores, None)
+                job = min(job, other, key=lambda fit: abs(fit.error))
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
-    return made
+    return job
 
 
 def _made(

@@ -206,8 +206,8 @@ class AssignedRates(SharedNics):
     @override
     def for_senders(self, lines: RateSegments) -> RateSegments:
         """Let senders with a rate send at once, and the others nothing, no bucket."""
-        served = np.where(lines.rate > 0, lines.served, _NOTHING)
-        return dataclasses.replace(lines, served=served, rate=lines.rate * UNSHAPED)
+        progress = np.where(lines.rate > 0, lines.served, _NOTHING)
+        return dataclasses.replace(lines, served=progress, rate=lines.rate * UNSHAPED)
 
     def _set_due(self) -> None:
         now, due = time.monotonic(), defaultdict[str, dict[int, float]](dict)
@@ -353,11 +353,11 @@ class LabLauncher(ExternalLauncher):
         """Wait until an agent has ended, or its machine, and return how, in words."""
         while True:
             try:
-                ended = self._lab.wait(0.0)
+                end = self._lab.wait(0.0)
             except RunError as error:
                 return str(error)
-            if ended:
-                first = ended[0]
+            if end:
+                first = end[0]
                 return f"the agent of {first.machine} {describe_end(first.code or 0)}"
             await asyncio.sleep(_LOOK)
 
@@ -396,20 +396,20 @@ def emulate_on_kernel(
     per_second = settings.byte_scale / settings.time_scale
     changes = changed_nics(problem, per_second)
     lab = _lab(problem, per_second, sharing, changes)
-    assigned = sharing is Sharing.ASSIGNED
+    by_rates = sharing is Sharing.ASSIGNED
     with (
         lab,
         contextlib.closing(lab.listen()[1]) as listening,
         contextlib.closing(
             AssignedRates(lab, changes, problem, per_second)
-            if assigned
+            if by_rates
             else SharedNics(lab, changes)
         ) as nics,
     ):
-        checked = _checked(lab, max_nic_error)
+        check = _checked(lab, max_nic_error)
         run = emulate(
-            problem if assigned else _unshaped(problem),
-            policy if assigned else "none",
+            problem if by_rates else _unshaped(problem),
+            policy if by_rates else "none",
             dataclasses.replace(
                 settings,
                 launcher=LabLauncher(lab),
@@ -423,26 +423,26 @@ def emulate_on_kernel(
         )
         nics.check()
         tcp = lab.counters.tcp()
-    rates = run.schedule.rates if assigned else None
+    rates = run.schedule.rates if by_rates else None
     hosts = [(host["name"], host) for host in run.hosts]
     return dataclasses.replace(
         run,
         schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),
         perturbed=run.realization,
-        hosts=[{**h, "tcp": tcp[m], "nic": checked.shares[m]} for m, h in hosts],
-        startup={**run.startup, "nics": checked.seconds},
+        hosts=[{**h, "tcp": tcp[m], "nic": check.shares[m]} for m, h in hosts],
+        startup={**run.startup, "nics": check.seconds},
     )
 
 
 def _checked(lab: Lab, most: float) -> NicCheck:
     """Return NICs as they were measured; refuse those that are off."""
-    checked = lab.check_nics(most)
-    if said := checked.refusal("emulation.max_nic_error"):
+    check = lab.check_nics(most)
+    if refusal := check.refusal("emulation.max_nic_error"):
         raise ScenarioError(
-            f"{said}; a larger time_scale makes NICs slower",
+            f"{refusal}; a larger time_scale makes NICs slower",
             key="emulation.time_scale",
         )
-    return checked
+    return check
 
 
 def _lab(

@@ -129,16 +129,16 @@ def marks_of(
     DataError
         When none did, or they all came at once.
     """
-    times, printed = read_lines(run), 0
+    times, count = read_lines(run), 0
     found: dict[tuple[str, str], NDArray[np.float64]] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)
         own = times["time"][times["program"] == number]
         with open_input(path, MOST_LOG) as file:
             lines = [line for line, _ in zip(file, own, strict=False)]
-        printed += len(lines)
-        wanted = text.encode()
-        marks = own[[place for place, line in enumerate(lines) if wanted in line]]
+        count += len(lines)
+        raw = text.encode()
+        marks = own[[place for place, line in enumerate(lines) if raw in line]]
         if not len(marks):
             continue
         if len(marks) > 2 and np.median(np.diff(marks)) < _AT_ONCE:
@@ -151,7 +151,7 @@ def marks_of(
     if not found:
         raise DataError(
             f"no program printed a line with {text!r}, which --mark looks for, among "
-            f"{printed:,} lines of {len(programs)} programs",
+            f"{count:,} lines of {len(programs)} programs",
             path=str(run),
         )
     numbers = {

@@ -62,28 +62,28 @@ def predicted_lab(file: LabFile) -> Schedule | None:
         When it cannot be read, has other machines than the lab, or its times say
         nothing of its cores.
     """
-    stated = file.lab.prediction
-    if stated is None:
+    section = file.lab.prediction
+    if section is None:
         return None
     trail = ("lab", "prediction", "scenario")
-    path = str(file.folder / stated.scenario)
-    fitted = load(path)
-    places = dict(fitted.cluster.named())
+    path = str(file.folder / section.scenario)
+    scenario = load(path)
+    places = dict(scenario.cluster.named())
     lab = file.to_cluster().machines
     if {machine.name for machine in lab} != places.keys():
         raise file.origin.error(
             trail,
-            f"{stated.scenario} is of machines {', '.join(places)}, the lab of "
+            f"{section.scenario} is of machines {', '.join(places)}, the lab of "
             f"{', '.join(machine.name for machine in lab)}: name a fit of this lab",
         )
     if len(set(places.values())) < len(places):
-        problem = f"{stated.scenario} counts machines: write one entry for each"
+        problem = f"{section.scenario} counts machines: write one entry for each"
         raise file.origin.error(trail, problem)
     cores = {m.name: file.cores.get(m.name, 1.0) for m in lab}
-    if {*cores.values()} != {1.0} and not fitted.job.goes_by_speed:
+    if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
         raise file.origin.error(
             trail,
-            f"{stated.scenario} goes by no speed, and machines of the lab have cores: "
+            f"{section.scenario} goes by no speed, and machines of the lab have cores: "
             "fit it again, or state job.times: measured there",
         )
     nics = [
@@ -107,13 +107,13 @@ def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
         one, while TCP's timeouts are of wall time.
     """
     times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
-    found = full_queues(
+    queues = full_queues(
         predicted,
         time_scale=1.0,
         byte_scale=1.0,
         older_first=simulate(predicted.problem, times, "fifo").makespan,
     )
-    return dataclasses.replace(found, waits=found.waits / time_scale)
+    return dataclasses.replace(queues, waits=queues.waits / time_scale)
 
 
 def judge_lab(
@@ -145,20 +145,20 @@ def judge_lab(
         Wall seconds of an emulated one.
     """
     try:
-        found = fit_traffic(traffic, skip=skip, marks=marks)
+        outcome = fit_traffic(traffic, skip=skip, marks=marks)
     except Unfittable as why:
         return unknown(threshold, why)
-    expected = predicted.makespan / predicted.problem.job.iterations
-    error = found.seconds / expected - 1
+    period = predicted.makespan / predicted.problem.job.iterations
+    error = outcome.seconds / period - 1
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, error, threshold).to_json()
-    apart = (found.seconds - expected) * found.count
-    links, reasons = _likely(traffic, found, predicted, apart)
+    apart = (outcome.seconds - period) * outcome.count
+    links, reasons = _likely(traffic, outcome, predicted, apart)
     one = _TIMEOUT / time_scale
     if one * timeouts > SHARE * abs(apart):
         of = f"{timeouts} timeouts, {one:.3g} s each or more"
         reasons.insert(0, f"TCP waited for {of}")
-    since = _since(found, predicted, threshold)
+    since = _since(outcome, predicted, threshold)
     differs = Prediction(
         Outcome.DIFFERS, error, threshold, since, tuple(links), tuple(reasons)
     )
@@ -195,27 +195,27 @@ def _likely(
     laid = laid_out(traffic, within)
     if laid is None:
         return [], [*reasons, "too many messages to compare each with max-min"]
-    measured, fluid = laid
-    flows = measured.flows()
+    schedule, fluid = laid
+    flows = schedule.flows()
     at = tuple(flows.T)
     ideal = (fluid.flow_end - fluid.flow_start)[at]
-    late = (measured.flow_end - measured.flow_start)[at] - ideal
+    late = (schedule.flow_end - schedule.flow_start)[at] - ideal
     late[np.abs(late) < _ROUGH * _PACKET / traffic.nics.min()] = 0.0
-    moved = [
+    drifts = [
         (edge, n, seconds)
         for (edge, n), seconds in zip(flows.tolist(), late.tolist(), strict=True)
         if seconds * apart > 0
     ]
-    lost = [(edge, seconds) for edge, _, seconds in moved]
-    links = blamed(measured, lost, SHARE * abs(apart))
+    losses = [(edge, seconds) for edge, _, seconds in drifts]
+    links = blamed(schedule, losses, SHARE * abs(apart))
     if links:
-        through = {measured.problem.links[p].name: p for p in _ports(measured)}
+        through = {schedule.problem.links[p].name: p for p in _ports(schedule)}
         worst = [
             (edge, n)
-            for edge, n, _ in moved
-            if any(through[name] in measured.problem.hops[edge] for name in links)
+            for edge, n, _ in drifts
+            if any(through[name] in schedule.problem.hops[edge] for name in links)
         ]
-        reasons += of_network(measured, links, worst, 1.0)
+        reasons += of_network(schedule, links, worst, 1.0)
         reasons = reasons or ["messages took longer than max-min makes them there"]
     elif not reasons:
         reasons.append(
@@ -235,12 +235,12 @@ def _of_bytes(
     """Yield a reason where other volumes crossed than was predicted."""
     packets = traffic.packets
     when = (packets["time"] > found.starts[0]) & (packets["time"] <= found.ends[-1])
-    crossed = float(packets["bytes"][when].sum()) / found.count
+    size = float(packets["bytes"][when].sum()) / found.count
     between = [bool(hops) for hops in predicted.problem.hops]
-    sent = float(np.nansum(predicted.flow_bytes[between]))
-    sent /= predicted.problem.job.iterations
-    if sent and abs(crossed / sent - 1) > _BYTES:
-        yield f"{100 * (crossed / sent - 1):+.2g} % of bytes crossed per iteration"
+    aim = float(np.nansum(predicted.flow_bytes[between]))
+    aim /= predicted.problem.job.iterations
+    if aim and abs(size / aim - 1) > _BYTES:
+        yield f"{100 * (size / aim - 1):+.2g} % of bytes crossed per iteration"
 
 
 def laid_out(
@@ -257,20 +257,24 @@ def laid_out(
         Seconds between which messages begin.
     """
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
-    found = messages(traffic.packets, silence)
-    found = found[(found["first"] > within[0]) & (found["first"] <= within[1])]
-    ways, of = np.unique(found[CONNECTION], return_inverse=True)
+    all_messages = messages(traffic.packets, silence)
+    all_messages = all_messages[
+        (all_messages["first"] > within[0]) & (all_messages["first"] <= within[1])
+    ]
+    ways, of = np.unique(all_messages[CONNECTION], return_inverse=True)
     counts = np.bincount(of, minlength=len(ways))
-    if not len(found) or len(ways) * int(counts.max()) > _MOST:
+    if not len(all_messages) or len(ways) * int(counts.max()) > _MOST:
         return None
     order = np.argsort(of, kind="stable")
-    number = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = np.arange(len(all_messages)) - np.repeat(
+        np.cumsum(counts) - counts, counts
+    )
     at = (of[order], number)
     shape = len(ways), int(counts.max())
     first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
-    first[at] = found["first"][order] - within[0]
-    last[at] = found["last"][order] - within[0]
-    sizes[at] = np.maximum(found["bytes"][order].astype(float) - _PACKET, 1.0)
+    first[at] = all_messages["first"][order] - within[0]
+    last[at] = all_messages["last"][order] - within[0]
+    sizes[at] = np.maximum(all_messages["bytes"][order].astype(float) - _PACKET, 1.0)
     problem = _problem(traffic, ways, counts.tolist())
     gaps = np.diff(first, axis=1, prepend=0.0)
     nothing = np.zeros_like(gaps)
@@ -278,7 +282,7 @@ def laid_out(
         np.nan_to_num(np.concatenate([gaps, nothing])), np.nan_to_num(sizes)
     )
     ends = np.concatenate([first, last])
-    measured = Schedule(
+    schedule = Schedule(
         problem,
         task_start=ends,
         task_end=ends,
@@ -287,7 +291,7 @@ def laid_out(
         flow_end=last,
         flow_bytes=sizes,
     )
-    return measured, simulate(problem, times, "maxmin")
+    return schedule, simulate(problem, times, "maxmin")
 
 
 def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Problem:
@@ -310,7 +314,7 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
 
 def missed_by_lab(file: LabFile, result: dict[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
-    found = (
+    rows = (
         ("verdict", file.lab.expect.trust, result["trust"]),
         (
             "prediction",
@@ -319,7 +323,7 @@ def missed_by_lab(file: LabFile, result: dict[str, Any]) -> list[str]:
         ),
     )
     return [
-        f"{name} is {said}, expected {wanted}"
-        for name, wanted, said in found
-        if wanted is not None and said != wanted
+        f"{name} is {value}, expected {aim}"
+        for name, aim, value in rows
+        if aim is not None and value != aim
     ]

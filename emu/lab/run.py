@@ -94,9 +94,9 @@ def summary(
     early
         Seconds that each machine computed in less than its quota says.
     """
-    ran, waited = float(samples["ran"][-1]), float(samples["waited"][-1])
-    share = waited / (ran + waited) if ran + waited > 0 else 0.0
-    gained = sum(early) / len(early) / max(float(samples["time"][-1]), 1e-9)
+    ran, wait = float(samples["ran"][-1]), float(samples["waited"][-1])
+    share = wait / (ran + wait) if ran + wait > 0 else 0.0
+    gain = sum(early) / len(early) / max(float(samples["time"][-1]), 1e-9)
     own = [run for run in programs if run.code and not run.stopped]
     first = min(own, key=lambda run: run.end or 0.0, default=None)
     return {
@@ -104,11 +104,11 @@ def summary(
         "failed": first
         and {"program": first.program, "machine": first.machine, "code": first.code},
         "computed_seconds": ran,
-        "waited_seconds": waited,
+        "waited_seconds": wait,
         "waited_share": share,
         "early_seconds": max(early),
-        "early_share": gained,
-        "trust": "trusted" if max(share, gained) <= MOST_WAITS else "degraded",
+        "early_share": gain,
+        "trust": "trusted" if max(share, gain) <= MOST_WAITS else "degraded",
         "dropped": {
             machine.name: {"out": int(out), "in": int(into)}
             for machine, out, into in zip(
@@ -152,10 +152,10 @@ def what_crossed(
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    stated = [
+    rates = [
         (one.time, names.index(one.machine), one.nic_out, one.nic_in) for one in changes
     ]
-    used = nic_use(packets, nic_rates(traffic.nics, stated, seconds, BINS), seconds)
+    use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
     return {
         "packets": len(packets),
         "connections": len(np.unique(packets[CONNECTION])),
@@ -164,7 +164,7 @@ def what_crossed(
         "bytes": named_matrix(sent_matrix(packets, len(names)), names),
         "bin_seconds": seconds / BINS,
         "nic_use": {
-            name: {"out": used[0, number].tolist(), "in": used[1, number].tolist()}
+            name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}
             for number, name in enumerate(names)
         },
     }
@@ -211,15 +211,15 @@ class Samples:
         self._taken = time.monotonic()
         self._waits.sample()
         self._owners.sample()
-        dropped, queued = self._counters.queues()
+        drops, queues = self._counters.queues()
         tcp = self._counters.tcp().values()
         now = (
             self.seconds,
             *(wall / self._scale for wall in self._waits.seconds()),
             [counts["retransmitted"] for counts in tcp],
             [counts["timeouts"] for counts in tcp],
-            dropped,
-            queued,
+            drops,
+            queues,
         )
         for key, value in zip(SAMPLED, now, strict=True):
             self._rows[key].append(value)
@@ -265,16 +265,16 @@ class LabPrograms:
 
     def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs."""
-        scaled = {TIME_SCALE: f"{self._lab.time_scale:g}"}
+        settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
         for one in todo:
-            given = [*one.command, COMMAND, *command] if command else list(one.command)
+            words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
             try:
                 program = self._lab.start(
                     one.machine,
-                    given,
-                    environment={**os.environ, **scaled, **one.environment},
+                    words,
+                    environment={**os.environ, **settings, **one.environment},
                     output=output,
                 )
             finally:
@@ -299,12 +299,12 @@ class LabPrograms:
         The first failure decides: others would wait for it.
         """
         until = self._section.until
-        awaited = {n for n, run in self.runs.items() if until in {None, run.program}}
-        while awaited:
+        waits = {n for n, run in self.runs.items() if until in {None, run.program}}
+        while waits:
             for number in self._ended():
                 run = self.runs[number]
                 self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
-                awaited = set() if run.code else awaited - {number}
+                waits = set() if run.code else waits - {number}
             self._change_nics()
         for run in self.runs.values():
             run.stopped = run.end is None
@@ -332,12 +332,12 @@ class LabPrograms:
         due = patience
         if self._events:
             due = (self._events[0].time - self.samples.seconds) * self._lab.time_scale
-        found: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
-        for program in found:
+        ends: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
+        for program in ends:
             run = self.runs[program.number]
             run.end, run.code = self.samples.seconds, program.code
         self.samples.take_when_due()
-        return [program.number for program in found]
+        return [program.number for program in ends]
 
     def _change_nics(self) -> None:
         """Make NICs what events say that have come due."""
@@ -389,15 +389,15 @@ def run_lab(
     RunError
         When the lab cannot be started, or a machine dies.
     """
-    programs, predicted = programs_of(file, command), predicted_lab(file)
+    programs, prediction = programs_of(file, command), predicted_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
-        if plain and predicted is not None:
-            watch(forecast(predicted, lab.time_scale).sentence())
+        if plain and prediction is not None:
+            watch(forecast(prediction, lab.time_scale).sentence())
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        measured = _checked(lab, file)
-        watch(f"NICs measured in {measured.seconds:.2f} s")
+        check = _checked(lab, file)
+        watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
         running = LabPrograms(lab, file, directory.path, watch)
@@ -408,22 +408,22 @@ def run_lab(
         finally:
             seconds, samples = running.samples.seconds, running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
-        counted = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
+        counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     result = {
         **_described(lab, seconds),
         "sharing": file.lab.sharing,
         **summary(
             lab.machines, [*running.runs.values()], samples, running.samples.early
         ),
-        "measured": measured.to_json(),
+        "measured": check.to_json(),
         "events": [vars(change) for change in running.changes],
-        **counted,
+        **counts,
     }
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
-        timeouts = sum(tcp["timeouts"] for tcp in counted["tcp"].values())
-        result |= _crossed(file, running, traffic, seconds, predicted, timeouts)
+        timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
+        result |= _crossed(file, running, traffic, seconds, prediction, timeouts)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
@@ -443,10 +443,10 @@ def _described(lab: Lab, seconds: float) -> dict[str, Any]:
 
 def _checked(lab: Lab, file: LabFile) -> NicCheck:
     """Return NICs as they were measured; refuse those that are off."""
-    measured = lab.check_nics(file.lab.max_nic_error)
-    if said := measured.refusal("lab.max_nic_error"):
-        raise file.origin.error(("cluster", "machines"), said)
-    return measured
+    check = lab.check_nics(file.lab.max_nic_error)
+    if refusal := check.refusal("lab.max_nic_error"):
+        raise file.origin.error(("cluster", "machines"), refusal)
+    return check
 
 
 def _crossed(
@@ -459,10 +459,10 @@ def _crossed(
 ) -> dict[str, Any]:
     """Return what lab.json says of what crossed: NICs in use, and the prediction."""
     fair = file.lab.sharing == "fair"
-    found = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
-    if predicted is not None and (stated := file.lab.prediction) is not None:
-        found["prediction"] = _judged(stated, running, traffic, predicted, timeouts)
-    return found
+    content = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
+    if predicted is not None and (section := file.lab.prediction) is not None:
+        content["prediction"] = _judged(section, running, traffic, predicted, timeouts)
+    return content
 
 
 def _judged(

@@ -62,9 +62,9 @@ def open_lab(file: LabFile) -> Lab:
 
 def time_scale(file: LabFile) -> float:
     """Return the wall seconds of an emulated one."""
-    stated = file.lab.time_scale
-    if stated != "auto":
-        return float(stated)
+    scale = file.lab.time_scale
+    if scale != "auto":
+        return float(scale)
     return scale_for([*file.cores.values()], _cores_here())
 
 
@@ -82,25 +82,27 @@ def find_lab_errors(
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:
         file = load_lab(source, overrides)
-        found = [file.origin.error(trail, problem) for trail, problem in _errors(file)]
-        if not found:
+        problems = [
+            file.origin.error(trail, problem) for trail, problem in _errors(file)
+        ]
+        if not problems:
             open_lab(file)
     except ScenarioErrors as errors:
         return list(errors.errors)
     except ScenarioError as error:
         return [error]
-    return found
+    return problems
 
 
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
-    named = file.cluster.named()
-    seen: set[int] = set()
-    for name, position in named:
+    machines = file.cluster.named()
+    numbers: set[int] = set()
+    for name, position in machines:
         trail: Trail = ("cluster", "machines", position)
-        if position in seen:
+        if position in numbers:
             continue
-        seen.add(position)
+        numbers.add(position)
         if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
@@ -120,38 +122,38 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     programs = programs_of(file, ()) if file.lab.programs else ()
     for number, program in enumerate(programs):
         try:
-            starts([program], dict.fromkeys((name for name, _ in named), ""), places)
+            starts([program], dict.fromkeys((name for name, _ in machines), ""), places)
         except ValueError as error:
             yield ("lab", "programs", number), str(error)
 
 
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
-    cores, found = file.cores, False
+    cores, is_wrong = file.cores, False
     scales: Trail = ("lab", "time_scale")
     for number, machine in enumerate(file.cluster.machines):
         if machine.cpu is not None and not machine.cpu > 0:
-            found = True
+            is_wrong = True
             problem = "a machine without a core computes nothing: state more than 0"
             yield ("cluster", "machines", number, "cpu"), problem
-    if found or not cores:
+    if is_wrong or not cores:
         return
     scale, here = time_scale(file), _cores_here()
     for name, position in file.cluster.named():
         try:
             plan_cpu(cores[name], scale)
         except ValueError as error:
-            stated = file.cluster.machines[position].cpu is not None
-            trail = ("cluster", "machines", position, "cpu") if stated else scales
+            is_explicit = file.cluster.machines[position].cpu is not None
+            trail = ("cluster", "machines", position, "cpu") if is_explicit else scales
             yield trail, str(error)
             return
-    needed = sum(cores.values())
-    if needed > _ROUNDED * scale * here:
+    need = sum(cores.values())
+    if need > _ROUNDED * scale * here:
         auto = scale_for([*cores.values()], here)
         problem = (
-            f"is {scale:g}, at which machines of {needed:g} cores need "
-            f"{needed / scale:.3g} of this computer, which has {here:.3g}: state "
-            f"{needed / here:.3g} or more, auto takes {auto:.3g}"
+            f"is {scale:g}, at which machines of {need:g} cores need "
+            f"{need / scale:.3g} of this computer, which has {here:.3g}: state "
+            f"{need / here:.3g} or more, auto takes {auto:.3g}"
         )
         yield scales, problem
         return

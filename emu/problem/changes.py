@@ -238,12 +238,12 @@ class SpeedSteps:
         since, share = (np.array(values) for values in self._of[machine])
         if len(since) == 1:
             return end - start
-        done = np.append(0.0, np.cumsum(np.diff(since) * share[:-1]))
+        sums = np.append(0.0, np.cumsum(np.diff(since) * share[:-1]))
 
         def by(times: NDArray[np.float64]) -> NDArray[np.float64]:
             place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-            worked: NDArray[np.float64] = share[place] * (times - since[place])
-            return done[place] + worked
+            work: NDArray[np.float64] = share[place] * (times - since[place])
+            return sums[place] + work
 
         return by(end) - by(start)
 

@@ -314,15 +314,19 @@ class Links:
 
     def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
         """Return a number per set of machines with the same stated routes."""
-        said: list[list[int]] = [[] for _ in self._names]
+        zones: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
             for machine in {*route.sources}:
-                said[machine].append(2 * position)
+                zones[machine].append(2 * position)
             for machine in {*route.destinations}:
-                said[machine].append(2 * position + 1)
-        known: dict[tuple[int, ...], int] = {}
+                zones[machine].append(2 * position + 1)
+        numbers_of_zones: dict[tuple[int, ...], int] = {}
         return np.array(
-            [known.setdefault(tuple(what), len(known)) for what in said], np.int64
+            [
+                numbers_of_zones.setdefault(tuple(what), len(numbers_of_zones))
+                for what in zones
+            ],
+            np.int64,
         )
 
     def _pattern(
@@ -377,8 +381,8 @@ class Links:
             row = self.route_of[self.zone[m]][self.zone]
             column = self.route_of[:, self.zone[m]][self.zone]
             for numbers, way in ((row, "from"), (column, "to")):
-                unstated = np.flatnonzero(numbers == 0)
-                other = unstated[unstated != m]
+                missing = np.flatnonzero(numbers == 0)
+                other = missing[missing != m]
                 if other.size:
                     raise MissingRoute(
                         f"machine {self._names[m]} has no NIC, so every route {way} "
@@ -426,8 +430,8 @@ class Cluster:
         self._check_tuners()
 
     def _check_tuners(self) -> None:
-        tuned = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
-        for (machine, pool), count in tuned.items():
+        counts = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
+        for (machine, pool), count in counts.items():
             if not 0 <= machine < len(self.machines):
                 raise ValueError(f"a tuner is of machine number {machine}")
             name, slots = self.machines[machine].name, self.machines[machine].slots
@@ -522,9 +526,9 @@ class Cluster:
         """
         capacities = self.links.capacities.copy()
         capacities[list(ports)] *= factor
-        scaled = {self.links[port].name for port in ports}
+        names = {self.links[port].name for port in ports}
         changes = tuple(
-            replace(c, capacity=c.capacity * factor) if c.link in scaled else c
+            replace(c, capacity=c.capacity * factor) if c.link in names else c
             for c in self.changes
         )
         return replace(self._of(capacities), changes=changes)
@@ -543,7 +547,7 @@ class Cluster:
 
     def _of(self, capacities: NDArray[np.float64]) -> Cluster:
         """Return the cluster with other capacities at time 0."""
-        shared = tuple(
+        links = tuple(
             replace(link, capacity=float(capacities[port]))
             for link, port in zip(self.shared_links, self.links.shared, strict=True)
         )
@@ -557,7 +561,7 @@ class Cluster:
             else machine
             for m, machine in enumerate(self.machines)
         )
-        return replace(self, machines=machines, shared_links=shared)
+        return replace(self, machines=machines, shared_links=links)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -573,8 +577,8 @@ class Cluster:
         """
         if name in self._positions:
             return self._positions[name]
-        known = ", ".join(machine.name for machine in self.machines)
-        raise ValueError(f"no machine is called {name}; there are {known}")
+        names = ", ".join(machine.name for machine in self.machines)
+        raise ValueError(f"no machine is called {name}; there are {names}")
 
     def resource_names(self) -> tuple[str, ...]:
         """Return every resource that some machine limits, sorted."""

@@ -132,18 +132,18 @@ def factors_over(
         edges.append((since, 1, factor))
         if until < math.inf:
             edges.append((until, 0, factor))
-    held: list[float] = []
-    found: list[tuple[float, float]] = []
-    for time, begins, factor in sorted(edges):
-        if begins:
-            held.append(factor)
+    active: list[float] = []
+    factors: list[tuple[float, float]] = []
+    for time, is_start, factor in sorted(edges):
+        if is_start:
+            active.append(factor)
         else:
-            held.remove(factor)
-        product = math.prod(sorted(held))
-        if found and found[-1][0] == time:
-            found.pop()
-        found.append((time, product))
-    return found
+            active.remove(factor)
+        product = math.prod(sorted(active))
+        if factors and factors[-1][0] == time:
+            factors.pop()
+        factors.append((time, product))
+    return factors
 
 
 def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
@@ -156,10 +156,10 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """
     if not faults:
         return cluster
-    found: dict[bool, dict[str, list[Fault]]] = {False: {}, True: {}}
+    faults_by_kind: dict[bool, dict[str, list[Fault]]] = {False: {}, True: {}}
     for fault in faults:
-        found[fault.of_machine].setdefault(fault.subject, []).append(fault)
-    by_link, by_machine = found[False], found[True]
+        faults_by_kind[fault.of_machine].setdefault(fault.subject, []).append(fault)
+    by_link, by_machine = faults_by_kind[False], faults_by_kind[True]
     start = {link.name: link.capacity for link in cluster.links}
     changes = [c for c in cluster.changes if c.link not in by_link]
     for link, mine in by_link.items():
@@ -192,29 +192,29 @@ class Disturbance:
 
 def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
     """Return what is slow or stands still before ``end``, by links, then machines."""
-    found = []
+    rows = []
     for port in range(len(cluster.links)):
         times, capacity = cluster.links.steps.of(port)
         steps = times.tolist(), (capacity / capacity[0]).tolist()
-        found += [
+        rows += [
             Disturbance("slow" if share else "cut", since, until, port=port)
             for since, until, share in _spans(*steps, end)
         ]
     for machine in range(len(cluster.machines)):
-        found += [
+        rows += [
             Disturbance("slow" if share else "pause", since, until, machine=machine)
             for since, until, share in _spans(*cluster.speed_steps.of(machine), end)
         ]
-    return found
+    return rows
 
 
 def _spans(
     since: Sequence[float], share: Sequence[float], end: float
 ) -> Iterator[tuple[float, float, float]]:
     """Yield the beginning, the end and the share of every step with less than 1."""
-    for begins, ends, part in zip(since, [*since[1:], math.inf], share, strict=True):
-        if part < 1 and begins < end:
-            yield begins, min(ends, end), part
+    for start, ends, part in zip(since, [*since[1:], math.inf], share, strict=True):
+        if part < 1 and start < end:
+            yield start, min(ends, end), part
 
 
 def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
@@ -229,10 +229,10 @@ def _changes_of(
 ) -> list[CapacityChange]:
     """Return the changes of one link: what it has by then times the factor of then."""
     having, share = dict(stated), dict(factors)
-    found, factor, before = [], 1.0, capacity
+    changes, factor, before = [], 1.0, capacity
     for time in sorted({*having, *share}):
         capacity, factor = having.get(time, capacity), share.get(time, factor)
         if capacity * factor != before:
             before = capacity * factor
-            found.append(CapacityChange(time, link, before))
-    return found
+            changes.append(CapacityChange(time, link, before))
+    return changes

@@ -313,15 +313,15 @@ class Job:
         ``source->destination`` by the names of the tasks; the second and further ones
         between the same two tasks end in ``#2``, ``#3``, ...
         """
-        known: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         names = []
         for edge in self.edges:
             source, destination = (
                 self.tasks[end].name for end in (edge.source, edge.destination)
             )
             name = f"{source}->{destination}"
-            known[name] += 1
-            names.append(f"{name}#{known[name]}" if known[name] > 1 else name)
+            counts[name] += 1
+            names.append(f"{name}#{counts[name]}" if counts[name] > 1 else name)
         return tuple(names)
 
     @cached_property
@@ -444,11 +444,11 @@ class Realization:
 
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""
-        expected = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
-        if (self.times.shape, self.volumes.shape) != expected:
+        shapes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
+        if (self.times.shape, self.volumes.shape) != shapes:
             raise ValueError(
                 f"times {self.times.shape} and volumes {self.volumes.shape} "
-                f"do not fit a job of {expected[0]} and {expected[1]}"
+                f"do not fit a job of {shapes[0]} and {shapes[1]}"
             )
 
 
@@ -478,5 +478,5 @@ class Profile:
         An iteration keeps its times and volumes together, so that volumes which rise
         and fall together (one batch, many stores) stay correlated.
         """
-        chosen = rng.integers(self.times.shape[1], size=iterations)
-        return Realization(self.times[:, chosen], self.volumes[:, chosen])
+        columns = rng.integers(self.times.shape[1], size=iterations)
+        return Realization(self.times[:, columns], self.volumes[:, columns])

@@ -52,8 +52,8 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
 
     A pool that a machine lacks is unlimited there, as resources are.
     """
-    found = []
-    tuned = {(t.machine, t.pool): t.most for t in cluster.tuners}
+    pools = []
+    limits = {(t.machine, t.pool): t.most for t in cluster.tuners}
     sharing: dict[int, list[int]] = {}
     for j, task in enumerate(job.tasks):
         if task.takes or task.gives_back:
@@ -64,25 +64,25 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
             takers = tuple(j for j in here if job.tasks[j].takes == name)
             freers = tuple(j for j in here if job.tasks[j].gives_back == name)
             if takers or freers:
-                most = max(slots, tuned.get((m, name), slots))
-                found.append(Pool(m, name, slots, takers, freers, most))
-    return tuple(found)
+                most = max(slots, limits.get((m, name), slots))
+                pools.append(Pool(m, name, slots, takers, freers, most))
+    return tuple(pools)
 
 
 def slot_violations(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> list[str]:
     """Return one sentence per pool of which more slots are given back than taken."""
-    found = []
+    violations = []
     for pool in pools_of(cluster, job, machine_of):
-        taken = sum(job.rounds[j] for j in pool.takers)
-        freed = sum(job.rounds[j] for j in pool.freers)
-        if freed > taken:
+        takes = sum(job.rounds[j] for j in pool.takers)
+        frees = sum(job.rounds[j] for j in pool.freers)
+        if frees > takes:
             name = cluster.machines[pool.machine].name
             by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
-            found.append(
-                f"pool {pool.name} of machine {name} gets {freed} slots back from "
-                f"{by}, but {taken} are taken there"
+            violations.append(
+                f"pool {pool.name} of machine {name} gets {frees} slots back from "
+                f"{by}, but {takes} are taken there"
             )
-    return found
+    return violations
 
 
 def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
@@ -92,20 +92,20 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     machine wherever the pool is limited. Of several that take, the one nearest
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
-    left = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
+    rounds = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
             continue
-        needed, mine = job.rounds[j], task.process_name
+        count, mine = job.rounds[j], task.process_name
         for taker in _upstream(job, j):
-            if left[taker] and job.tasks[taker].takes == task.gives_back:
-                given = min(needed, left[taker])
-                needed, left[taker] = needed - given, left[taker] - given
+            if rounds[taker] and job.tasks[taker].takes == task.gives_back:
+                part = min(count, rounds[taker])
+                count, rounds[taker] = count - part, rounds[taker] - part
                 other = job.tasks[taker].process_name
                 both = team.get(mine, {mine}) | team.get(other, {other})
                 team.update(dict.fromkeys(both, both))
-            if not needed:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
+            if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
     apart = {min(names): tuple(sorted(names)) for names in team.values()}
     return tuple(names for names in apart.values() if len(names) > 1)
@@ -117,7 +117,7 @@ def _keeps(task: Task) -> bool:
 
 def _upstream(job: Job, start: int) -> Iterator[int]:
     """Yield all tasks by their distance before ``start``, those not before it last."""
-    level, seen = [start], {start}
+    level, tasks = [start], {start}
     while level:
         # A taker is two steps away: to look behind a parameter server beside it, which
         # has edges from 3,200 tasks, took 40 of 60 s.
@@ -125,10 +125,10 @@ def _upstream(job: Job, start: int) -> Iterator[int]:
         nearer, level = level, []
         for task in nearer:
             for edge in job.in_edges(task):
-                if (source := job.edges[edge].source) not in seen:
-                    seen.add(source)
+                if (source := job.edges[edge].source) not in tasks:
+                    tasks.add(source)
                     level.append(source)
-    yield from (j for j in range(len(job.tasks)) if j not in seen)
+    yield from (j for j in range(len(job.tasks)) if j not in tasks)
 
 
 def slot_names(job: Job) -> tuple[str, ...]:
@@ -164,17 +164,17 @@ class Placement:
     @override
     def __repr__(self) -> str:
         """Return the positions of the first machines."""
-        shown = ", ".join(map(str, self.machine_of[:24]))
+        machines = ", ".join(map(str, self.machine_of[:24]))
         rest = ", ..." if len(self.machine_of) > 24 else ""
-        return f"<Placement of {len(self.machine_of)} tasks: {shown}{rest}>"
+        return f"<Placement of {len(self.machine_of)} tasks: {machines}{rest}>"
 
     def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
         """Return, per machine, the summed demand on each resource that is demanded."""
-        used: list[dict[str, float]] = [defaultdict(float) for _ in cluster.machines]
+        use: list[dict[str, float]] = [defaultdict(float) for _ in cluster.machines]
         for task, machine in zip(job.tasks, self.machine_of, strict=True):
             for resource, demand in task.demands.items():
-                used[machine][resource] += demand
-        return [dict(amounts) for amounts in used]
+                use[machine][resource] += demand
+        return [dict(amounts) for amounts in use]
 
     def violations(self, job: Job, cluster: Cluster) -> list[str]:
         """Return one sentence per broken constraint of (1)-(3), none if it is feasible.
@@ -183,10 +183,10 @@ class Placement:
         that no more slots are given back on a machine than are taken there.
         """
         found = []
-        for machine, used in zip(
+        for machine, use in zip(
             cluster.machines, self.usage(job, cluster), strict=True
         ):
-            for resource, amount in used.items():
+            for resource, amount in use.items():
                 capacity = machine.resources.get(resource, np.inf)
                 if amount > capacity * (1 + 1e-12):
                     found.append(

@@ -214,8 +214,8 @@ class Schedule:
     def bars(self) -> NDArray[np.bool_]:
         """Return which (task, iteration) a picture shows: all but gates of no time."""
         gates = np.array([task.gate for task in self.problem.job.tasks], dtype=bool)
-        passed = gates[:, None] & (self.task_end <= self.task_start)
-        return ~np.isnan(self.task_end) & ~passed
+        is_gate = gates[:, None] & (self.task_end <= self.task_start)
+        return ~np.isnan(self.task_end) & ~is_gate
 
     def flows(self) -> NDArray[np.int64]:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
@@ -257,9 +257,9 @@ class Schedule:
                 "ready": ready,
                 "start": start,
                 "end": end,
-                "bytes": sent,
+                "bytes": size,
             }
-            for e, n, ready, start, end, sent in zip(
+            for e, n, ready, start, end, size in zip(
                 edge.tolist(),
                 iteration.tolist(),
                 *(column[edge, iteration].tolist() for column in columns),

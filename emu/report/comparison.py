@@ -108,9 +108,9 @@ def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
     """Return the mean and half of its interval, nothing for one value alone."""
     if not makespans:
         return "refused", ""
-    found = interval([*makespans.values()])
-    half = format_duration(found.half) if found.half else ""
-    return format_duration(found.mean, 6), half
+    span = interval([*makespans.values()])
+    half = format_duration(span.half) if span.half else ""
+    return format_duration(span.mean, 6), half
 
 
 def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> str:
@@ -135,8 +135,8 @@ def _equal(one: Candidate, first: Candidate) -> bool:
 
 
 def _no_different(one: Candidate, first: Candidate) -> str:
-    moved = format_duration(max(one.rounding, first.rounding))
-    return f"{one.name}: as good as the first row, rounding alone moves it by {moved}"
+    shift = format_duration(max(one.rounding, first.rounding))
+    return f"{one.name}: as good as the first row, rounding alone moves it by {shift}"
 
 
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
@@ -147,7 +147,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     job
         What job it was, in a line.
     """
-    priced = any(one.cost for one in candidates)
+    with_cost = any(one.cost for one in candidates)
     table = plain_table(
         f"Simulated, {job}" if job else "Simulated",
         "placement",
@@ -157,7 +157,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         ">change",
         ">bytes moved",
         ">tasks moved",
-        *(_PRICES.values() if priced else []),
+        *(_PRICES.values() if with_cost else []),
     )
     best = min((one.makespan for one in candidates), default=0.0)
     for candidate in candidates:
@@ -168,7 +168,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             _change(candidate, candidates[0]),
             *([] if candidate.refused else [f"{candidate.moved:.0%}"]),
             *([] if candidate.refused else [str(len(candidate.moves))]),
-            *(_priced(candidate) if priced else ()),
+            *(_priced(candidate) if with_cost else ()),
             style="bold" if candidate.makespan == best else "",
         )
     first = candidates[0] if candidates else None
@@ -233,8 +233,8 @@ class SystemResult:
     @property
     def iteration_seconds(self) -> float:
         """Mean over the seeds."""
-        found = [pace.iteration_seconds for pace in self.paces.values()]
-        return interval([one for one in found if one is not None]).mean
+        seconds = [pace.iteration_seconds for pace in self.paces.values()]
+        return interval([one for one in seconds if one is not None]).mean
 
     @property
     def samples_per_second(self) -> float:
@@ -354,10 +354,10 @@ def ranking(results: Sequence[SystemResult]) -> str:
         times = f"{ratio:.2f}"
         fast = "as fast as" if times == "1.00" else f"{times} x as fast as"
         parts.append(f"{fast} {other.system}")
-    said = f"By seeds per second {best.system} is {', '.join(parts)} here."
+    line = f"By seeds per second {best.system} is {', '.join(parts)} here."
     alike = len({r.seeds for r in results}) == 1
     how = "as many seeds" if alike else "not the same seeds"
-    return f"{said} All train on {how} per iteration." if others else ""
+    return f"{line} All train on {how} per iteration." if others else ""
 
 
 def edit_lines(result: SystemResult) -> list[str]:
@@ -394,9 +394,9 @@ def crossover_table(found: Crossover) -> Table:
                 format_duration(result.busiest_link),
                 style="bold" if result.system == side.best else "",
             )
-    said = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
+    text = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
     table.caption = (
-        f"first principles: the busiest link has as much to carry in both {said}; "
+        f"first principles: the busiest link has as much to carry in both {text}; "
         f"{found.simulations} simulations"
     )
     return table
@@ -406,13 +406,13 @@ def _crossing_point(found: Crossover) -> str:
     """Return where the better system changes, in one sentence."""
     below, above = found.below, found.above
     if not found.found:
-        said = f"{below.best} is faster from {below.value} to {above.value}"
+        text = f"{below.best} is faster from {below.value} to {above.value}"
     else:
-        said = (
+        text = (
             f"{below.best} is faster up to {below.value}, "
             f"{above.best} from {above.value}"
         )
-    return f"{said}, by seeds per second"
+    return f"{text}, by seeds per second"
 
 
 #: Figures of points on machines with prices, and their columns.
@@ -446,13 +446,18 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     more = [*(_ERRORS[key] for key in errors), *priced.values()]
     table = plain_table("", *columns, *more)
     makespans = {
-        group: {seed: float(figures["makespan"]) for seed, figures in found.items()}
-        for group, found in groups.items()
+        group: {
+            seed: float(figures["makespan"]) for seed, figures in value_interval.items()
+        }
+        for group, value_interval in groups.items()
     }
-    means = {group: interval([*found.values()]) for group, found in makespans.items()}
+    means = {
+        group: interval([*value_interval.values()])
+        for group, value_interval in makespans.items()
+    }
     best = min(means, key=lambda group: means[group].mean)
-    for group, found in means.items():
-        cells = [*group, *_seconds(makespans[group]), str(found.count)]
+    for group, value_interval in means.items():
+        cells = [*group, *_seconds(makespans[group]), str(value_interval.count)]
         beside = paired(makespans[group], makespans[best])
         cells.append("" if group == best else paired_text(beside))
         if uneven:
@@ -473,5 +478,5 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
 def _train_apart(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether points train on numbers of samples that are known and differ."""
     figures = [row["figures"] for row in rows]
-    known = all("samples_per_second" in one for one in figures)
-    return known and len({one["samples"] for one in figures}) > 1
+    is_complete = all("samples_per_second" in one for one in figures)
+    return is_complete and len({one["samples"] for one in figures}) > 1

@@ -53,15 +53,15 @@ _RANGES = 12
 
 def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     """Return the ranges of a trace in its order, each with a bar of its time in all."""
-    shown = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
+    grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
     longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
     for name, seconds in [*ranges.items()][:_RANGES]:
         bar = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
         mean = format_duration(float(seconds.mean()))
-        shown.add_row(name, f"{len(seconds):,}", mean, bar)
+        grid.add_row(name, f"{len(seconds):,}", mean, bar)
     if len(ranges) > _RANGES:
-        shown.caption = f"and {len(ranges) - _RANGES} shorter ones"
-    return shown
+        grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
+    return grid
 
 
 def times_lines(
@@ -81,13 +81,13 @@ def times_lines(
 
 def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     """Return loss and validation accuracy over time, where that was looked at."""
-    shown = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
+    grid = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
     looks = [row for row in training if "accuracy" in row]
     for row in looks or training[-1:]:
         accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
         time = format_duration(row["time"], 5)
-        shown.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
-    return shown
+        grid.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
+    return grid
 
 
 def length_text(iterations: int, mini_batches: int) -> str:
@@ -119,9 +119,9 @@ def job_line(
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
     parts = [length, f"credit window {window}"]
-    fixed = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
-    if fixed:
-        parts.append(f"{fixed} of {len(job.tasks)} tasks pinned")
+    count = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
+    if count:
+        parts.append(f"{count} of {len(job.tasks)} tasks pinned")
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 
@@ -134,16 +134,16 @@ def placing_line(placing: Mapping[str, Any]) -> str:
         As in result.json.
     """
     policy = placing["policy"]
-    said = f"placed by {policy}"
+    line = f"placed by {policy}"
     if policy == "explicit":
-        said = "placed as the scenario states"
+        line = "placed as the scenario states"
     where = machines_words(placing)
-    said += f" {where}" if where else ""
+    line += f" {where}" if where else ""
     if placing["candidates"]:
         most = f"at most {placing['budget']:,} candidates"
-        said += f" ({most}, seed {placing['seed']})"
+        line += f" ({most}, seed {placing['seed']})"
     best = "no placement there is better" if where else "no placement is better"
-    return said + (f", {best}" if placing["optimal"] else "")
+    return line + (f", {best}" if placing["optimal"] else "")
 
 
 def unclaimed_line(placing: Mapping[str, Any]) -> str:
@@ -156,8 +156,8 @@ def unclaimed_line(placing: Mapping[str, Any]) -> str:
     """
     idle = placing["unclaimed"]
     verb = "limits" if len(idle) == 1 else "limit"
-    said = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
-    return said if idle else ""
+    line = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
+    return line if idle else ""
 
 
 def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
@@ -169,13 +169,13 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         Makespan of the job that is not killed.
     """
     if recovery.killed:
-        count, lost = len(recovery.killed), recovery.lost
+        count, loss = len(recovery.killed), recovery.lost
         # What was under way at the cut is not: batches travel to idle workers anew.
-        rest = recovery.makespan - without - math.fsum(lost.values())
+        rest = recovery.makespan - without - math.fsum(loss.values())
         anew = {"starting up": rest} if format_duration(rest) != "0 us" else {}
-        said = lost_line({**lost, **anew})
+        line = lost_line({**loss, **anew})
         length, times = format_duration(without, 10), f"{count} times"
-        yield f"killed {times if count > 1 else 'once'}, lost {said}; {length} without"
+        yield f"killed {times if count > 1 else 'once'}, lost {line}; {length} without"
     for one in recovery.killed:
         yield f"{one.error}: goes on at iteration {one.next_iteration}"
 
@@ -240,11 +240,11 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def pace_line(pace: Mapping[str, Any]) -> str:
     """Return the same in one line; empty where nothing is known."""
-    said = [
+    parts = [
         f"{what} {value}{f', {note}' if what == 'critical path' and note else ''}"
         for what, value, note in pace_rows(pace)
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def cost_row(cost: Mapping[str, Any]) -> tuple[str, str]:
@@ -277,16 +277,18 @@ def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job."""
     jobs = [*jobs]
-    sampled = any(one.samples_per_second is not None for one in jobs)
+    with_samples = any(one.samples_per_second is not None for one in jobs)
     columns = (">released", ">ended", ">took", ">alone", ">slowdown")
-    samples = (">samples per s",) if sampled else ()
+    samples = (">samples per s",) if with_samples else ()
     table = plain_table("Jobs", "job", *columns, *samples)
     for one in jobs:
         seconds = (one.release, one.end, one.seconds, one.alone)
         shown = [format_duration(value, 4) for value in seconds]
         speed = one.samples_per_second
         cells = (
-            (format_number(speed, 4) if speed is not None else "",) if sampled else ()
+            (format_number(speed, 4) if speed is not None else "",)
+            if with_samples
+            else ()
         )
         table.add_row(one.job, *shown, f"{one.slowdown:.3f}", *cells)
     return table
@@ -328,7 +330,7 @@ def load_words(load: ResourceLoad, between: str, without: str) -> str:
 
 def ranges(names: Sequence[str]) -> list[str]:
     """Return ``names`` with runs of numbers joined: s0 s1 s2 w1 -> s0-2 w1."""
-    shown: list[str] = []
+    texts: list[str] = []
 
     def run(item: tuple[int, str]) -> tuple[str, int]:
         match = re.fullmatch(r"(.*?)(\d+)", item[1])
@@ -339,18 +341,18 @@ def ranges(names: Sequence[str]) -> list[str]:
     for _, members in groupby(enumerate(names), key=run):
         first, *rest = [name for _, name in members]
         number = re.search(r"\d+$", rest[-1]) if rest else None
-        shown.append(f"{first}-{number[0]}" if number else first)
-    return shown
+        texts.append(f"{first}-{number[0]}" if number else first)
+    return texts
 
 
 def audit_table(report: AuditReport) -> Table:
     """Return one row per constraint: comparisons, violations, the first of them."""
     table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
-    for name, checked in report.checked.items():
+    for name, count in report.checked.items():
         parts = name.split(",")
         broken = [v for v in report.violations if v.constraint in parts]
         first = str(broken[0]) if broken else ""
-        table.add_row(name, f"{checked:,}", f"{len(broken):,}", first)
+        table.add_row(name, f"{count:,}", f"{len(broken):,}", first)
     return table
 
 
@@ -399,8 +401,8 @@ def explanation_tables(
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
     if explanation.simulated is not None:
-        emulated, simulated = explanation.schedule, explanation.simulated
-        parts += ["", apart(emulated, simulated, explanation.apart)]
+        schedule, simulation = explanation.schedule, explanation.simulated
+        parts += ["", apart(schedule, simulation, explanation.apart)]
     if explanation.improvements:
         parts += ["", improvements(explanation, shown)]
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
@@ -458,9 +460,9 @@ def moves_table(moves: TaskMoves) -> Table:
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
     section = pasted(problem)
-    stated = [f"{name}: {on}" for name, on in section["tasks"].items()]
+    lines = [f"{name}: {on}" for name, on in section["tasks"].items()]
     tasks = textwrap.fill(
-        f"  tasks: {{{', '.join(stated)}}}",
+        f"  tasks: {{{', '.join(lines)}}}",
         WIDTH,
         subsequent_indent=" " * 4,
         break_long_words=False,
@@ -529,26 +531,26 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     kind that are worth the same share a row.
     """
     moves = explanation.moves
-    found = explanation.improvements_then or explanation.improvements
+    rows = explanation.improvements_then or explanation.improvements
     base = (moves.makespan if moves.steps else explanation.replayed_makespan) or 1.0
     title = "What would help" + " after these moves" * bool(moves.steps)
-    edits = any(one.change.edit for one in found)
+    edits = any(one.change.edit for one in rows)
     columns = [">makespan", ">gain", "as" if edits else ""]
     table = plain_table(f"{title} (each line is simulated)", "change", *columns)
-    helping = [one for one in found if one.gain > _NOTHING * base]
-    folded: dict[tuple[str, str], list[Improvement]] = defaultdict(list)
+    helping = [one for one in rows if one.gain > _NOTHING * base]
+    groups: dict[tuple[str, str], list[Improvement]] = defaultdict(list)
     for one in helping:
         if one.change.edit is not None or not edits:
-            folded[one.change.kind, f"{one.makespan:.9g}"].append(one)
-    for one, *same in [*folded.values()][:shown]:
+            groups[one.change.kind, f"{one.makespan:.9g}"].append(one)
+    for one, *same in [*groups.values()][:shown]:
         what = one.change.what + (f" (or {len(same)} more)" if same else "")
         gain = one.gain / base
         last = edit_text(one.change.edit) if edits else "█" * round(20 * gain)
         makespan = format_duration(one.makespan, 6)
         table.add_row(what, makespan, format_ratio(-gain), last)
-    unseen = max(0, len(folded) - shown)
+    unseen = max(0, len(groups) - shown)
     more = f"{unseen} more would help, " if unseen else ""
-    table.caption = f"{more}{len(found) - len(helping)} changes would not"
+    table.caption = f"{more}{len(rows) - len(helping)} changes would not"
     if edits:
         table.caption += "; --json has all keys"
     return table
@@ -559,12 +561,12 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
 
     One that is too long for it is shown by its first key.
     """
-    shown = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
-    if len(shown) > 1:  # another change, on the machines as they are chosen
-        shown.pop("job.machines", None)
-    if not shown:
+    keys = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if len(keys) > 1:  # another change, on the machines as they are chosen
+        keys.pop("job.machines", None)
+    if not keys:
         return ""
-    (key, value), *others = shown.items()
+    (key, value), *others = keys.items()
     text = f"{key}={written(value)}"
     if not others and len(text) <= _EDIT_WIDTH:
         return text

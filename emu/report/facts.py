@@ -64,17 +64,17 @@ def death_bands(result: Mapping[str, Any]) -> list[DeathBand]:
     """
     recovery, bands = result.get("recovery") or {}, list[DeathBand]()
     for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
-        ended = recovery.get(key, [])
-        up = -math.fsum(one["ran"] + one["recovery"] for one in ended)
-        for one in ended:
-            began, died = up, up + one["ran"]
-            kept, up = died - one["again"], died + one["recovery"]
+        deaths = recovery.get(key, [])
+        up = -math.fsum(one["ran"] + one["recovery"] for one in deaths)
+        for one in deaths:
+            began, death = up, up + one["ran"]
+            cut, up = death - one["again"], death + one["recovery"]
             note = f"{one['error']}: goes on at iteration {one['next_iteration']}"
             if "detection" in one:
                 note += f"; noticed in {one['detection']:.2g} s of wall time"
-            bands.append(DeathBand(run, "done", began, kept))
-            bands.append(DeathBand(run, "done again", kept, died))
-            bands.append(DeathBand(run, "down", died, up, note))
+            bands.append(DeathBand(run, "done", began, cut))
+            bands.append(DeathBand(run, "done again", cut, death))
+            bands.append(DeathBand(run, "down", death, up, note))
     return bands
 
 
@@ -114,19 +114,21 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
 def _relaunched(found: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield the lambdas that were launched again."""
     if found:
-        waited = f"{format_duration(found['seconds'], 4)} waited for them"
+        wait = f"{format_duration(found['seconds'], 4)} waited for them"
         late = f"{found['late']} for one that answered too late"
-        yield Fact("launched again", f"{found['count']} lambdas", f"{late}, {waited}")
+        yield Fact("launched again", f"{found['count']} lambdas", f"{late}, {wait}")
 
 
 def setting(result: dict[str, Any]) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
-    known = {
+    facts_by_key = {
         "credit_window": "credit window {}",
         "processes": "{} processes",
         "policy": "rates by {}",
     }
-    counts = [text.format(result[key]) for key, text in known.items() if key in result]
+    counts = [
+        text.format(result[key]) for key, text in facts_by_key.items() if key in result
+    ]
     if iterations := result.get("iterations"):
         length = length_text(iterations, result.get("mini_batches", iterations))
         counts.insert(0, length)
@@ -151,27 +153,27 @@ def _measured(nics: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield how far NICs are off the stated rates, measured before anything began."""
     if nics is None:  # of an earlier emu
         return
-    found = [
+    rows = [
         (abs(share - 1), share - 1, f"{machine} {way}")
         for machine, ways in nics["shares"].items()
         for way, share in ways.items()
     ]
-    _, off, where = max(found)
+    _, off, where = max(rows)
     took = format_duration(nics["seconds"], 2)
-    said = f"off the stated rate at most ({where}); measured in {took} beforehand"
-    yield Fact("NICs", format_ratio(off), said)
+    line = f"off the stated rate at most ({where}); measured in {took} beforehand"
+    yield Fact("NICs", format_ratio(off), line)
 
 
 def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
     if "makespan" in result:
-        ended = "a flow ends with its rates; bytes may be ahead of them (fluid)"
+        meaning = "a flow ends with its rates; bytes may be ahead of them (fluid)"
         if result.get("flow_ends", "fluid") == "arrival":
-            ended = "a flow ends when its last byte is in the receiver's memory"
+            meaning = "a flow ends when its last byte is in the receiver's memory"
         if attempts := (result.get("recovery") or {}).get("attempts"):
             began = attempts[-1]["next_iteration"]
-            ended = f"of all attempts, the last from iteration {began} on; {ended}"
+            meaning = f"of all attempts, the last from iteration {began} on; {meaning}"
         length = format_duration(result["makespan"], digits)
-        yield Fact("emulated makespan", length, ended, "makespan")
+        yield Fact("emulated makespan", length, meaning, "makespan")
     for key, beside, note in (
         ("makespan_error", "predicted_makespan", "predicted before the run; {}"),
         (
@@ -181,9 +183,9 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
         ),
     ):
         if key in result:
-            said = f"of {format_duration(result[beside], digits)} {note}"
+            text = f"of {format_duration(result[beside], digits)} {note}"
             error = format_ratio(result[key])
-            times = said.format(_times(result.get("times", "stated")))
+            times = text.format(_times(result.get("times", "stated")))
             yield Fact(key.replace("_", " "), error, times, key)
     if line := optimality_line(result):
         yield Fact(
@@ -202,12 +204,12 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
     if recovery is None:
         return
-    lost, predicted = recovery["lost"], recovery.get("predicted_lost")
-    how = f"; simulated {lost_line(predicted)}" if predicted else ""
+    loss, prediction = recovery["lost"], recovery.get("predicted_lost")
+    how = f"; simulated {lost_line(prediction)}" if prediction else ""
     yield Fact(
         "lost to deaths",
-        format_duration(sum(lost.values()), digits),
-        f"in {len(recovery['attempts'])}: {lost_line(lost)}{how}; recovery is as "
+        format_duration(sum(loss.values()), digits),
+        f"in {len(recovery['attempts'])}: {lost_line(loss)}{how}; recovery is as "
         "stated, and no part of the errors",
     )
     took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
@@ -223,8 +225,8 @@ def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     if verdict is None:
         return
     trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
-    moved = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
-    yield Fact("verdict", trust, moved, "verdict", _COLOURS.get(trust, "red"))
+    line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
+    yield Fact("verdict", trust, line, "verdict", _COLOURS.get(trust, "red"))
     for name in ("reasons", "remedies"):
         for place, text in enumerate(verdict[name]):
             yield Fact("" if place else name, "", text)
@@ -243,13 +245,13 @@ def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
 def _compared(label: str, off: str, verdict: dict[str, Any]) -> Iterator[Fact]:
     """Yield how far one is off the other, and why."""
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
-    said = f"{off} by {format_ratio(verdict['error'])}, {most}"
+    line = f"{off} by {format_ratio(verdict['error'])}, {most}"
     if verdict["since"] is not None:
-        said += f"; since {format_duration(verdict['since'], 3)}"
+        line += f"; since {format_duration(verdict['since'], 3)}"
     if verdict["links"]:
-        said += f", on {', '.join(verdict['links'])}"
+        line += f", on {', '.join(verdict['links'])}"
     colour = "green" if outcome == "agrees" else "yellow"
-    yield Fact(label, outcome, said, label, colour)
+    yield Fact(label, outcome, line, label, colour)
     for place, text in enumerate(verdict["reasons"]):
         yield Fact("" if place else "likely reason", "", text)
 
@@ -276,12 +278,12 @@ def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:
     """Yield the lead of last bytes over their rates, and how many came late."""
     if (early := transport.get("early_wall_seconds")) is None:
         return
-    carried = "what their rates had carried (wall time, median)"
+    meaning = "what their rates had carried (wall time, median)"
     late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
     yield Fact(
         "last bytes",
         f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}",
-        f"{'' if early < 0 else 'of '}{carried}; {late}",
+        f"{'' if early < 0 else 'of '}{meaning}; {late}",
     )
 
 
@@ -319,27 +321,27 @@ def _computer(result: dict[str, Any]) -> Iterator[Fact]:
         where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
         yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
     if "auto_scale" in result:
-        chosen = result["auto_scale"]
-        text = _by_kernel(chosen) if "kernel" in chosen else _by_trials(chosen)
-        yield Fact("time scale", f"{chosen['time_scale']:g}", text)
+        choice = result["auto_scale"]
+        text = _by_kernel(choice) if "kernel" in choice else _by_trials(choice)
+        yield Fact("time scale", f"{choice['time_scale']:g}", text)
 
 
 def _by_trials(chosen: dict[str, Any]) -> str:
-    late, tried = (
+    late, rest = (
         f"{100 * chosen[name]['late_flows']:.2g} %" for name in ("actual", "predicted")
     )
     text = f"chosen by {len(chosen['trials'])} trials; late flows {late}"
-    untried = "; untried, as no trial met the aims"
-    return text + (f", {tried} in the trial" if chosen["held"] else untried)
+    note = "; untried, as no trial met the aims"
+    return text + (f", {rest} in the trial" if chosen["held"] else note)
 
 
 def _by_kernel(chosen: dict[str, Any]) -> str:
     """Return how what kernel NICs cost a run compares with what chose its scale."""
     actual, foreseen = chosen["actual"], chosen["predicted"]
-    first, wanted = (100 * each["delay"] for each in (actual, foreseen))
+    first, second = (100 * each["delay"] for each in (actual, foreseen))
     text = (
         f"by what kernel NICs cost: delay before first bytes {first:.2g} % "
-        f"({wanted:.2g} foreseen), cores {actual['cpu_busy']:.0%} busy "
+        f"({second:.2g} foreseen), cores {actual['cpu_busy']:.0%} busy "
         f"({foreseen['cpu_busy']:.0%} by this run)"
     )
     over = actual["delay"] / foreseen["delay"] if foreseen["delay"] else 1.0
@@ -368,35 +370,35 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     wall, start = (format_duration(lab[f"{k}_seconds"]) for k in ("wall", "startup"))
     scale, trust = lab.get("time_scale", 1.0), lab["trust"]
     pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
-    said = f"{pace}; machines took {start} to start"
-    computed, waited = (
+    line = f"{pace}; machines took {start} to start"
+    compute, wait = (
         format_duration(lab[f"{name}_seconds"]) for name in ("computed", "waited")
     )
-    of_cores = f"programs computed {computed} and waited {waited} for a core"
+    of_cores = f"programs computed {compute} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
-        gained = format_duration(lab.get("early_seconds", 0.0))
-        of_cores += f"; of {_cores(cpu)}; {gained} early after pauses"
+        gain = format_duration(lab.get("early_seconds", 0.0))
+        of_cores += f"; of {_cores(cpu)}; {gain} early after pauses"
     again, timeouts = (
         sum(counts[name] for counts in lab["tcp"].values())
         for name in ("retransmitted", "timeouts")
     )
-    dropped = sum(sum(ways.values()) for ways in lab["dropped"].values())
+    drops = sum(sum(ways.values()) for ways in lab["dropped"].values())
     facts = [
-        Fact("time", format_duration(lab["wall_seconds"] / scale), said),
+        Fact("time", format_duration(lab["wall_seconds"] / scale), line),
         Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
         *_prediction(lab.get("prediction")),
         *_measured(lab.get("measured")),
         Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
-        Fact("dropped by queues", f"{dropped:,}", "packets"),
+        Fact("dropped by queues", f"{drops:,}", "packets"),
     ]
     if "crossed" in lab:
-        crossed = lab["crossed"]
-        payload = sum(sum(row.values()) for row in crossed["bytes"].values())
-        of = f"{crossed['packets']:,} packets, {crossed['messages']:,} messages"
+        crossing = lab["crossed"]
+        payload = sum(sum(row.values()) for row in crossing["bytes"].values())
+        of = f"{crossing['packets']:,} packets, {crossing['messages']:,} messages"
         facts.append(Fact("payload", format_size(payload), of))
-        if shared := crossed.get("shared_queues"):
+        if queues := crossing.get("shared_queues"):
             met = "of connections met in one queue of a NIC: less than their fair share"
-            facts.append(Fact("shared queues", f"{shared} pairs", met))
+            facts.append(Fact("shared queues", f"{queues} pairs", met))
     return facts
 
 
@@ -428,17 +430,17 @@ def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
             format_duration(moving),
         ]
         if beside:
-            simulated = row["simulated_mean_seconds"]
-            apart = moving / simulated - 1 if simulated else 0.0
-            cells += [format_duration(simulated), format_ratio(apart)]
+            simulation = row["simulated_mean_seconds"]
+            apart = moving / simulation - 1 if simulation else 0.0
+            cells += [format_duration(simulation), format_ratio(apart)]
         table.add_row(*cells)
     return table
 
 
 def payload_line(payloads: Mapping[str, float]) -> str:
     """Return the bytes between machines by kind of payload; empty for nothing."""
-    said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
-    return ", ".join(said)
+    parts = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
+    return ", ".join(parts)
 
 
 def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -463,10 +465,10 @@ def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
     """Return `emu.experiment.dry_run.DryRun.to_json` as a table, a row per figure."""
-    chosen = known["time_scale"] is None
+    is_auto = known["time_scale"] is None
     table = plain_table(f"{name}: nothing was started", "", ">")
     for label, text in (
-        ("time scale", "chosen by trials" if chosen else f"{known['time_scale']:g}"),
+        ("time scale", "chosen by trials" if is_auto else f"{known['time_scale']:g}"),
         ("byte scale", f"{known['byte_scale']:g}"),
         ("simulated makespan", format_duration(known["makespan"], 4)),
         ("processes", str(known["processes"])),
@@ -477,7 +479,7 @@ def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
         ("makespan moved by the slightest delays", format_ratio(known["sensitivity"])),
     ):
         table.add_row(label, text)
-    if not chosen:
+    if not is_auto:
         table.add_row("wall time", format_duration(known["wall_seconds"], 3))
         table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
     if tcp := known["tcp"]:
@@ -507,11 +509,11 @@ def choice_line(chosen: Mapping[str, Any], budget: float) -> str:
     budget
         Seconds that trials had.
     """
-    if known := chosen.get("kernel"):
+    if costs := chosen.get("kernel"):
         return (
             f"time scale {chosen['time_scale']:g}, by what kernel NICs cost: "
-            f"{format_ratio(known['delay'])} before the first bytes of "
-            f"{known['hops']:,} flows, cores {known['cpu_busy']:.0%} busy"
+            f"{format_ratio(costs['delay'])} before the first bytes of "
+            f"{costs['hops']:,} flows, cores {costs['cpu_busy']:.0%} busy"
         )
     if chosen["held"]:
         return ""

@@ -76,8 +76,8 @@ def paired(
     Interval or None
         None when no draw is known of both.
     """
-    shared = [draw for draw in values if draw in beside]
-    apart = [relative_error(values[draw], beside[draw]) for draw in shared]
+    draws = [draw for draw in values if draw in beside]
+    apart = [relative_error(values[draw], beside[draw]) for draw in draws]
     return interval(apart) if apart else None
 
 
@@ -115,8 +115,10 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
     DataError
         When it has none.
     """
-    found = {"emulated": run.emulated, "simulated": run.simulated}
-    schedules = {name: made for name, made in found.items() if made is not None}
+    candidates = {"emulated": run.emulated, "simulated": run.simulated}
+    schedules = {
+        name: schedule for name, schedule in candidates.items() if schedule is not None
+    }
     return schedules or {"": run.best}
 
 
@@ -138,11 +140,11 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     for run in runs:
         content = json.dumps(_flat(_compared(run)), sort_keys=True)
         groups.setdefault(label(run) + content, []).append(run)
-    found = list(groups.values())
-    names = [label(group[0]) for group in found]
-    settings = [_flat(_compared(group[0])) for group in found]
+    groups_of_runs = list(groups.values())
+    names = [label(group[0]) for group in groups_of_runs]
+    settings = [_flat(_compared(group[0])) for group in groups_of_runs]
     named = {}
-    for name, keys, group in zip(names, settings, found, strict=True):
+    for name, keys, group in zip(names, settings, groups_of_runs, strict=True):
         alike = [other for n, other in zip(names, settings, strict=True) if n == name]
         differing = [
             f"{key}={keys[key]}"
@@ -188,11 +190,11 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     for name, group in repetitions(runs).items():
         row = groups.setdefault(name, {})
         for run in group:
-            for kind, made in schedules_of(run).items():
-                row.setdefault(kind, []).append(made.makespan)
+            for kind, schedule in schedules_of(run).items():
+                row.setdefault(kind, []).append(schedule.makespan)
             if "predicted_makespan" in run.result:
-                predicted = float(run.result["predicted_makespan"])
-                row.setdefault("predicted", []).append(predicted)
+                prediction = float(run.result["predicted_makespan"])
+                row.setdefault("predicted", []).append(prediction)
     return groups
 
 
@@ -208,20 +210,20 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     first = _by_seed(next(iter(groups.values()), []))
     rows: list[dict[str, Any]] = []
     for name, group in makespans(runs).items():
-        found = {kind: interval(values) for kind, values in group.items()}
+        intervals = {kind: interval(values) for kind, values in group.items()}
         change = paired(_by_seed(groups[name]), first)
         down = interval([run.best.outages.recovery for run in groups[name]]).mean
         row: dict[str, Any] = {
             "name": name,
-            "runs": max(one.count for one in found.values()),
-            "makespan_error": _error(found, "predicted", down),
-            "replay_error": _error(found, "simulated", down),
+            "runs": max(one.count for one in intervals.values()),
+            "makespan_error": _error(intervals, "predicted", down),
+            "replay_error": _error(intervals, "simulated", down),
             "change": change and {**vars(change), "tie": change.tie},
             "missing": [
                 f"{one.name}: {part}" for one in groups[name] for part in one.missing
             ],
         }
-        for kind, one in found.items():
+        for kind, one in intervals.items():
             row[kind] = {"mean": one.mean, "half": one.half}
         rows.append(row)
     return rows
@@ -229,11 +231,11 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
 def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     """Return seed -> mean of the best makespans of its runs."""
-    found: dict[int | None, list[float]] = {}
+    values_by_seed: dict[int | None, list[float]] = {}
     for run in runs:
         seed = run.manifest.get("scenario", {}).get("seed")
-        found.setdefault(seed, []).append(run.best.makespan)
-    return {seed: interval(values).mean for seed, values in found.items()}
+        values_by_seed.setdefault(seed, []).append(run.best.makespan)
+    return {seed: interval(values).mean for seed, values in values_by_seed.items()}
 
 
 def _error(found: dict[str, Interval], beside: str, down: float) -> float | None:
@@ -260,15 +262,17 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         ">replay error",
     )
     for row in runs_json(runs):
-        emulated, predicted = row.get("emulated"), row.get("predicted")
+        emulation, prediction = row.get("emulated"), row.get("predicted")
         errors = row["makespan_error"], row["replay_error"]
         table.add_row(
             row["name"],
             str(row["runs"]),
-            format_duration(emulated["mean"], 5) if emulated else "missing",
-            format_duration(emulated["half"]) if emulated and emulated["half"] else "",
+            format_duration(emulation["mean"], 5) if emulation else "missing",
+            format_duration(emulation["half"])
+            if emulation and emulation["half"]
+            else "",
             _change_text(row["change"]),
-            format_duration(predicted["mean"], 5) if predicted else "",
+            format_duration(prediction["mean"], 5) if prediction else "",
             *("" if error is None else format_ratio(error) for error in errors),
         )
     return table

@@ -138,13 +138,17 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
         figure: [_curve(run.training, figure) for run in runs]
         for figure in ("loss", "accuracy")
     }
-    shown = [f for f, of_runs in curves.items() if any(len(c) for c in of_runs)]
-    if not shown:
+    figures_with_data = [
+        f for f, of_runs in curves.items() if any(len(c) for c in of_runs)
+    ]
+    if not figures_with_data:
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
-    figure = new_figure(0.4 + 2.1 * len(shown) + 0.17 * len(runs), window.width)
-    panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row")
-    for (by_time, by_step), name in zip(panels, shown, strict=True):
+    figure = new_figure(
+        0.4 + 2.1 * len(figures_with_data) + 0.17 * len(runs), window.width
+    )
+    panels = figure.subplots(len(figures_with_data), 2, squeeze=False, sharey="row")
+    for (by_time, by_step), name in zip(panels, figures_with_data, strict=True):
         for label, curve, colour in zip(
             labels, curves[name], palette(len(runs)), strict=True
         ):
@@ -152,10 +156,10 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
                 label = f"{label}: no {name} reported"  # noqa: PLW2901
                 curve = np.empty((0, 2))  # noqa: PLW2901
             few = len(curve) <= _FEW
-            drawn: dict[str, Any] = {"color": colour, "lw": 1.5 if few else 0.7}
-            drawn |= {"marker": "." if few else "", "ms": 3}
-            by_time.plot(*curve.T, label=label, **drawn)
-            by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **drawn)
+            style: dict[str, Any] = {"color": colour, "lw": 1.5 if few else 0.7}
+            style |= {"marker": "." if few else "", "ms": 3}
+            by_time.plot(*curve.T, label=label, **style)
+            by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **style)
         by_time.set_ylabel(
             "training loss (nats)" if name == "loss" else "accuracy (share)"
         )
@@ -173,8 +177,8 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
 def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
     """Return time of the last report and mean per iteration, shape (iterations, 2)."""
     rows = training[training["figure"] == figure]
-    grouped = rows.groupby("iteration")
-    return np.column_stack([grouped["time"].max(), grouped["value"].mean()])
+    groups = rows.groupby("iteration")
+    return np.column_stack([groups["time"].max(), groups["value"].mean()])
 
 
 def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
@@ -198,17 +202,19 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     kinds = [_durations(schedule) for schedule in schedules.values()]
     if not any(kinds):
         raise DataError("no flow between machines took time, there is nothing to show")
-    colour = colours([kind for found in kinds for kind in found])
-    for number, (label, found) in enumerate(zip(schedules, kinds, strict=True)):
-        if not found:
+    colour = colours([kind for seconds_of_kind in kinds for kind in seconds_of_kind])
+    for number, (label, seconds_of_kind) in enumerate(
+        zip(schedules, kinds, strict=True)
+    ):
+        if not seconds_of_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
-        for kind, seconds in found.items():
-            ordered = np.sort(seconds)
-            share = np.arange(1, len(ordered) + 1) / len(ordered)
+        for kind, seconds in seconds_of_kind.items():
+            ranks = np.sort(seconds)
+            share = np.arange(1, len(ranks) + 1) / len(ranks)
             name = kind if len(schedules) == 1 else f"{kind}, {label}"
             style = lines[number % len(lines)]
             axes.step(
-                np.concatenate([ordered[:1], ordered]),
+                np.concatenate([ranks[:1], ranks]),
                 np.concatenate([[0.0], share]),
                 where="post",
                 color=colour[kind],
@@ -259,24 +265,24 @@ def bars(
         for row, values in enumerate(groups.values()):
             if name not in values:
                 continue
-            found = interval(values[name])
-            widest = max(widest, found.mean + found.half)
+            span = interval(values[name])
+            widest = max(widest, span.mean + span.half)
             place = row + (number - (len(series) - 1) / 2) * thick
             bar = axes.barh(
                 place,
-                found.mean,
+                span.mean,
                 thick * 0.92,
                 color=shades[number],
                 label=name if row == 0 else None,
             )
             bar[0].set_gid(f"bar-{row}-{number}")
-            if found.half:
+            if span.half:
                 axes.errorbar(
-                    found.mean, place, xerr=found.half, color=ink(), lw=0.9, capsize=2
+                    span.mean, place, xerr=span.half, color=ink(), lw=0.9, capsize=2
                 )
             axes.annotate(
-                f" {found.mean:.4g}" + (f" ± {found.half:.2g}" if found.half else ""),
-                (found.mean + found.half, place),
+                f" {span.mean:.4g}" + (f" ± {span.half:.2g}" if span.half else ""),
+                (span.mean + span.half, place),
                 va="center",
                 fontsize=6.5,
             )
@@ -314,18 +320,18 @@ def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figu
         name = ", ".join(str(row["values"][key]) for key in others)
         at = float(row["values"][across])
         lines[name][at].append(float(row["figures"]["makespan"]))
-    drawn = new_figure(2.9)
-    axes = drawn.subplots()
+    canvas = new_figure(2.9)
+    axes = canvas.subplots()
     highest = 0.0
     shades = palette(len(lines))
     for number, (name, line) in enumerate(lines.items()):
         x = sorted(line)
-        found: list[Interval] = [interval(line[at]) for at in x]
-        highest = max(highest, *(one.mean + one.half for one in found))
+        intervals: list[Interval] = [interval(line[at]) for at in x]
+        highest = max(highest, *(one.mean + one.half for one in intervals))
         axes.errorbar(
             x,
-            [one.mean for one in found],
-            yerr=[one.half for one in found],
+            [one.mean for one in intervals],
+            yerr=[one.half for one in intervals],
             color=shades[number],
             marker=_MARKERS[number % len(_MARKERS)],
             ms=4,
@@ -338,7 +344,7 @@ def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figu
     axes.set_ylim(0, 1.08 * highest or 1.0)
     if others:
         legend_above(axes)
-    return drawn
+    return canvas
 
 
 def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
@@ -392,11 +398,11 @@ def compared(
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
     axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
     shades, end = palette(len(runs)), max(run.best.length for run in runs)
-    for run, made, colour in zip(runs, progress, shades, strict=False):
+    for run, curve, colour in zip(runs, progress, shades, strict=False):
         at = step_ends(run)
-        seen = ~np.isnan(made.accuracy)
-        axes[0].plot(at, made.loss, color=colour)
-        axes[1].plot(at[seen], made.accuracy[seen], color=colour, marker=".")
+        is_known = ~np.isnan(curve.accuracy)
+        axes[0].plot(at, curve.loss, color=colour)
+        axes[1].plot(at[is_known], curve.accuracy[is_known], color=colour, marker=".")
     if progress:
         axes[0].set_ylabel("training loss (nats)")
         axes[1].set_ylabel("validation accuracy")
@@ -430,11 +436,11 @@ def carried(schedule: Schedule, times: Floats) -> Floats:
     The bytes of a flow count evenly from its start to its end.
     """
     at = tuple(schedule.flows().T)
-    start, sent = schedule.flow_start[at], schedule.flow_bytes[at]
+    start, sizes = schedule.flow_start[at], schedule.flow_bytes[at]
     # What took no time to a billionth of the run is a step.
     length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.length)
     total = np.zeros(len(times))
-    for one, long, volume in zip(start, length, sent, strict=True):
+    for one, long, volume in zip(start, length, sizes, strict=True):
         total += volume * np.clip((times - one) / long, 0.0, 1.0)
     return total
 
@@ -444,12 +450,12 @@ def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
 
     Seconds; NaN where it never was.
     """
-    seen = np.flatnonzero(~np.isnan(progress.accuracy))
-    accuracy, at = progress.accuracy[seen], step_ends(run)[seen]
-    reached = np.flatnonzero(accuracy >= target)
-    if not len(reached):
+    looks = np.flatnonzero(~np.isnan(progress.accuracy))
+    accuracy, at = progress.accuracy[looks], step_ends(run)[looks]
+    hits = np.flatnonzero(accuracy >= target)
+    if not len(hits):
         return float("nan")
-    last = int(reached[0])
+    last = int(hits[0])
     if not last:
         return float(at[0])
     return float(

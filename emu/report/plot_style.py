@@ -120,13 +120,13 @@ def save(figure: Figure, path: Path) -> None:
     """
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise DataError(f"ends in none of {known}", path=str(path))
+        names = ", ".join(f".{name}" for name in FORMATS)
+        raise DataError(f"ends in none of {names}", path=str(path))
     # Without a date the same figure is the same file.
-    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with whole_file(path) as partial:
         figure.savefig(
-            partial, format=kind, dpi=200, metadata=undated.get(kind), facecolor="auto"
+            partial, format=kind, dpi=200, metadata=metadata.get(kind), facecolor="auto"
         )
 
 
@@ -197,11 +197,11 @@ class Window:
         DataError
             When it has no such schedule, or no such machine.
         """
-        known = [machine.name for machine in run.problem.cluster.machines]
+        names = [machine.name for machine in run.problem.cluster.machines]
         for name in self.machines:
-            if name not in known:
+            if name not in names:
                 raise DataError(
-                    f"has no machine {name!r}, known: {', '.join(known)}",
+                    f"has no machine {name!r}, known: {', '.join(names)}",
                     path=str(run.path),
                 )
         if not self.only:

@@ -92,7 +92,7 @@ def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
     Links that are no NIC come last; what nothing crosses has no row.
     """
     rows: dict[tuple[str, int], int] = {}
-    used = {port for hops in problem.hops for port in hops}
+    ports = {port for hops in problem.hops for port in hops}
     for machine in range(len(problem.cluster.machines)):
         if not window.shows(problem.cluster, machine):
             continue
@@ -100,10 +100,10 @@ def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
             if place == machine:
                 rows["task", task] = len(rows)
         for port in problem.links.of_machine(machine):
-            if port in used:
+            if port in ports:
                 rows["port", port] = len(rows)
     for port in problem.links.shared:
-        if port in used and window.shows(problem.cluster, -1):
+        if port in ports and window.shows(problem.cluster, -1):
             rows["port", port] = len(rows)
     return rows
 
@@ -147,17 +147,19 @@ def _bands(
     axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int], name: str
 ) -> None:
     """Shade when links are cut or slow, and the tasks of machines paused or slow."""
-    placed = schedule.problem.placement.machine_of
-    found: dict[str, list[NDArray[np.float64]]] = {"cut": [], "pause": [], "slow": []}
+    machines = schedule.problem.placement.machine_of
+    spans: dict[str, list[NDArray[np.float64]]] = {"cut": [], "pause": [], "slow": []}
     for band in disturbances(schedule.problem.cluster, schedule.length):
         subjects = [("port", band.port)]
         if band.machine >= 0:
-            subjects = [("task", j) for j, m in enumerate(placed) if m == band.machine]
+            subjects = [
+                ("task", j) for j, m in enumerate(machines) if m == band.machine
+            ]
         span = np.array([band.since]), np.array([band.until])
         for subject in rows.keys() & {*subjects}:
             top = np.array([rows[subject] - 0.5])
-            found[band.what] += list(_boxes(*span, top, 1.0))
-    for what, boxes in found.items():
+            spans[band.what] += list(_boxes(*span, top, 1.0))
+    for what, boxes in spans.items():
         alpha = 0.12 if what == "slow" else 0.3
         bars = PolyCollection(boxes, facecolor=ink(), alpha=alpha, linewidth=0)
         bars.set_gid(f"{name}-{what}")
@@ -301,11 +303,11 @@ def plot(
         raise ValueError(f"no figure is called {figure}; there are {FIGURES}")
     if figure in ("gantt", "ports") and len(runs) != 1:
         raise DataError(f"{figure} is of one run, found {len(runs)}")
-    shown = [window.of(run) for run in runs]
-    clocks = {"emulated" if run.emulated else "simulated" for run in shown}
+    windows = [window.of(run) for run in runs]
+    clocks = {"emulated" if run.emulated else "simulated" for run in windows}
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
     with plot_style.style(dark=dark):
-        plot_style.save(_drawn(shown, figure, window, progress), out)
+        plot_style.save(_drawn(windows, figure, window, progress), out)
 
 
 def _drawn(

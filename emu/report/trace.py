@@ -193,16 +193,16 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     DataError
         When neither schedule can be read, or the file cannot be written.
     """
-    recorded = load_run(run)
+    record = load_run(run)
     groups: dict[str, Schedule] = {}
-    if recorded.emulated is not None:
-        groups["emulated"] = recorded.emulated
-    if recorded.simulated is not None:
-        groups["simulated"] = with_simulated_rates(recorded)
+    if record.emulated is not None:
+        groups["emulated"] = record.emulated
+    if record.simulated is not None:
+        groups["simulated"] = with_simulated_rates(record)
     if not groups:
-        raise DataError("; ".join(recorded.missing), path=str(run))
+        raise DataError("; ".join(record.missing), path=str(run))
     path = run / "trace.json" if out is None else out
-    events = trace_events(groups, death_bands(recorded.result))
+    events = trace_events(groups, death_bands(record.result))
     RunDirectory(path.parent).write_lines(path.name, _lines(events))
     return path
 
@@ -296,7 +296,7 @@ class _Group:
         return f"NIC {link.direction}" if link.direction else link.name
 
     def _flow_bars(self) -> Iterator[Event]:
-        made, job = self._schedule, self._job
+        schedule, job = self._schedule, self._job
         bars: list[list[tuple[int, int]]] = [[] for _ in self._flows]
         for flow, port, lane in zip(
             *(column.tolist() for column in self._crossed[:3]), strict=True
@@ -305,29 +305,32 @@ class _Group:
             bars[flow].append((self._pid(machine), first + lane))
         for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
             edge = job.edges[e]
-            start, end = float(made.flow_start[e, n]), float(made.flow_end[e, n])
-            size = float(made.flow_bytes[e, n])
+            start, end = (
+                float(schedule.flow_start[e, n]),
+                float(schedule.flow_end[e, n]),
+            )
+            size = float(schedule.flow_bytes[e, n])
             args = {
                 "flow": job.edge_names[e],
                 "iteration": n,
                 "bytes": size,
-                "waited_s": start - float(made.flow_ready[e, n]),
+                "waited_s": start - float(schedule.flow_ready[e, n]),
                 "mean_bytes_per_s": size / (end - start) if end > start else 0.0,
             }
             kind, name = f"{job.tasks[edge.source].kind} flow", f"{args['flow']} {n}"
-            shown = [_Slice(*place, start, end) for place in places]
-            for bar in shown:  # the same flow, with its figures once
-                yield _bar(name, kind, bar, args if bar is shown[0] else {})
-            yield from self._arrow_between(self._task_bar(edge.source, n), shown[0])
-            needed = self._task_bar(edge.destination, n + edge.lag)
-            yield from self._arrow_between(shown[-1], needed)
+            slices = [_Slice(*place, start, end) for place in places]
+            for bar in slices:  # the same flow, with its figures once
+                yield _bar(name, kind, bar, args if bar is slices[0] else {})
+            yield from self._arrow_between(self._task_bar(edge.source, n), slices[0])
+            target = self._task_bar(edge.destination, n + edge.lag)
+            yield from self._arrow_between(slices[-1], target)
 
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        for edge, hops, sent in zip(
+        for edge, hops, size in zip(
             self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
         ):
-            for n in range(0 if hops else sent):
+            for n in range(0 if hops else size):
                 arrival = edge.destination, n + edge.lag
                 if not (self._bars[edge.source, n] and self._bars[arrival]):
                     continue
@@ -367,13 +370,15 @@ class _Group:
     def _undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
         at = tuple(self._flows.T)
-        made = self._schedule
+        schedule = self._schedule
         source = np.array([edge.source for edge in self._job.edges], dtype=np.int64)
         machine = np.array(self._machine_of, dtype=np.int64)[source[self._flows[:, 0]]]
         for m in range(len(self._problem.cluster.machines)):
             here = machine == m
-            times = np.concatenate([made.flow_ready[at][here], made.flow_end[at][here]])
-            size = made.flow_bytes[at][here]
+            times = np.concatenate(
+                [schedule.flow_ready[at][here], schedule.flow_end[at][here]]
+            )
+            size = schedule.flow_bytes[at][here]
             order = np.argsort(times, kind="stable")
             level = np.cumsum(np.concatenate([size, -size])[order])
             for time, value in zip(times[order].tolist(), level.tolist(), strict=True):

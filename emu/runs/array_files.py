@@ -62,17 +62,17 @@ def read_frames(
         When the file is missing, cut short, holds other rows, or is not of ``job``.
     """
     arrays = _read(path, ("sent", "received", "notified"))
-    sent, received, notified = (
+    out_rows, in_rows, notices = (
         arrays[name] for name in ("sent", "received", "notified")
     )
-    rows = sent.dtype == received.dtype == FRAME_ROWS
-    if not rows or not sent.ndim == received.ndim == 1:
+    rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
+    if not rows or not out_rows.ndim == in_rows.ndim == 1:
         raise DataError("holds no rows of frames", path=str(path))
     shape = len(job.edges), job.iterations
-    if notified.shape != shape or notified.dtype != np.float64:
-        text = f"notified has shape {notified.shape}, not {shape}"
+    if notices.shape != shape or notices.dtype != np.float64:
+        text = f"notified has shape {notices.shape}, not {shape}"
         raise DataError(text, path=str(path))
-    return sent, received, notified
+    return out_rows, in_rows, notices
 
 
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of
@@ -141,9 +141,9 @@ def read_rates(job: Job, path: Path) -> RateHistory:
         raise DataError(f"holds no numbers: {error}", path=str(path)) from error
     if len({array.shape for array in arrays.values()}) != 1:
         raise DataError("holds arrays of different lengths", path=str(path))
-    known = (rates.edge >= 0) & (rates.edge < len(job.edges))
-    known &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
-    if not known.all():
+    is_edge = (rates.edge >= 0) & (rates.edge < len(job.edges))
+    is_edge &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
+    if not is_edge.all():
         raise DataError("names flows that the job does not have", path=str(path))
     return rates
 
@@ -329,10 +329,10 @@ def read_weights(run: Path) -> dict[str, NDArray[Any]]:
         raise DataError("is damaged: holds no named parts", path=str(path))
     parts: dict[str, NDArray[Any]] = {}
     end = 0
-    for name, padded, offset in zip(
+    for name, name_bytes, offset in zip(
         names.tolist(), shapes.tolist(), offsets.tolist(), strict=True
     ):
-        shape = tuple(extent for extent in padded if extent != _NONE)
+        shape = tuple(extent for extent in name_bytes if extent != _NONE)
         size = prod(shape)
         if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
             problem = f"is damaged: {name!r:.60} is not within its parameters"

@@ -144,13 +144,13 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     ScenarioError
         When ``scenario`` cannot be used.
     """
-    stated = None if scenario is None else load(scenario, [])
+    scenario_of_run = None if scenario is None else load(scenario, [])
     directory = path if path.is_dir() else path.parent
     whole = path.is_dir() or path.name == "result.json"
     if whole and (directory / "problem.json").exists():
-        return run_to_audit(load_run(directory), stated)
+        return run_to_audit(load_run(directory), scenario_of_run)
     own, schedule = read_result(path)
-    realization, silent = _realized(stated or own, schedule, str(path))
+    realization, silent = _realized(scenario_of_run or own, schedule, str(path))
     return ToAudit(
         path,
         own.name,
@@ -161,7 +161,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
         expected=realization,
-        scenario=stated or own,
+        scenario=scenario_of_run or own,
         silent=tuple(silent),
     )
 
@@ -230,8 +230,8 @@ def _emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     if schedule is None or torn:
         raise DataError("; ".join(run.missing), path=str(run.path))
     if not path.exists():
-        said = f"{REPORTS} is missing: every end is taken to have been known at once"
-        return schedule, [said]
+        note = f"{REPORTS} is missing: every end is taken to have been known at once"
+        return schedule, [note]
     arrays = read_reports(run.problem, path)
     task, flow = arrays["task_settled"], arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
@@ -300,8 +300,8 @@ def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
 def unchecked_windows(scenario: Scenario) -> bool:
     """Return True where a job has a credit window that `stated_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
-    limited = sum(isinstance(window, int) for window in windows)
-    return limited > len(stated_windows(scenario))
+    count = sum(isinstance(window, int) for window in windows)
+    return count > len(stated_windows(scenario))
 
 
 def stated_volumes(
@@ -347,8 +347,8 @@ def _realized(
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error
     # The scenario states what the machines take, not the run.
-    placed = Problem(schedule.problem.cluster, job, schedule.problem.placement)
-    return placed.taken(realization), []
+    problem = Problem(schedule.problem.cluster, job, schedule.problem.placement)
+    return problem.taken(realization), []
 
 
 def gathered(

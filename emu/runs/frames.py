@@ -99,9 +99,9 @@ def _stacked(
     rows: Callable[[Schedule], pd.DataFrame],
     columns: list[str],
 ) -> pd.DataFrame:
-    made = [("emulated", emulated), ("simulated", simulated)]
+    schedules = [("emulated", emulated), ("simulated", simulated)]
     frames = []
-    for run, schedule in made:
+    for run, schedule in schedules:
         if schedule is not None:
             frame = rows(schedule)
             frame.insert(0, "run", run)

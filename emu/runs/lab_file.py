@@ -147,8 +147,8 @@ def read_lab(run: Path) -> dict[str, Any]:
             problem = f"{key}: names {unknown[0]!r}, which nics lacks"
             raise DataError(problem, path=str(path))
     for key in ("tcp", "dropped"):
-        if lost := sorted(lab["traffic"].keys() - lab[key].keys()):
-            raise DataError(f"{key}: lacks {lost[0]!r}", path=str(path))
+        if missing := sorted(lab["traffic"].keys() - lab[key].keys()):
+            raise DataError(f"{key}: lacks {missing[0]!r}", path=str(path))
     times = [lab["wall_seconds"], *(one["start"] for one in lab["programs"])]
     rates = [rate for ways in lab["nics"].values() for rate in ways.values()]
     if min(times) < 0 or min(rates, default=1.0) <= 0:

@@ -357,10 +357,10 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
         When a task, flow or iteration is missing, unknown, or not a number.
     """
     try:
-        made = schedule_of(problem, data)
+        schedule = schedule_of(problem, data)
         reads = _reads(problem.job, data.get("reads", {}))
         quotas = _quotas(problem, data.get("quotas", {}))
-        return replace(made, reads=reads, quotas=quotas)
+        return replace(schedule, reads=reads, quotas=quotas)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
@@ -376,9 +376,11 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         When a row is missing, unknown, occurs twice, or holds what is no number.
     """
     job = problem.job
-    held, asked = len(data["tasks"]), job.iterations
-    if asked > max(held, _MANY):  # before memory is taken for them
-        raise ValueError(f"the job has {asked} iterations, and {held} of all tasks")
+    count, iterations = len(data["tasks"]), job.iterations
+    if iterations > max(count, _MANY):  # before memory is taken for them
+        raise ValueError(
+            f"the job has {iterations} iterations, and {count} of all tasks"
+        )
     start, end = _filled(
         (len(job.tasks), job.iterations),
         data["tasks"],
@@ -394,24 +396,24 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     for task, rounds in enumerate(job.rounds):
         _hold_all(f"task {job.tasks[task].name}", end[task, :rounds])
     for e, edge in enumerate(job.edges):
-        sent = slice(job.flow_counts[e])
+        columns = slice(job.flow_counts[e])
         if problem.hops[e]:
-            _hold_all(f"flow {job.edge_names[e]}", over[e, sent])
+            _hold_all(f"flow {job.edge_names[e]}", over[e, columns])
             if not np.isnan(over[e, job.flow_counts[e] :]).all():
                 raise ValueError(f"flow {job.edge_names[e]} has too many iterations")
             continue
         for times in (ready, began, over):  # handed over at once
-            times[e, sent] = end[edge.source, sent]
-        size[e, sent] = 0.0
+            times[e, columns] = end[edge.source, columns]
+        size[e, columns] = 0.0
     added = {key: float(data["outages"][key]) for key in _OUTAGES if "outages" in data}
     outages = Outages(**added)
     return Schedule(problem, start, end, ready, began, over, size, outages=outages)
 
 
 def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
-    lost = np.isnan(ends)
-    if lost.any():
-        raise ValueError(f"{name} lacks iteration {int(lost.argmax())}")
+    is_missing = np.isnan(ends)
+    if is_missing.any():
+        raise ValueError(f"{name} lacks iteration {int(is_missing.argmax())}")
 
 
 def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
@@ -451,14 +453,14 @@ def _filled(
 ) -> list[NDArray[np.float64]]:
     """Return one array per key, NaN where no row has a value."""
     arrays = [np.full(shape, np.nan) for _ in keys]
-    seen = set()
+    pairs = set()
     for row in rows:
         place = position(row), row["iteration"]
         if type(place[1]) is not int or not 0 <= place[1] < shape[1]:
             raise ValueError(f"iteration {place[1]!r} of {row} is none of the job's")
-        if place in seen:
+        if place in pairs:
             raise ValueError(f"a row occurs twice: {row}")
-        seen.add(place)
+        pairs.add(place)
         for array, key in zip(arrays, keys, strict=True):
             if type(row[key]) not in (int, float) or not abs(row[key]) < MOST:
                 raise ValueError(f"{key} is {row[key]!r} in {row}")

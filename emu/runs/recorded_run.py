@@ -89,14 +89,14 @@ class RecordedRun:
             When it is a rule of one's own of which the manifest states nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
-        stated, named = schedule.get("policy"), self.result.get("policy")
-        if is_program(str(named or stated)):
-            if not is_program(str(stated)):
+        of_scenario, of_result = schedule.get("policy"), self.result.get("policy")
+        if is_program(str(of_result or of_scenario)):
+            if not is_program(str(of_scenario)):
                 path = str(self.path / "manifest.json")
-                raise DataError(f"states nothing of the policy {named}", path=path)
-            return registered(str(stated), schedule.get("source"))
-        known = [p for p in (named, stated) if p and is_policy(str(p))]
-        return str(known[0]) if known else "oes"
+                raise DataError(f"states nothing of the policy {of_result}", path=path)
+            return registered(str(of_scenario), schedule.get("source"))
+        names = [p for p in (of_result, of_scenario) if p and is_policy(str(p))]
+        return str(names[0]) if names else "oes"
 
     @property
     def makespan(self) -> float:
@@ -112,8 +112,8 @@ class RecordedRun:
     @override
     def __repr__(self) -> str:
         """Return the name, the makespan and the verdict."""
-        made = self.emulated or self.simulated
-        length = format_duration(made.makespan, 5) if made else "no schedule"
+        schedule = self.emulated or self.simulated
+        length = format_duration(schedule.makespan, 5) if schedule else "no schedule"
         trust = self.result.get("verdict", {}).get("trust", "not judged")
         return f"<RecordedRun {self.name}: {length}, {trust}>"
 
@@ -260,26 +260,26 @@ def load_run(path: str | Path) -> RecordedRun:
     read_schedule = partial(_schedule, problem)
     manifest = tried("manifest.json", read_manifest)
     result = tried("result.json", _result) or {}
-    emulated = tried("result.json", read_schedule) if result else None
+    emulation = tried("result.json", read_schedule) if result else None
     rates = None
     if _has_rates(result) or (path / "rates.npz").exists():
         rates = tried("rates.npz", partial(read_rates, problem.job))
-    simulated = tried("simulated.json", read_schedule)
-    measured = None
+    simulation = tried("simulated.json", read_schedule)
+    realization = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
-        measured = tried("realization.npz", partial(read_realization, problem.job))
+        realization = tried("realization.npz", partial(read_realization, problem.job))
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
-    if emulated is not None and rates is not None:
-        emulated = with_rates(emulated, rates)
+    if emulation is not None and rates is not None:
+        emulation = with_rates(emulation, rates)
     return RecordedRun(
         path=path,
         manifest=manifest or {},
         problem=problem,
         result=result,
-        emulated=emulated,
-        simulated=simulated,
-        measured=measured,
+        emulated=emulation,
+        simulated=simulation,
+        measured=realization,
         missing=tuple(missing),
     )
 
@@ -301,18 +301,20 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     DataError
         When the run has no simulation.
     """
-    made = run.simulated
-    if made is None:
+    schedule = run.simulated
+    if schedule is None:
         raise DataError("; ".join(run.missing), path=str(run.path))
-    problem = run.problem.following(made)
+    problem = run.problem.following(schedule)
     try:
-        again = simulate(problem, realization_of(made), run.policy, record_rates=True)
+        again = simulate(
+            problem, realization_of(schedule), run.policy, record_rates=True
+        )
     except CodeWithheld:
-        return made
-    alike = np.isclose(again.makespan, made.length, rtol=1e-9, atol=0.0)
+        return schedule
+    alike = np.isclose(again.makespan, schedule.length, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
-        return made
-    return with_rates(made, again.rates)
+        return schedule
+    return with_rates(schedule, again.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:

@@ -84,13 +84,13 @@ def flow_rows(
     rows = []
     for (source, destination), flows in groups.items():
         at = tuple(np.array(flows).T)
-        waited = schedule.flow_start[at] - schedule.flow_ready[at]
+        waits = schedule.flow_start[at] - schedule.flow_ready[at]
         row = {
             "from": source,
             "to": destination,
             "flows": len(flows),
             "bytes": float(schedule.flow_bytes[at].sum()),
-            "mean_waiting_seconds": float(waited.mean()),
+            "mean_waiting_seconds": float(waits.mean()),
             "mean_seconds": _mean_length(schedule, at),
         }
         if simulated is not None:
@@ -106,20 +106,20 @@ def _mean_length(schedule: Schedule, at: Any) -> float:
 def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """Return bytes of every link, and the share of the makespan used."""
     problem = schedule.problem
-    carried = np.zeros(len(problem.capacities))
+    sizes = np.zeros(len(problem.capacities))
     for e, n in schedule.flows():
         for port in problem.hops[e]:
-            carried[port] += schedule.flow_bytes[e, n]
+            sizes[port] += schedule.flow_bytes[e, n]
     steps, makespan = problem.links.steps, schedule.length
     until = np.array([makespan])
     return [
         {
             "port": link.name,
             "bytes_per_second": link.capacity,
-            "bytes": float(sent),
-            "used": float(sent / steps.carried(port, until)[0]) if makespan else 0.0,
+            "bytes": float(size),
+            "used": float(size / steps.carried(port, until)[0]) if makespan else 0.0,
         }
-        for port, (link, sent) in enumerate(zip(problem.links, carried, strict=True))
+        for port, (link, size) in enumerate(zip(problem.links, sizes, strict=True))
     ]
 
 
@@ -202,10 +202,10 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
 def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     cluster = scenario.to_cluster()
     # Epochs would need the data set; the result itself has its iterations.
-    opened = scenario.job.shaped_by_data
-    job = scenario.to_job(train_vertices=1, opened=opened)
+    by_data = scenario.job.shaped_by_data
+    job = scenario.to_job(train_vertices=1, opened=by_data)
     iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
     job = replace(job, iterations=iterations)
-    placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
-    problem = Problem(cluster, job, Placement(tuple(placed)))
+    machines = [cluster.index(content["placement"][task.name]) for task in job.tasks]
+    problem = Problem(cluster, job, Placement(tuple(machines)))
     return schedule_of(following_placement(scenario, problem), content)

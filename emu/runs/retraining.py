@@ -58,11 +58,11 @@ def training_audit(run: Path, job: Job) -> Findings:
     """
     from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
 
-    checked, violations = 0, []
+    count, violations = 0, []
     frame = training_frame(run / "training.csv")
     for name, settings in trained_jobs(job):
-        found = _losses(frame, name)
-        if found.empty:
+        losses = _losses(frame, name)
+        if losses.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
         system = system_of(settings)
         if system is not None and system.asynchronous(settings):
@@ -71,29 +71,29 @@ def training_audit(run: Path, job: Job) -> Findings:
                 "audit a run of mode: pipe"
             )
             raise DataError(problem, path=str(run))
-        missed = system.updates_missed(settings) if system else 0
-        wrong = _first_wrong(found, _weights(run, name), settings, missed)
-        checked += len(found) + 1
+        misses = system.updates_missed(settings) if system else 0
+        wrong = _first_wrong(losses, _weights(run, name), settings, misses)
+        count += len(losses) + 1
         if wrong is not None:
             off, subject, words = wrong
             sentence = f"{name}{subject} {words}"
             violations.append(
                 Violation("training", name + subject, off, "values", sentence)
             )
-    if not checked:
+    if not count:
         raise DataError("trained nothing, so no loss can be compared", path=str(run))
-    return checked, violations
+    return count, violations
 
 
 def trained_jobs(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
     parts = job.settings.get("jobs")
-    named = (
+    names = (
         [("", job.settings)]
         if parts is None
         else [(f"{name}/", settings) for name, settings in parts.items()]
     )
-    for name, settings in named:
+    for name, settings in names:
         if "model" in settings and settings.get("compute") != "timed":
             yield name, settings
 
@@ -126,14 +126,14 @@ def _first_wrong(
     if not (np.isfinite(losses).all() and np.isfinite(alone).all()):
         return _first_diverged(found, weights, alone, losses[rows])
     off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
-    allowed = np.append(np.abs(losses[rows]), size(alone))
-    allowed *= _EXACTNESS[settings["precision"]]
-    if not (off <= allowed).all() and settings["precision"] == "float32":
+    limit = np.append(np.abs(losses[rows]), size(alone))
+    limit *= _EXACTNESS[settings["precision"]]
+    if not (off <= limit).all() and settings["precision"] == "float32":
         # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
         wide, exact = _alone({**settings, "precision": "float64"}, batches, missed)
-        carried = np.maximum.accumulate(np.abs(losses - exact)[rows])
-        allowed += _ROUNDING * np.append(carried, size(alone - wide))
-    wrong = ~(off <= allowed)  # NaN is wrong
+        highest = np.maximum.accumulate(np.abs(losses - exact)[rows])
+        limit += _ROUNDING * np.append(highest, size(alone - wide))
+    wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
     first = int(np.argmax(wrong))
@@ -193,22 +193,22 @@ def progress_of(
     DataError
         When a run does not train (`trains`), or its data are missing.
     """
-    made: dict[str, Progress] = {}
-    found = []
+    curves: dict[str, Progress] = {}
+    curves_of_runs = []
     for run in runs:
         scenario = _training(run)
         job = build_job(scenario)
         settings, steps = job.settings, steps_of(job)
         key = json.dumps([settings, steps, _reads(run)], sort_keys=True, default=str)
-        kept = read_progress(run.path / FILE)
-        if kept is None or len(kept.loss) != steps:
-            if key not in made:
-                made[key] = progress_along(scenario, run.best, watch, looks)[0]
-            _write(run.path, made[key])
+        progress = read_progress(run.path / FILE)
+        if progress is None or len(progress.loss) != steps:
+            if key not in curves:
+                curves[key] = progress_along(scenario, run.best, watch, looks)[0]
+            _write(run.path, curves[key])
         else:
-            made[key] = kept
-        found.append(made[key])
-    return found
+            curves[key] = progress
+        curves_of_runs.append(curves[key])
+    return curves_of_runs
 
 
 def step_ends(run: RecordedRun) -> NDArray[np.float64]:
@@ -252,8 +252,8 @@ def _training(run: RecordedRun) -> Scenario:
 
 def _write(run: Path, made: Progress) -> None:
     rows = (
-        f"{n},{loss!r},{seen!r}"
-        for n, (loss, seen) in enumerate(
+        f"{n},{loss!r},{samples!r}"
+        for n, (loss, samples) in enumerate(
             zip(made.loss.tolist(), made.accuracy.tolist(), strict=True)
         )
     )

@@ -170,16 +170,16 @@ class RunDirectory:
             When another emu writes here.
         """
         try:
-            held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             problem = f"cannot be opened: {error.strerror}"
             raise DataError(problem, path=str(self.path)) from error
         try:
             with contextlib.suppress(OSError):  # a file system without locks
-                _lock(held, self.path)
+                _lock(handle, self.path)
             yield
         finally:
-            os.close(held)
+            os.close(handle)
 
     def write_json(self, name: str, data: Any) -> None:
         """Write ``data`` as JSON; NaN and infinity are refused with ValueError."""
@@ -242,8 +242,8 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     source = _source_of(scenario)
     directory.write_lines(NAME, [source.text])
     overrides: Any = source.overrides
-    stated = dict(overrides) if hasattr(overrides, "items") else [*overrides]
-    return {"file": source.file, "folder": source.folder, "overrides": stated}
+    changes = dict(overrides) if hasattr(overrides, "items") else [*overrides]
+    return {"file": source.file, "folder": source.folder, "overrides": changes}
 
 
 def _source_of(scenario: Scenario) -> Source:
@@ -294,12 +294,12 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     noted
         ``scenario`` of manifest.json.
     """
-    wanted = stated.to_json()
+    content = stated.to_json()
     for key in ("time_scale", "byte_scale"):
         there = noted.get("emulation", {}) if isinstance(noted, dict) else {}
-        if wanted["emulation"][key] == AUTO and isinstance(there, dict):
-            wanted["emulation"][key] = there.get(key)
-    return [*differences(_without(noted), _without(wanted), "the scenario text")]
+        if content["emulation"][key] == AUTO and isinstance(there, dict):
+            content["emulation"][key] = there.get(key)
+    return [*differences(_without(noted), _without(content), "the scenario text")]
 
 
 def _without(content: Any) -> Any:
@@ -437,9 +437,9 @@ def newest_cut(
     DataError
         When no cut that was committed can be used: the first thing that is wrong.
     """
-    committed = _committed(run)
+    cuts = _committed(run)
     wrong: list[DataError] = []
-    for folder in reversed(committed):
+    for folder in reversed(cuts):
         try:
             cut = _read(folder, job, owners)
         except DataError as error:

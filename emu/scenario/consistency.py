@@ -75,14 +75,14 @@ def consistency_errors(
     timed
         Whether every kind of task needs a time or a profile.
     """
-    found: list[tuple[Trail, str]] = []
+    problems: list[tuple[Trail, str]] = []
     beyond = set(wrong)
     for sections, check in _CHECKS:
         if not sections & beyond and (timed or check is not _times):
             items = list(check(scenario))
-            found += items
+            problems += items
             beyond |= {str(trail[0]) for trail, _ in items}
-    return found
+    return problems
 
 
 def _size(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -179,21 +179,21 @@ def _rates(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    offered = {key for m in scenario.cluster.machines for key in m.amounts()}
-    demanded: set[str] = set()
+    offers = {key for m in scenario.cluster.machines for key in m.amounts()}
+    demands: set[str] = set()
     for trail, resources in scenario.job.stated_demands():
-        demanded |= resources.amounts().keys()
+        demands |= resources.amounts().keys()
         for resource in resources.further():
-            if resource not in offered:
-                known = sorted({"cpu", "gpu", "memory"} | offered)
-                problem = f"no machine has {resource!r}, {nearest(resource, known)}"
+            if resource not in offers:
+                names = sorted({"cpu", "gpu", "memory"} | offers)
+                problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
     for position, machine in enumerate(scenario.cluster.machines):
         for resource in machine.further():
-            if resource not in demanded:
+            if resource not in demands:
                 problem = (
                     f"neither a key of machines nor a resource that a task demands, "
-                    f"{nearest(resource, sorted({*_MACHINE_KEYS, *demanded}))}"
+                    f"{nearest(resource, sorted({*_MACHINE_KEYS, *demands}))}"
                 )
                 yield ("cluster", "machines", position, resource), problem
 
@@ -215,9 +215,9 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         scenario.to_cluster()
     except ImpossibleRoute as error:
         routes = scenario.cluster.routes
-        stated = error.position < len(routes)
+        is_explicit = error.position < len(routes)
         trail: Trail = ("cluster", "routes", error.position)
-        yield trail if stated else ("cluster", "racks"), str(error)
+        yield trail if is_explicit else ("cluster", "racks"), str(error)
     except MissingRoute as error:
         _, position = list(scenario.cluster.named())[error.machine]
         yield ("cluster", "machines", position, "nic"), str(error)
@@ -227,16 +227,16 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield errors only the built job shows; building a large one takes a second."""
-    stated = {**scenario.pins, **scenario.placement.tasks}
+    places = {**scenario.pins, **scenario.placement.tasks}
     try:
         job = scenario.to_job(train_vertices=1, pins=False)
-        if len(scenario.known_of(job, stated)) < len(stated):
+        if len(scenario.known_of(job, places)) < len(places):
             job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
     except ValueError as error:
         yield ("job",), str(error)
         return
-    found = [*_standing(scenario, job), *_killed(scenario, job)]
-    yield from found or _rooms(scenario, job)
+    problems = [*_standing(scenario, job), *_killed(scenario, job)]
+    yield from problems or _rooms(scenario, job)
 
 
 def _killed(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
@@ -262,13 +262,13 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
             yield trail, problem
     if not scenario.placement.spelt_out:
         return
-    stated = scenario.placement.tasks
+    places = scenario.placement.tasks
     missing = [
         process
         for process, members in job.units.items()
         if job.tasks[members[0]].pinned is None
         and job.tasks[members[0]].kind != CHECKPOINT
-        and not stated.keys() & {process, *(job.tasks[t].name for t in members)}
+        and not places.keys() & {process, *(job.tasks[t].name for t in members)}
     ]
     if missing:
         problem = f"no machine for {', '.join(missing[:8])}"
@@ -287,23 +287,23 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("job", "times", key), NO_TIME
     if not isinstance(section, TrainingSection):
         return
-    known = section.times.stated()
+    times = section.times.stated()
     if section.measures_worker:
-        known["worker"] = 0.0
+        times["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
-    for kind in sorted(kinds - known.keys() - {CHECKPOINT}):
+    for kind in sorted(kinds - times.keys() - {CHECKPOINT}):
         yield ("job", "times", kind), NO_TIME
 
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    placed, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
+    places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
     cluster = scenario.cluster.build()
-    for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
+    for task, resource, problem in pins_too_large(pinned(job, places), cluster):
         names = {job.tasks[t].name for t in job.units[task.process_name]}
-        stated = [key for key in placed if key in names | {task.process_name}]
+        keys = [key for key in places if key in names | {task.process_name}]
         own = (*scenario.job.demands_at(task), resource)
-        found[("placement", "tasks", stated[0]) if stated else own].append(problem)
+        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
     for trail, problems in found.items():
         others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
         yield trail, scenario.advice(problems[0] + others)
@@ -344,34 +344,34 @@ def scenario_errors(
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
         return consistency_errors(scenario, wrong, timed=timed)
-    found: list[tuple[Trail, str]] = []
+    problems: list[tuple[Trail, str]] = []
     beside: list[list[tuple[Trail, str]]] = []  # what each job finds outside of itself
     names = Counter(item.name for item in scenario.jobs)
     for position, (item, alone) in enumerate(scenario.parts()):
         if names[item.name] > 1:
             problem = f"{item.name!r} occurs {names[item.name]} times"
-            found.append((("jobs", position, "name"), problem))
+            problems.append((("jobs", position, "name"), problem))
         errors = consistency_errors(alone, wrong, timed=timed)
         of_job = [(t, p) for t, p in errors if t[0] in {"job", "placement"}]
-        found += [(("jobs", position, *trail), problem) for trail, problem in of_job]
+        problems += [(("jobs", position, *trail), problem) for trail, problem in of_job]
         beside.append([error for error in errors if error not in of_job])
     # A resource that no task of one job demands, another job may. Of one place: the
     # suggestions beside it differ with what the job demands.
     places = [{trail for trail, _ in others} for others in beside]
-    found += [e for e in beside[0] if all(e[0] in others for others in places)]
+    problems += [e for e in beside[0] if all(e[0] in others for others in places)]
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
-        found.append((("placement",), problem))
-    found += [*_cost_errors(scenario), *_until(scenario), *_recovery(scenario)]
-    if not found and any(event.kill for event in scenario.events):
-        found += _killed(scenario, scenario.to_job(train_vertices=1, pins=False))
+        problems.append((("placement",), problem))
+    problems += [*_cost_errors(scenario), *_until(scenario), *_recovery(scenario)]
+    if not problems and any(event.kill for event in scenario.events):
+        problems += _killed(scenario, scenario.to_job(train_vertices=1, pins=False))
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
-        found.append((("profile",), problem))
+        problems.append((("profile",), problem))
     for key in ("loss", "accuracy"):
         if getattr(scenario.expect, key) is not None:
-            found.append((("expect", key), "this is of one job, remove this key"))
-    return found
+            problems.append((("expect", key), "this is of one job, remove this key"))
+    return problems
 
 
 def _cost_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -380,11 +380,11 @@ def _cost_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         problem = f"{cost} is of jobs that are placed together: write place_jobs: joint"
         yield ("joint_cost",), problem
         return
-    weighed = [i for i, item in enumerate(scenario.jobs) if item.weight is not None]
-    if cost == "weighted" and not weighed:
+    weights = [i for i, item in enumerate(scenario.jobs) if item.weight is not None]
+    if cost == "weighted" and not weights:
         problem = "no job has a weight, write for example weight: 2 into one, or sum"
         yield ("joint_cost",), problem
     if cost != "weighted":
         problem = f"joint_cost is {cost}: write joint_cost: weighted, or no weight"
-        for position in weighed:
+        for position in weights:
             yield ("jobs", position, "weight"), problem

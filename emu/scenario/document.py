@@ -89,8 +89,8 @@ class Document:
                 place = place.get(step) if isinstance(place, dict) else None
         if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
             stated_here = any(trail[: len(at)] == at for at in self.options)
-            found = Path(place[key]).expanduser()
-            place[key] = str(found if stated_here else folder / found)
+            path = Path(place[key]).expanduser()
+            place[key] = str(path if stated_here else folder / path)
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
@@ -178,12 +178,12 @@ def _count(data: Any, file: str) -> None:
         values += len(level)
         if values > _MOST_VALUES:
             break
-        held = [
+        sizes = [
             one.values() if isinstance(one, dict) else one
             for one in level
             if isinstance(one, dict | list)
         ]
-        level = [*chain.from_iterable(held)]
+        level = [*chain.from_iterable(sizes)]
     if level:
         raise ScenarioError("has too many values or levels", file=file)
 
@@ -193,7 +193,7 @@ def _read_yaml(file: str, text: str) -> Document:
         problem = f"has {len(text)} characters of YAML, at most {MOST_YAML} are read"
         raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
-        loaded = _loaded(text)
+        data = _loaded(text)
     except MarkedYAMLError as error:
         line, problem = what_to_write(error, text)
         raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
@@ -203,7 +203,7 @@ def _read_yaml(file: str, text: str) -> Document:
         problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
     document = Document(file, {}, text=text)
-    document.data = _as_mapping(file, _Plain(document, text).of(loaded, ()))
+    document.data = _as_mapping(file, _Plain(document, text).of(data, ()))
     return document
 
 
@@ -219,9 +219,9 @@ def _loaded(text: str) -> Any:
 
 def _as_mapping(file: str, data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
-        found = "nothing" if data is None else type(data).__name__
+        kind = "nothing" if data is None else type(data).__name__
         raise ScenarioError(
-            f"found {found}, write a mapping with the keys cluster and job", file=file
+            f"found {kind}, write a mapping with the keys cluster and job", file=file
         )
     return data
 
@@ -250,9 +250,9 @@ class _Plain:
                 trail, f"found the key {key!r}, keys are text; put it in quotes"
             )
         below = (*trail, key)
-        if node[key] is None and (found := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
-            said = f"found {key!r}, write '{found[1]}: {found[2]}' with a space"
-            raise self._document.error(trail, said)
+        if node[key] is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
+            problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"
+            raise self._document.error(trail, problem)
         if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
             self._document.lines[below] = node.lc.key(key)[0] + 1
             if node[key] is None:
@@ -276,18 +276,18 @@ class _Plain:
         """
         line, column = at
         if key is not None and line != key[0]:  # of what follows: none is here
-            found = self._text[key[0]][key[1] :].partition(":")[2].strip()
+            rest = self._text[key[0]][key[1] :].partition(":")[2].strip()
         else:
-            found = self._text[line][column:].strip() if line < len(self._text) else ""
-        if re.match(r"(&\S+\s+)?(null\b|~)", found, re.IGNORECASE):
+            rest = self._text[line][column:].strip() if line < len(self._text) else ""
+        if re.match(r"(&\S+\s+)?(null\b|~)", rest, re.IGNORECASE):
             return
-        if slip := re.match(r"[&#]([^\s,}\]]+)", found):
-            said = (
+        if slip := re.match(r"[&#]([^\s,}\]]+)", rest):
+            problem = (
                 f"found {slip[0]!r}, which YAML reads as nothing, write {slip[1]} or "
                 f"'{slip[0]}' in quotes"
             )
-            raise self._document.error(trail, said)
-        if re.match(r"[,}\]]", found):
+            raise self._document.error(trail, problem)
+        if re.match(r"[,}\]]", rest):
             raise self._document.error(trail, "found no value, write one, or null")
 
     def _scalar(self, node: Any, trail: Trail) -> Any:
@@ -368,16 +368,14 @@ def apply_overrides(
         When an override has no ``=``, or leads through something without keys. Unknown
         keys are found later, as those of the file; the error then names the option.
     """
-    for stated, value, option in _read_overrides(overrides):
-        if not chosen(stated):
+    for key, value, option in _read_overrides(overrides):
+        if not chosen(key):
             continue
-        trail = _numbered(document, stated)
+        trail = _numbered(document, key)
         _write(document.data, trail, value, option)
         document.options[trail] = option
-        for known in [
-            known for known in document.lines if known[: len(trail)] == trail
-        ]:
-            del document.lines[known]
+        for keys in [keys for keys in document.lines if keys[: len(trail)] == trail]:
+            del document.lines[keys]
 
 
 def value_at(content: dict[str, Any], keys: str) -> Any:
@@ -436,16 +434,16 @@ def _name(item: Any) -> Any:
 
 def _names(machines: list[Any]) -> list[list[str]]:
     """Return the names of the machines of each item, up to one that is wrong."""
-    named: list[list[str]] = []
+    names: list[list[str]] = []
     for item in machines:
         count = item.get("count", 1) if isinstance(item, dict) else 0
         if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
             break  # an error of the file, which is found later
-        called, first = (_name(item), 0) if _name(item) else ("m", sum(map(len, named)))
+        word, first = (_name(item), 0) if _name(item) else ("m", sum(map(len, names)))
         alone = count == 1 and _name(item)
-        numbered = [f"{called}{first + number}" for number in range(count)]
-        named.append([called] if alone else numbered)
-    return named
+        numbers = [f"{word}{first + number}" for number in range(count)]
+        names.append([word] if alone else numbers)
+    return names
 
 
 def _write_out(document: Document, machines: list[Any], name: str) -> None:
@@ -463,15 +461,15 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
 
 def _moved(kept: Mapping[Trail, Any], position: int, count: int) -> dict[Trail, Any]:
     """Return the kept values of machines where one at ``position`` became ``count``."""
-    moved: dict[Trail, Any] = {}
+    values: dict[Trail, Any] = {}
     for trail, value in kept.items():
         number = trail[2] if trail[:2] == _MACHINES and len(trail) > 2 else -1
         if not isinstance(number, int) or number < position:
-            moved[trail] = value
+            values[trail] = value
             continue
         for further in range(count) if number == position else (count - 1,):
-            moved[(*_MACHINES, number + further, *trail[3:])] = value
-    return moved
+            values[(*_MACHINES, number + further, *trail[3:])] = value
+    return values
 
 
 def _write(place: Any, trail: Trail, value: Any, option: str) -> None:

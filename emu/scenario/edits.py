@@ -98,8 +98,8 @@ class ScenarioEdits:
         scenario, job, cluster = self._scenario, problem.job, problem.cluster
         if scenario.jobs:
             rule, seed = scenario.schedule.rule, scenario.seed
-            found = best_placement(job, cluster, reference, rule, seed=seed)
-            return found.placement
+            outcome = best_placement(job, cluster, reference, rule, seed=seed)
+            return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
         searched = load(
@@ -138,8 +138,8 @@ class ScenarioEdits:
             note = "other links were not tried: rows would take another plan's way"
             self.notes += [note] if note not in self.notes else []
             return change
-        found = prepare(load(self._scenario, edit | {"expect": None}))
-        problem, realization = found.problem, found.realization
+        experiment = prepare(load(self._scenario, edit | {"expect": None}))
+        problem, realization = experiment.problem, experiment.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
     @cached_property
@@ -243,21 +243,21 @@ class ScenarioEdits:
                 "takes too long"
             )
             return
-        known = []
+        names = []
         for name, position in self._cluster.named():
             edit, kind = self._one_more(name, position)
-            if kind in known:
+            if kind in names:
                 continue
-            known.append(kind)
+            names.append(kind)
             edit |= placement_edit(self._scenario, "best")
             try:
-                edited = load(self._scenario, edit | {"expect": None})
-                if not self._can_be_tried(edited, job):
+                scenario = load(self._scenario, edit | {"expect": None})
+                if not self._can_be_tried(scenario, job):
                     return
-                found = prepare(edited)
+                experiment = prepare(scenario)
             except (ScenarioError, PlacementError):
                 continue
-            problem, realization = found.problem, found.realization
+            problem, realization = experiment.problem, experiment.realization
             if self._measured:
                 reference = base.problem.reference(base.realization)
                 realization = problem.taken(reference)
@@ -274,8 +274,8 @@ class ScenarioEdits:
         changed = build_job(edited)
         if job.fixed and _names(changed) == _names(job):
             return False
-        measured = self._measured or self._scenario.profile is not None
-        if measured and _names(changed) != _names(job):
+        by_measurement = self._measured or self._scenario.profile is not None
+        if by_measurement and _names(changed) != _names(job):
             problem = "it would have tasks without measured times"
             self.notes.append(f"one more machine was not tried: {problem}")
             return False
@@ -322,51 +322,51 @@ class ScenarioEdits:
     def _network(self, change: Change) -> Edit | None:
         cluster, factor = self._cluster, change.factor
         links = change.problem.links
-        changed = {links[port].name for port in change.rows}
-        edit = self._links_of_jobs(changed, factor)
+        names = {links[port].name for port in change.rows}
+        edit = self._links_of_jobs(names, factor)
         if edit is None:
             return None
 
         def scaled(nic: Any, out: str, into: str) -> Any:
-            outward = nic.outward * (factor if out in changed else 1.0)
-            inward = nic.inward * (factor if into in changed else 1.0)
+            outward = nic.outward * (factor if out in names else 1.0)
+            inward = nic.inward * (factor if into in names else 1.0)
             both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
             return both["in"] if inward == outward else both
 
         nics = {
             name: scaled(cluster.machines[p].nic, f"{name} out", f"{name} in")
             for name, p in cluster.named()
-            if {f"{name} out", f"{name} in"} & changed
+            if {f"{name} out", f"{name} in"} & names
         }
         edit |= self._nics(nics)
         for i, link in enumerate(cluster.links):
-            if link.name in changed:
+            if link.name in names:
                 edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(
                     link.bandwidth * factor
                 )
         for i, rack in enumerate(cluster.racks):
             up, down = f"{rack.name} up", f"{rack.name} down"
-            if {up, down} & changed:
+            if {up, down} & names:
                 edit[f"cluster.racks[{i}].uplink"] = scaled(rack.uplink, up, down)
         for i, event in enumerate(self._scenario.events):
             out, into = f"{event.machine} out", f"{event.machine} in"
-            if event.nic is not None and {out, into} & changed:
+            if event.nic is not None and {out, into} & names:
                 edit[f"events[{i}].nic"] = scaled(event.nic, out, into)
-            elif event.bandwidth is not None and event.link in changed:
+            elif event.bandwidth is not None and event.link in names:
                 rate = RATE.exact(event.bandwidth * factor)
                 edit[f"events[{i}].bandwidth"] = rate
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
-        left = links - self._stated_links()
+        rest = links - self._stated_links()
         edit: Edit = {}
         scale = partial(_scaled, RATE, factor=factor)
         for at, _, job in self._scenario.each_job():
-            found, covered = job.scaled_links(self._cluster, links, scale)
+            found, keys = job.scaled_links(self._cluster, links, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
-            left -= covered
-        return None if left else edit
+            rest -= keys
+        return None if rest else edit
 
     def _stated_links(self) -> set[str]:
         """Return the names of the links that the scenario itself states."""
@@ -401,14 +401,14 @@ class ScenarioEdits:
         if self._scenario.profile is not None:
             return None
         tasks = change.problem.job.tasks
-        wanted = {tasks[row].name for row in change.rows}
+        names = {tasks[row].name for row in change.rows}
         edit: Edit = {}
-        stated: list[object] = []  # a time of 0 that a run took longer than is no key
+        times: list[object] = []  # a time of 0 that a run took longer than is no key
 
         def scale(time: Any) -> Any:
-            known = time.values() if isinstance(time, dict) else time
-            stated.extend(
-                filter(None, known if isinstance(time, dict | tuple) else [time])
+            values = time.values() if isinstance(time, dict) else time
+            times.extend(
+                filter(None, values if isinstance(time, dict | tuple) else [time])
             )
             return _scaled(DURATION, time, change.factor)
 
@@ -418,11 +418,11 @@ class ScenarioEdits:
                 for task in tasks
                 if task.name.startswith(prefix)
             }
-            mine = {name for name in own if f"{prefix}{name}" in wanted}
-            found, covered = job.scaled_times(own, mine, scale)
+            mine = {name for name in own if f"{prefix}{name}" in names}
+            found, keys = job.scaled_times(own, mine, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
-            wanted -= {f"{prefix}{name}" for name in covered}
-        return edit if stated and not wanted else None
+            names -= {f"{prefix}{name}" for name in keys}
+        return edit if times and not names else None
 
     def _bytes(self, change: Change) -> Edit | None:
         job = self._scenario.job
@@ -458,11 +458,11 @@ class ScenarioEdits:
     def _events(self, _: Change) -> Edit:
         return {
             key: None
-            for key, stated in (
+            for key, section in (
                 ("events", self._scenario.events),
                 ("failures", self._scenario.failures),
             )
-            if stated
+            if section
         }
 
 

@@ -70,8 +70,8 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
         inner = _mapping(node)
         if isinstance(step, int):
             lists = [inner, *map(_followed, inner.get("anyOf", ()))]
-            found = [option["items"] for option in lists if "items" in option]
-            node = found[0] if found else {}
+            nodes = [option["items"] for option in lists if "items" in option]
+            node = nodes[0] if nodes else {}
         elif step in inner.get("properties", {}):
             node = inner["properties"][step]
         elif "discriminator" in inner:
@@ -114,21 +114,21 @@ def _plain_words(node: Node) -> str:
 
 
 def _mapping_words(node: Node, mapping: Node) -> str:
-    needed = list(mapping.get("required", ()))
-    others = [key for key in mapping["properties"] if key not in needed][:_LISTED]
-    keys = f" with {', '.join(needed)}" if needed else ""
+    keys_needed = list(mapping.get("required", ()))
+    others = [key for key in mapping["properties"] if key not in keys_needed][:_LISTED]
+    keys = f" with {', '.join(keys_needed)}" if keys_needed else ""
     more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
-    said = f"a mapping{keys}{more if others else ''}"
-    return f"{said}; for example {written(_example(node))}" if needed else said
+    words = f"a mapping{keys}{more if others else ''}"
+    return f"{words}; for example {written(_example(node))}" if keys_needed else words
 
 
 def _example(node: Node) -> Any:
     """Return a value that would be right there."""
     inner = _followed(node)
-    stated = [*node.get("examples", ()), *inner.get("examples", ())]
-    stated += [inner["const"]] if "const" in inner else inner.get("enum", [])
-    if stated:
-        return stated[0]
+    examples = [*node.get("examples", ()), *inner.get("examples", ())]
+    examples += [inner["const"]] if "const" in inner else inner.get("enum", [])
+    if examples:
+        return examples[0]
     if "anyOf" in inner:
         return _example(inner["anyOf"][0])
     if "properties" in inner:
@@ -212,29 +212,29 @@ def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
     if error["loc"][-1:] == ("latency",):
         return NO_LATENCY
-    kind, found = error["type"], shown(error.get("input"))
+    kind, value = error["type"], shown(error.get("input"))
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
         return _SPECIAL[kind](error, context)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"found {found}, write {words.format(context[key])}"
+        return f"found {value}, write {words.format(context[key])}"
     if kind in _KINDS:
         words = _KINDS[kind]
-        if meant := _meant_entry(error):
-            return f"found {found}, write {meant!r}"
+        if entry := _meant_entry(error):
+            return f"found {value}, write {entry!r}"
         if words in {"a mapping", "a list"}:
             words = _expected_at(error["loc"]) or words
-        return f"found {found}, write {words}"
-    return f"found {found}: {error['msg']}"
+        return f"found {value}, write {words}"
+    return f"found {value}: {error['msg']}"
 
 
 def _meant_entry(error: ErrorDetails) -> str:
     """Return ``key: value`` where a mapping is missing and text has its parts."""
-    found = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
-    if found is None or _KINDS[error["type"]] != "a mapping":
+    match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
+    if match is None or _KINDS[error["type"]] != "a mapping":
         return ""
-    return f"{found[1]}: {found[2]}" if found[1] in known_keys(error["loc"]) else ""
+    return f"{match[1]}: {match[2]}" if match[1] in known_keys(error["loc"]) else ""
 
 
 def either(one: str, other: str) -> str:
@@ -255,8 +255,8 @@ def meant_key(problem: str) -> str:
 
 
 def _missing(error: ErrorDetails) -> str:
-    expected = _expected_at(error["loc"])
-    return f"{MISSING}, write {expected}" if expected else MISSING
+    words = _expected_at(error["loc"])
+    return f"{MISSING}, write {words}" if words else MISSING
 
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
@@ -268,15 +268,15 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
-    known = context["expected_tags"].replace("'", "").split(", ")
-    return f"found system {context['tag']!r}, {nearest(str(context['tag']), known)}"
+    names = context["expected_tags"].replace("'", "").split(", ")
+    return f"found system {context['tag']!r}, {nearest(str(context['tag']), names)}"
 
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
-    known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-    if len(known) == 1:
-        return f"found {shown(error['input'])}, write {known[0]}"
-    return f"found {shown(error['input'])}, {nearest(str(error['input']), known)}"
+    names = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    if len(names) == 1:
+        return f"found {shown(error['input'])}, write {names[0]}"
+    return f"found {shown(error['input'])}, {nearest(str(error['input']), names)}"
 
 
 def _any_of(words: Sequence[str]) -> str:

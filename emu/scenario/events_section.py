@@ -136,10 +136,10 @@ class EventSection(Section):
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
         names = {"length": "for"}
-        stated = {names.get(key, key) for key in self.model_fields_set - {"at"}}
-        if not any(own <= stated <= own | beside for own, beside in _KINDS):
+        kinds = {names.get(key, key) for key in self.model_fields_set - {"at"}}
+        if not any(own <= kinds <= own | beside for own, beside in _KINDS):
             raise ValueError(
-                f"found {' and '.join(sorted(stated)) or 'only at'}, write machine and "
+                f"found {' and '.join(sorted(kinds)) or 'only at'}, write machine and "
                 "nic, or link and bandwidth, or cut, or slow and by, or pause "
                 "and for, or kill"
             )
@@ -199,7 +199,7 @@ def event_errors(
     nics = {name: cluster.machines[place].nic for name, place in cluster.named()}
     links = [link.name for link in cluster.links]
     links += [link.name for link in rack_links(cluster.racks)]
-    seen: Counter[tuple[float, str]] = Counter()
+    counts: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
         if event.kill:
             continue  # its tasks are those of the built job
@@ -207,15 +207,15 @@ def event_errors(
             for key, problem in _fault_errors(event, nics, links):
                 yield ("events", position, key), problem
             continue
-        key, known = ("link", links) if event.link else ("machine", [*nics])
+        key, names = ("link", links) if event.link else ("machine", [*nics])
         name = event.link or event.machine or ""
         trail: Trail = ("events", position, key)
-        seen[event.time, f"{key} {name}"] += 1
-        if name not in known:
-            yield trail, f"no {key} {name!r}, {nearest(name, known)}"
+        counts[event.time, f"{key} {name}"] += 1
+        if name not in names:
+            yield trail, f"no {key} {name!r}, {nearest(name, names)}"
         elif key == "machine" and nics[name].inward == 0:
             yield trail, f"{name} has no NIC: write a machine that has one, or a link"
-        elif seen[event.time, f"{key} {name}"] > 1:
+        elif counts[event.time, f"{key} {name}"] > 1:
             problem = f"{name} changes twice at {event.time:g} s, write one of the two"
             yield ("events", position, "at"), problem
 
@@ -280,10 +280,10 @@ def _fault_errors(
         if key in {"cut", "slow", "pause"} and name is not None
     )
     of_tasks = key == "pause" or (key == "slow" and event.direction is None)
-    known = [*nics] if key == "pause" else [*nics, *links]
+    names = [*nics] if key == "pause" else [*nics, *links]
     what = "no machine" if key == "pause" else "no machine and no link"
-    if name not in known:
-        yield key, f"{what} {name!r}, {nearest(str(name), known)}"
+    if name not in names:
+        yield key, f"{what} {name!r}, {nearest(str(name), names)}"
     elif name in nics and name in links:
         yield key, f"{name!r} is a machine and a link: give one of them another name"
     elif name in links:
@@ -312,8 +312,8 @@ class FailureSection(Section):
         random = np.random.default_rng([seed, *name.encode()])
         time = 0.0
         for _ in range(self.most):
-            waited = -math.log1p(-random.random()) * self.every
-            since = time + max(waited, 1e-9 * self.every)
+            gap = -math.log1p(-random.random()) * self.every
+            since = time + max(gap, 1e-9 * self.every)
             time = since + (self.length or 0.0)
             yield since, time
 

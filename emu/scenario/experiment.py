@@ -82,7 +82,7 @@ def place(
     ScenarioError, DataError
         As `realize`.
     """
-    section, copied, job = scenario.placement, job, without_copies(job)
+    section, job_of_file, job = scenario.placement, job, without_copies(job)
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
@@ -102,19 +102,21 @@ def place(
     # Only searches, and who shares slots, ask how long a placement takes.
     profile = None
     if section.policy in SEARCHES or slot_teams(job):
-        profile = repeated(job, (realization or realize(scenario, copied)).of(job))
-    found = place_by(
+        profile = repeated(job, (realization or realize(scenario, job_of_file)).of(job))
+    outcome = place_by(
         section.policy,
         job,
         cluster,
         profile=profile,
         seed=scenario.seed,
-        tasks={n: m for n, m in section.tasks.items() if n not in copy_names(copied)},
+        tasks={
+            n: m for n, m in section.tasks.items() if n not in copy_names(job_of_file)
+        },
         progress=progress,
         **options,
     )
-    placement = _with_peers(scenario, copied, cluster, found.placement)
-    return replace(found, placement=placement)
+    placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
+    return replace(outcome, placement=placement)
 
 
 def _jobs_cost(scenario: Scenario) -> JobsCost | None:
@@ -140,10 +142,10 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    stated, own = scenario.placement.tasks, dict(scenario.stated_cluster.named())
+    places, own = scenario.placement.tasks, dict(scenario.stated_cluster.named())
     count = sum(machine.name in own for machine in cluster.machines)
     try:
-        return with_peers(job, cluster, placement, stated, count)
+        return with_peers(job, cluster, placement, places, count)
     except ValueError as error:
         raise NoPeer(f"{error}: add one, or write to: disk") from error
 
@@ -195,9 +197,9 @@ def place_one_by_one(
         free = _left(free, part, found)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
-    placed = tuple(machine_of[task.process_name] for task in job.tasks)
+    placement = tuple(machine_of[task.process_name] for task in job.tasks)
     return PlacementResult(
-        Placement(placed),
+        Placement(placement),
         "sequential",
         candidates=sum(candidates),
         budget=max(budgets),
@@ -206,16 +208,16 @@ def place_one_by_one(
 
 def _left(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
     """Return the cluster without what a placed job takes of its resources."""
-    used = placement.usage(job, cluster)
+    use = placement.usage(job, cluster)
     machines = [
         replace(
             machine,
             resources={
-                resource: amount - taken.get(resource, 0.0)
+                resource: amount - amounts.get(resource, 0.0)
                 for resource, amount in machine.resources.items()
             },
         )
-        for machine, taken in zip(cluster.machines, used, strict=True)
+        for machine, amounts in zip(cluster.machines, use, strict=True)
     ]
     return replace(cluster, machines=tuple(machines))
 
@@ -233,20 +235,22 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     if not hourly:
         return None
     kinds: set[str] = set()
-    answered, lost = [np.zeros(0)], [np.zeros(0)]
+    answers, losses = [np.zeros(0)], [np.zeros(0)]
     job = schedule.problem.job
-    found = [system_of(job.settings_of(name)) for name in job.job_names]
-    for system in {one.name: one for one in found if one is not None}.values():
-        ran, failed = system.functions(schedule)
-        answered.append(ran)
-        lost.append(failed)
+    systems_of_jobs = [system_of(job.settings_of(name)) for name in job.job_names]
+    for system in {
+        one.name: one for one in systems_of_jobs if one is not None
+    }.values():
+        ran, failures = system.functions(schedule)
+        answers.append(ran)
+        losses.append(failures)
         kinds |= {*system.parameter_kinds}
     return schedule_cost(
         schedule,
         hourly,
         scenario.prices.build(),
-        functions=np.concatenate(answered),
-        lost=np.concatenate(lost),
+        functions=np.concatenate(answers),
+        lost=np.concatenate(losses),
         parameter_kinds=kinds,
     )
 
@@ -381,8 +385,8 @@ class Experiment:
             return self.began
         job = self.problem.job
         keepers = [job.index(name) for name in held_by(job)]
-        taken = self.simulate().task_start[keepers, iteration - self.first].max()
-        return self.began + float(taken)
+        moment = self.simulate().task_start[keepers, iteration - self.first].max()
+        return self.began + float(moment)
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -392,23 +396,23 @@ class Experiment:
     @property
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
-        problem, found, policy = self.problem, self.placed, self.scenario.placed_by
+        problem, outcome, policy = self.problem, self.placed, self.scenario.placed_by
         own = [name for name, _ in self.scenario.stated_cluster.named()]
         there = {*self.tasks.values()}
-        made = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
+        slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
             policy = f"sequential: {', '.join(each)}"
-        fixed = problem.job.fixed
+        pins = problem.job.fixed
         return {
             "policy": policy,
             "seed": self.scenario.seed,
-            "candidates": found.candidates if found and not fixed else 0,
-            "budget": found.budget if found and not fixed else 0,
-            "optimal": bool(fixed or (found and found.optimal)),
+            "candidates": outcome.candidates if outcome and not pins else 0,
+            "budget": outcome.budget if outcome and not pins else 0,
+            "optimal": bool(pins or (outcome and outcome.optimal)),
             "machines": [name for name in own if name in there],
             "machines_in_all": len(own),
-            "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - made),
+            "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - slots),
         }
 
     @property
@@ -550,15 +554,15 @@ def _prepare_until(
     """Return the experiment of the steps that ``until`` needs of the scenario's."""
     whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
     try:
-        steps, reached = steps_until(scenario, whole.simulate())
+        steps, iteration = steps_until(scenario, whole.simulate())
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
     scenario = scenario.model_copy(update={"job": whole.scenario.job})
     job = scenario.job.of_steps(steps)
     short = scenario.model_copy(update={"job": job, "until": None})
-    found = prepare(short, progress=progress)
-    return replace(found, until=scenario.until, stated=scenario, reached=reached)
+    outcome = prepare(short, progress=progress)
+    return replace(outcome, until=scenario.until, stated=scenario, reached=iteration)
 
 
 def _key_of_data(scenario: Scenario) -> str:

@@ -56,15 +56,15 @@ def installed() -> tuple[str, ...]:
     EmulatorError
         When one is called as another one.
     """
-    found: list[str] = []
+    names: list[str] = []
     for point in sorted(entry_points(group=GROUP)):
-        if point.name in {*RATE_POLICIES, *found}:
+        if point.name in {*RATE_POLICIES, *names}:
             where = f"entry point {point.name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{where}: there is another policy of that name")
         file, find = point.module.replace(".", "/") + ".py", point.load
         register(point.name, cache(partial(_load, point.name, file, find)))
-        found.append(point.name)
-    return tuple(found)
+        names.append(point.name)
+    return tuple(names)
 
 
 def known_policies() -> list[str]:
@@ -104,13 +104,13 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
 
     ``noted``: rules of files that were there once.
     """
-    stated = PROGRAM.fullmatch(policy)
-    if stated is None:
+    match = PROGRAM.fullmatch(policy)
+    if match is None:
         return None
-    if stated[1].endswith(".py"):
-        return folder / Path(stated[1]).expanduser()
-    beside = folder / (stated[1].replace(".", "/") + ".py")
-    there = beside.is_file() or f"{beside}:{stated[2]}" in noted
+    if match[1].endswith(".py"):
+        return folder / Path(match[1]).expanduser()
+    beside = folder / (match[1].replace(".", "/") + ".py")
+    there = beside.is_file() or f"{beside}:{match[2]}" in noted
     return beside if there else None
 
 

@@ -157,13 +157,13 @@ def _pinned_together(scenario: Scenario, job: Job) -> Job:
     """Return several jobs with what is stated of their placement as pins."""
     if scenario.place_jobs == "sequential":
         return job
-    stated = {
+    places = {
         f"{item.name}/{name}": machine
         for item in scenario.jobs
         for name, machine in item.placement.tasks.items()
     }
     together = scenario.pins
-    return pinned(job, {**stated, **together})
+    return pinned(job, {**places, **together})
 
 
 def open_data(job: Job) -> None:
@@ -205,20 +205,20 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     DataError
         When the profile or the data set is missing, damaged, or of another job.
     """
-    stated = scenario.checkpoint
-    if stated is None:
+    section = scenario.checkpoint
+    if section is None:
         return _realized(scenario, job)
-    found = _realized(scenario, without_copies(job))
-    copies = np.zeros((len(job.tasks) - len(found.times), job.iterations))
-    times = np.vstack([found.times, copies])
-    if stated.takes:
+    realization = _realized(scenario, without_copies(job))
+    copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
+    times = np.vstack([realization.times, copies])
+    if section.takes:
         keepers = {job.index(name) for names in held_by(job).values() for name in names}
-        times[[*keepers], stated.every :: stated.every] += stated.takes
+        times[[*keepers], section.every :: section.every] += section.takes
     scale = scenario.emulation.stated_byte_scale
-    real = state_bytes(job) if stated.to == "peer" else {}
+    real = state_bytes(job) if section.to == "peer" else {}
     sizes = {name: size / scale for name, size in real.items()}
-    copied = copied_bytes(job, sizes, stated.every)
-    return Realization(times, np.vstack([found.volumes, copied]))
+    copied = copied_bytes(job, sizes, section.every)
+    return Realization(times, np.vstack([realization.volumes, copied]))
 
 
 def _realized(scenario: Scenario, job: Job) -> Realization:
@@ -229,19 +229,19 @@ def _realized(scenario: Scenario, job: Job) -> Realization:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
     figures = model_figures(scenario)
-    measured = {} if figures is None else {"worker": figures.seconds}
+    seconds = {} if figures is None else {"worker": figures.seconds}
     context, cluster = scenario.build_context(), scenario.to_cluster()
-    return section.realize(job, context, cluster, measured)
+    return section.realize(job, context, cluster, seconds)
 
 
 def _realize_several(scenario: Scenario) -> Realization:
-    parts, realized = _parts(scenario), []
+    parts, realizations = _parts(scenario), []
     for number, (part, (_, alone)) in enumerate(
         zip(parts, scenario.parts(), strict=True)
     ):
         try:
-            realized.append(realize(alone, part.job))
+            realizations.append(realize(alone, part.job))
         except ScenarioError as error:
             key = f"jobs.{number}.{error.key}"
             raise ScenarioError(error.problem, key=key) from error
-    return several_realizations(parts, realized)
+    return several_realizations(parts, realizations)

@@ -105,7 +105,7 @@ def pin_errors(
     job
         Without them.
     """
-    placed: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for name, machine in stated.items():
         trail: Trail = ("placement", "tasks", name)
         if machine not in machines:
@@ -118,9 +118,11 @@ def pin_errors(
         pins = {job.tasks[t].pinned for t in job.units[process]} - {machine}
         for pin in pins.intersection(machines):
             yield trail, f"found {machine!r}, but {name} must stand on {pin}"
-        said, there = placed.setdefault(process, (name, machine))
+        first, there = places.setdefault(process, (name, machine))
         if there != machine:
-            problem = f"found {machine!r}, but {said} of the same process is on {there}"
+            problem = (
+                f"found {machine!r}, but {first} of the same process is on {there}"
+            )
             yield trail, problem
 
 
@@ -488,13 +490,15 @@ class LabFile(Section):
     @property
     def cores(self) -> dict[str, float]:
         """Cores by machine; empty where nothing says that there is a limit."""
-        stated = {
+        cores_of = {
             name: self.cluster.machines[place].cpu
             for name, place in self.cluster.named()
         }
-        if self.lab.time_scale == 1 and not any(c is not None for c in stated.values()):
+        if self.lab.time_scale == 1 and not any(
+            c is not None for c in cores_of.values()
+        ):
             return {}
-        return {name: 1.0 if cpu is None else cpu for name, cpu in stated.items()}
+        return {name: 1.0 if cpu is None else cpu for name, cpu in cores_of.items()}
 
 
 def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
@@ -509,8 +513,8 @@ def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     names = [program.name for program in file.lab.programs]
     until = file.lab.until
     if until is not None and until not in names:
-        known = nearest(until, names) if names else "and there are none: leave it out"
-        yield ("lab", "until"), f"no program {until!r}, {known}"
+        words = nearest(until, names) if names else "and there are none: leave it out"
+        yield ("lab", "until"), f"no program {until!r}, {words}"
 
 
 def _prediction_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:

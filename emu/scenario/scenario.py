@@ -212,14 +212,14 @@ class Scenario(Section):
             nothing left to do then.
         """
         tasks = problem.machine_of_task
-        stated = [
+        rows = [
             (event.time, event.kill, event.recovery, self._progress(n, problem.job))
             for n, event in enumerate(self.events)
             if event.kill
         ]
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            stated += [(at, name, None, None) for at, name in deaths]
+            rows += [(at, name, None, None) for at, name in deaths]
         processes, hosts = dict[str, list[str]](), self.emulation.hosts
         machines = {machine.name for machine in problem.cluster.machines}
         for process, own in problem.job.processes.items():
@@ -230,8 +230,8 @@ class Scenario(Section):
             for name in {home, *of_host, *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
         kills = [
-            Kill(at, name, (*processes[name],), recovery, ended)
-            for at, name, recovery, ended in stated
+            Kill(at, name, (*processes[name],), recovery, count)
+            for at, name, recovery, count in rows
             if name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))
@@ -286,12 +286,12 @@ class Scenario(Section):
     @property
     def pins(self) -> Mapping[str, str]:
         """Machine of every task or process that the file pins."""
-        stated = {
+        pins_of = {
             f"{prefix}{task}": machine
             for _, prefix, job in self.each_job()
             for _, task, machine in job.stated_pins()
         }
-        return stated | ({} if self.placement.spelt_out else self.placement.tasks)
+        return pins_of | ({} if self.placement.spelt_out else self.placement.tasks)
 
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links.
@@ -315,11 +315,11 @@ class Scenario(Section):
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""
-        found = [*idle_events(self.events, makespan)]
+        events = [*idle_events(self.events, makespan)]
         if self.failures is not None:
-            drawn = self.failures.faults(self.cluster.build(), self.seed)
-            found += idle_faults(self.failures, drawn, makespan)
-        return found
+            faults = self.failures.faults(self.cluster.build(), self.seed)
+            events += idle_faults(self.failures, faults, makespan)
+        return events
 
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
@@ -356,8 +356,8 @@ class Scenario(Section):
         else:
             section = self.job.on_gpus() if self.cluster.has_gpus else self.job
             job = section.build(self.build_context(train_vertices, opened=opened))
-            profiled = self.profile is not None
-            job = with_slowness(job, section, self.cluster, profiled=profiled)
+            with_profile = self.profile is not None
+            job = with_slowness(job, section, self.cluster, profiled=with_profile)
             job = self._with_copies(job)
         return pinned(job, self.known_of(job, self.pins)) if pins else job
 
@@ -378,12 +378,12 @@ class Scenario(Section):
 
     def _with_copies(self, job: Job) -> Job:
         """Return the job with the copies that checkpoints go to."""
-        stated = self.checkpoint
-        if stated is None or stated.to != "peer":
+        section = self.checkpoint
+        if section is None or section.to != "peer":
             return job
         owners = (name for names in held_by(job).values() for name in names)
         return with_copies(
-            job, dict.fromkeys(owners), stated.every, updates_missed(job)
+            job, dict.fromkeys(owners), section.every, updates_missed(job)
         )
 
     @property
@@ -408,21 +408,21 @@ class Scenario(Section):
 
     def to_json(self) -> dict[str, Any]:
         """Return the resolved scenario, loadable again and then equal."""
-        stated = self.model_dump(mode="json", exclude_none=True)
+        content = self.model_dump(mode="json", exclude_none=True)
         if self.jobs:
-            del stated["job"]
+            del content["job"]
         else:
-            del stated["jobs"], stated["place_jobs"], stated["joint_cost"]
+            del content["jobs"], content["place_jobs"], content["joint_cost"]
         if not self.events:
-            del stated["events"]
+            del content["events"]
         if self.on_failure == "abort":
-            del stated["on_failure"]
+            del content["on_failure"]
         if self.prices == PricesSection():
-            del stated["prices"]
+            del content["prices"]
         if self._stated_cluster is not None:
             cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
-            stated["cluster"] = cluster
-        return stated
+            content["cluster"] = cluster
+        return content
 
 
 def json_schema() -> dict[str, Any]:
@@ -433,8 +433,8 @@ def json_schema() -> dict[str, Any]:
     job = schema["properties"]["job"]
     job["discriminator"]["mapping"].pop(SEVERAL)
     del schema["$defs"]["SeveralJobsSection"]
-    named = set(job["discriminator"]["mapping"].values())
-    job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in named]
+    names = set(job["discriminator"]["mapping"].values())
+    job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in names]
     schema["required"] = ["cluster"]
     cluster = schema["$defs"]["ClusterSection"]
     cluster["anyOf"] = [{"required": cluster.pop("required")}]
@@ -469,11 +469,11 @@ def json_schema() -> dict[str, Any]:
 def file_schema() -> dict[str, Any]:
     """Return the JSON Schema of what emu reads, for editors: a lab states ``lab``."""
     schema = json_schema()
-    named = {"Scenario": schema, **schema.pop("$defs")}
+    schemas = {"Scenario": schema, **schema.pop("$defs")}
     return {
         "$schema": schema.pop("$schema"),
         "if": {"required": ["lab"]},
         "then": {"$ref": "#/$defs/LabFile"},
         "else": {"$ref": "#/$defs/Scenario"},
-        "$defs": named,
+        "$defs": schemas,
     }

@@ -119,12 +119,12 @@ def locate(source: str | Path) -> Path:
         return path / LAB
     if path.is_file() or path.suffix or path.parent != Path():
         return path
-    known = shipped_scenarios() | shipped_labs()
-    if path.name in known:
-        return known[path.name]
+    names = shipped_scenarios() | shipped_labs()
+    if path.name in names:
+        return names[path.name]
     raise ScenarioError(
         "there is no such file; of the scenarios that ship with emu, "
-        f"{nearest(path.name, known)}",
+        f"{nearest(path.name, names)}",
         file=str(source),
     )
 
@@ -256,9 +256,9 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
         machines = {key: data[key] for key in data if key != "lab"}
-        found = list(misspelt_keys(machines))
+        problems = list(misspelt_keys(machines))
         if not document.data.keys() & {"job", "jobs"}:
-            found += [
+            problems += [
                 ((key,), f"unknown key {key!r}, {nearest(key, LAB_KEYS)}")
                 for key in document.data
                 if key not in {*LAB_KEYS, "name"}
@@ -266,13 +266,13 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
-            found += _described(caught, data, found)
+            problems += _described(caught, data, problems)
         else:
-            found += [*name_errors(file), *event_errors(file.events, file.cluster)]
-            if not found:
+            problems += [*name_errors(file), *event_errors(file.events, file.cluster)]
+            if not problems:
                 file.read_from(document)
                 return file
-        errors = _located(document, found)
+        errors = _located(document, problems)
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
 
 
@@ -285,8 +285,8 @@ def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
         When it cannot be read or parsed at all.
     """
     with one_error(source, partial(ScenarioError, file=str(source))):
-        stated = _read(source, overrides).data.keys()
-    return "lab" in stated and not stated & {"job", "jobs"}
+        keys = _read(source, overrides).data.keys()
+    return "lab" in keys and not keys & {"job", "jobs"}
 
 
 def loads(
@@ -404,29 +404,29 @@ def _checked(
     document: Document, *, timed: bool = True
 ) -> tuple[Scenario | None, list[ScenarioError]]:
     data = document.data
-    found = list(misspelt_keys(data))
+    problems = list(misspelt_keys(data))
     scenario: Scenario | None = None
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        found += _described(caught, data, found)
-    wrong = {str(trail[0]) for trail, _ in found if trail}
+        problems += _described(caught, data, problems)
+    wrong = {str(trail[0]) for trail, _ in problems if trail}
     if "jobs" in wrong:
         wrong.add("job")
     usable = scenario or _without(data, wrong)
     if usable is not None:
-        found += scenario_errors(usable, wrong, timed=timed)
-    return scenario, _located(document, found)
+        problems += scenario_errors(usable, wrong, timed=timed)
+    return scenario, _located(document, problems)
 
 
 def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
     """Return the scenario with defaults or stand-ins for the sections ``wrong``."""
-    kept = {key: value for key, value in data.items() if key not in wrong}
+    rest = {key: value for key, value in data.items() if key not in wrong}
     stand_ins = dict(_STAND_INS)
-    if "jobs" in kept:
+    if "jobs" in rest:
         del stand_ins["job"]
     try:
-        return Scenario.model_validate(stand_ins | {"name": "partial"} | kept)
+        return Scenario.model_validate(stand_ins | {"name": "partial"} | rest)
     except ValidationError:
         return None
 
@@ -480,8 +480,8 @@ def _drop_nulls(data: Any) -> None:
     if isinstance(data, dict):
         for key in [key for key, value in data.items() if value is None]:
             del data[key]
-    held = data.values() if isinstance(data, dict) else data
-    for value in held if isinstance(data, dict | list) else ():
+    values = data.values() if isinstance(data, dict) else data
+    for value in values if isinstance(data, dict | list) else ():
         if isinstance(value, dict | list):
             _drop_nulls(value)
 
@@ -490,23 +490,23 @@ def _described(
     caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
-    known = {trail for trail, _ in misspelt}
-    described: dict[Trail, str] = {}
+    trails = {trail for trail, _ in misspelt}
+    problems: dict[Trail, str] = {}
     for error in caught.errors()[:_MOST_ERRORS]:
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
-        if trail not in known and not follows:
-            described[trail] = either(described.get(trail, ""), describe(error))
-    meant = {
+        if trail not in trails and not follows:
+            problems[trail] = either(problems.get(trail, ""), describe(error))
+    keys = {
         (*trail[:-1], key)
-        for trail, problem in described.items()
+        for trail, problem in problems.items()
         if (key := meant_key(problem))
     }
     return [
         (trail, problem)
-        for trail, problem in described.items()
-        if not problem.startswith(MISSING) or trail not in meant
+        for trail, problem in problems.items()
+        if not problem.startswith(MISSING) or trail not in keys
     ]
 
 
@@ -556,12 +556,12 @@ def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     schedule, at = document.data.get("schedule"), ("schedule", "policy")
     if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
         return
-    if stated := any(at[: len(option)] == option for option in document.options):
+    if is_option := any(at[: len(option)] == option for option in document.options):
         schedule.pop("source", None)
     if isinstance(schedule.get("source"), str):
         return
     policy = schedule["policy"]
-    file = rule_file(policy, Path() if stated else folder, noted)
+    file = rule_file(policy, Path() if is_option else folder, noted)
     if file is not None:
         schedule["policy"] = f"{file}:{policy.rpartition(':')[2]}"
         schedule.update(_text_of(schedule["policy"], noted))

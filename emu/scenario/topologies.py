@@ -61,11 +61,11 @@ def expand_topology(document: Document, folder: Path) -> None:
         return
     if not Path(word).is_file():
         raise document.error(at, f"found {word!r}, write {_KNOWN}")
-    stated = read_document(word).data
-    if unknown := stated.keys() - {*_KEYS}:
+    content = read_document(word).data
+    if unknown := content.keys() - {*_KEYS}:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
         raise document.error(at, problem)
-    cluster.update(stated)
+    cluster.update(content)
 
 
 def _swaps(data: dict[str, Any]) -> bool:

@@ -105,8 +105,8 @@ def train_along(
         )
     else:
         steps = steps_of(job)
-        missed = system.updates_missed(settings)
-        weights, losses = reference_training(settings, steps, missed, watch)
+        misses = system.updates_missed(settings)
+        weights, losses = reference_training(settings, steps, misses, watch)
     return weights, np.array(losses)
 
 
@@ -184,15 +184,20 @@ def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
     """
     from emu.training import evaluate  # noqa: PLC0415 - torch
 
-    made, weights = progress_along(scenario, schedule)
+    progress, weights = progress_along(scenario, schedule)
     settings = build_job(scenario).settings
     system = system_of(settings)
     ends = step_ends(schedule, system.step_kinds if system else ())
     curve = [
         {"iteration": n, "time": time, "loss": loss}
-        | ({} if np.isnan(seen) else {"accuracy": seen})
-        for n, (time, loss, seen) in enumerate(
-            zip(ends.tolist(), made.loss.tolist(), made.accuracy.tolist(), strict=True)
+        | ({} if np.isnan(samples) else {"accuracy": samples})
+        for n, (time, loss, samples) in enumerate(
+            zip(
+                ends.tolist(),
+                progress.loss.tolist(),
+                progress.accuracy.tolist(),
+                strict=True,
+            )
         )
     ]
     found = curve_until_divergence(curve, weights)
@@ -235,10 +240,10 @@ def steps_until(scenario: Scenario, schedule: Schedule) -> tuple[int, float]:
             problem = f"the training diverged after step {step}: lower its lr"
             raise ScenarioError(problem, key="job.optimizer")
         if (step + 1) % until.every == 0:
-            found = evaluate(settings, parameters)[until.split]
-            best = max(best, (found, -step - 1))  # of equal ones the first
-            if found >= until.accuracy:
-                raise _ReachedError(step + 1, found)
+            figures = evaluate(settings, parameters)[until.split]
+            best = max(best, (figures, -step - 1))  # of equal ones the first
+            if figures >= until.accuracy:
+                raise _ReachedError(step + 1, figures)
 
     try:
         train_along(scenario, schedule, look)

@@ -86,10 +86,15 @@ def expect_listed_makespan(data: dict[str, Any], workload: dict[str, Any]) -> No
     """
     schedule = data.get("schedule")
     policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
-    listed = workload.get("expected_makespan_s")
+    makespan = workload.get("expected_makespan_s")
     same = data["job"]["iterations"] == workload["n_iterations"]
-    if isinstance(listed, dict) and policy in listed and same and "expect" not in data:
-        data["expect"] = {"makespan": f"{listed[policy]!r} s"}
+    if (
+        isinstance(makespan, dict)
+        and policy in makespan
+        and same
+        and "expect" not in data
+    ):
+        data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
 
 
 def _machine(bandwidths: Sequence[float]) -> dict[str, Any]:
@@ -119,13 +124,13 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        named: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "from": source,
             "to": destination,
             "lag": lag,
             "volume": values,
         }
-        flows.append(FlowSection.model_construct(**named))
+        flows.append(FlowSection.model_construct(**fields))
     return flows
 
 
@@ -177,8 +182,8 @@ class ProfileFile:
             if not control
         ]
         wanted = [task.name for task in job.tasks]
-        for known, asked in ((self.tasks, wanted), (self.edges, carrying)):
-            missing = [name for name in asked if name not in known]
+        for ranges, names_needed in ((self.tasks, wanted), (self.edges, carrying)):
+            missing = [name for name in names_needed if name not in ranges]
             if missing:
                 problem = f"was measured on another job, it has no {missing[0]}"
                 raise DataError(problem, path=self.path)
@@ -242,8 +247,8 @@ def _read(path: str | Path) -> ProfileFile:
     file = str(path)
     content = read_json(Path(path))
     if not isinstance(content, dict) or content.get("version") != VERSION:
-        found = content.get("version") if isinstance(content, dict) else content
-        problem = f"is not a profile of version {VERSION}, found {found!r:.40}"
+        version = content.get("version") if isinstance(content, dict) else content
+        problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
     parts = [content.get(key) for key in ("tasks", "edges", "settings")]
     if not all(isinstance(part, dict) for part in parts) or not parts[0]:

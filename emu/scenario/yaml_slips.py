@@ -39,9 +39,11 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     line = marks[0].line + 1 if marks else 0
     if isinstance(error, DuplicateKeyError):
         key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
-        stated = re.compile(rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:")
+        pattern = re.compile(
+            rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:"
+        )
         lines = text.splitlines()[: line - 1]
-        before = [number for number, one in enumerate(lines, 1) if stated.search(one)]
+        before = [number for number, one in enumerate(lines, 1) if pattern.search(one)]
         also = f", in line {before[-1]} as well" if before else ""
         return line, f"{key[0]} is there twice{also}: keep one of them"
     problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
@@ -68,20 +70,20 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
     if sum(map(len, lines[start:end])) > _LONGEST:
         return None
     for (what, change), place in product(_CHANGES.items(), places):
-        for mended in change(lines, place):
-            tried = [*lines[start:place], mended, *lines[place + 1 : end]]
-            if mended != lines[place] and _is_yaml("\n".join(tried)):
-                return Slip(place + 1, what, mended)
+        for line in change(lines, place):
+            lines_tried = [*lines[start:place], line, *lines[place + 1 : end]]
+            if line != lines[place] and _is_yaml("\n".join(lines_tried)):
+                return Slip(place + 1, what, line)
     return None
 
 
 def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
     """Return the lines to look at: those named, and the last one before each."""
-    stated = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
-    found: list[int] = []
+    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    places: list[int] = []
     for line in near:
-        found += [i for i in stated if i <= line][-2:][::-1]
-    return [*dict.fromkeys(found)]
+        places += [i for i in rows if i <= line][-2:][::-1]
+    return [*dict.fromkeys(places)]
 
 
 def _is_yaml(text: str) -> bool:
@@ -97,9 +99,9 @@ _KEY = r"([A-Za-z_][\w.-]*)"
 
 def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:
     def change(lines: Sequence[str], at: int) -> Iterator[str]:
-        mended, count = re.subn(pattern, by, lines[at])
+        line, count = re.subn(pattern, by, lines[at])
         if count:
-            yield mended
+            yield line
 
     return change
 
@@ -108,9 +110,11 @@ def _indentations(lines: Sequence[str], at: int) -> list[int]:
     """Return the indentations of lines around one, the most like its own first."""
     own = len(lines[at]) - len(lines[at].lstrip())
     around = [line for line in lines[max(0, at - 20) : at + 3] if line.strip()]
-    found = {len(line) - len(line.lstrip(" ")) for line in around}
-    found |= {line.index("- ") + 2 for line in around if line.lstrip().startswith("- ")}
-    return sorted(found, key=lambda depth: (abs(depth - own), depth))
+    widths = {len(line) - len(line.lstrip(" ")) for line in around}
+    widths |= {
+        line.index("- ") + 2 for line in around if line.lstrip().startswith("- ")
+    }
+    return sorted(widths, key=lambda depth: (abs(depth - own), depth))
 
 
 def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
@@ -138,10 +142,10 @@ def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
         over = line.count(opening) - line.count(closing)
         if over > 0:
             yield line + closing * over + comment
-            for found in re.finditer(r"[\]})]", line):
-                if found[0] != closing:
+            for brace in re.finditer(r"[\]})]", line):
+                if brace[0] != closing:
                     yield (
-                        line[: found.start()] + closing + line[found.end() :] + comment
+                        line[: brace.start()] + closing + line[brace.end() :] + comment
                     )
         if over < 0:
             last = line.rindex(closing)
@@ -168,15 +172,15 @@ def _quotes(lines: Sequence[str], at: int) -> Iterator[str]:
 
 def _quoted(lines: Sequence[str], at: int) -> Iterator[str]:
     line, comment = _parts(lines[at])
-    if found := re.match(rf"{_HEAD}{_KEY}: +([^\s\"'{{\[].*)$", line):
-        text = json.dumps(found[3], ensure_ascii=False)
-        yield f"{found[1]}{found[2]}: {text}{comment}"
+    if match := re.match(rf"{_HEAD}{_KEY}: +([^\s\"'{{\[].*)$", line):
+        text = json.dumps(match[3], ensure_ascii=False)
+        yield f"{match[1]}{match[2]}: {text}{comment}"
 
 
 def _parts(line: str) -> tuple[str, str]:
     """Return a line without its comment, and that with the space before it."""
-    found = re.match(r"(.*?)(\s+#.*|\s*)$", line)
-    return (found[1], found[2]) if found else (line, "")
+    match = re.match(r"(.*?)(\s+#.*|\s*)$", line)
+    return (match[1], match[2]) if match else (line, "")
 
 
 _CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {

@@ -162,8 +162,8 @@ class JobSection(Section):
         def fits(size: int) -> bool:
             if key == "machines":
                 return self.least_edges(machines[:size]) <= MOST_EDGES
-            changed = self.model_copy(update={key: size})
-            return changed.least_edges(machines) <= MOST_EDGES
+            job = self.model_copy(update={key: size})
+            return job.least_edges(machines) <= MOST_EDGES
 
         return bisect.bisect_left(range(1, found), True, key=lambda n: not fits(n))
 
@@ -215,8 +215,8 @@ class JobSection(Section):
 
     def demands_at(self, task: Task) -> Trail:
         """Return where the demands of a task of the job are written."""
-        known = [at for at, _ in self.stated_demands() if at[-1] == task.kind]
-        return known[0] if known else ("job", "demands")
+        keys = [at for at, _ in self.stated_demands() if at[-1] == task.kind]
+        return keys[0] if keys else ("job", "demands")
 
     def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
         """Yield (where, task, machine that the task must stand on)."""
@@ -322,11 +322,13 @@ def device_errors(
     job: JobSection, cluster: ClusterSection
 ) -> Iterator[tuple[Trail, str]]:
     """Yield devices with times that no machine has, and what would be right."""
-    known = sorted({m.device for m in cluster.machines if m.device})
+    devices = sorted({m.device for m in cluster.machines if m.device})
     for trail, _, times in job.device_times():
         for device in times:
-            if device != DEFAULT_DEVICE and device not in known:
-                hint = nearest(device, known) if known else "no machine has a device"
+            if device != DEFAULT_DEVICE and device not in devices:
+                hint = (
+                    nearest(device, devices) if devices else "no machine has a device"
+                )
                 yield (*trail, device), f"no machine has device {device!r}, {hint}"
 
 
@@ -358,8 +360,8 @@ def with_slowness(
     if not any(factors.values()):
         return job
     tasks = (
-        replace(task, slowness=found)
-        if (found := factors.get(task.kind if by_kind else task.name))
+        replace(task, slowness=factor)
+        if (factor := factors.get(task.kind if by_kind else task.name))
         else task
         for task in job.tasks
     )

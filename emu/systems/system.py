@@ -114,7 +114,7 @@ def systems() -> Mapping[str, System]:
     EmulatorError
         When an entry point cannot be imported, is no `System`, or two have one name.
     """
-    found: dict[str, System] = {}
+    by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
         where = f"entry point {point.name} = {point.value} of group {GROUP}"
         try:
@@ -123,14 +123,14 @@ def systems() -> Mapping[str, System]:
             raise EmulatorError(f"{where} cannot be imported: {error}") from error
         if not isinstance(system, System) or system.name != point.name:
             raise EmulatorError(f"{where} is no System called {point.name!r}")
-        if system.name in found:
+        if system.name in by_name:
             raise EmulatorError(f"{where}: there is another system of that name")
-        found[system.name] = system
-    if not found:
+        by_name[system.name] = system
+    if not by_name:
         raise EmulatorError(
             f"no entry points of group {GROUP}: install emu again (pip install -e .)"
         )
-    return found
+    return by_name
 
 
 def section_types() -> tuple[type[JobSection], ...]:
@@ -178,8 +178,8 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     if system is None:
         return {}
     arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
-    missed = np.minimum(np.arange(job.iterations), system.updates_missed(settings))
-    each = (arrays + missed) * np.dtype(settings["precision"]).itemsize
+    misses = np.minimum(np.arange(job.iterations), system.updates_missed(settings))
+    each = (arrays + misses) * np.dtype(settings["precision"]).itemsize
     return {
         name: sum(lengths) * each + 8 * len(lengths)
         for name, lengths in system.vectors(job).items()
@@ -215,8 +215,8 @@ def content_of(name: str, kinds: tuple[str, str]) -> str:
     """
     if kinds[1] == CHECKPOINT:
         return "checkpoints"
-    known = systems()
-    for system in sorted(known.values(), key=lambda system: system.name != name):
+    names = systems()
+    for system in sorted(names.values(), key=lambda system: system.name != name):
         if kinds in system.carries:
             return system.carries[kinds]
     return f"bytes of {kinds[0]} -> {kinds[1]}"

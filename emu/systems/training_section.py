@@ -267,11 +267,11 @@ class TimesSection(Section):
 
     def by_kind(self) -> dict[str, float | dict[str, float]]:
         """Return kind -> time, of those that are stated or follow from others."""
-        known = {kind: time for kind, time in self if time is not None}
-        phases = [known[phase] for phase in PHASES if phase in known]
+        times = {kind: time for kind, time in self if time is not None}
+        phases = [times[phase] for phase in PHASES if phase in times]
         if self.worker is None and len(phases) == len(PHASES):
-            known["worker"] = combined(lambda *parts: sum(parts), *phases)
-        return known
+            times["worker"] = combined(lambda *parts: sum(parts), *phases)
+        return times
 
     def stated(self) -> dict[str, float]:
         """Return kind -> seconds on the default device, as of `by_kind`."""
@@ -361,10 +361,10 @@ class TrainingSection(JobSection):
             return self.iterations or 1
         if context.train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")
-        walked = context.train_vertices
+        vertices = context.train_vertices
         if self.epoch == "shard":
-            walked //= self.samplers(context.machines)
-        return self.epochs * max(1, math.ceil(walked / self.sampler_batch))
+            vertices //= self.samplers(context.machines)
+        return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
     def training_settings(self, context: BuildContext) -> dict[str, Any]:
         """Return the settings of node programs that follow from these keys."""
@@ -385,8 +385,8 @@ class TrainingSection(JobSection):
     def _model(self) -> dict[str, Any]:
         if isinstance(self.model, ModelSection):
             return self.model.model_dump()
-        stated = self.model.model_dump(include={"args", "source"})
-        return {**stated, "program": self.model.name, "layers": self.hops}
+        content = self.model.model_dump(include={"args", "source"})
+        return {**content, "program": self.model.name, "layers": self.hops}
 
     @property
     @override
@@ -416,8 +416,8 @@ class TrainingSection(JobSection):
             )
             yield ("job", "fanouts"), problem
         if (self.iterations is None) == (self.epochs is None):
-            found = "neither" if self.iterations is None else "both"
-            yield ("job",), f"found {found} of iterations and epochs, write one of them"
+            which = "neither" if self.iterations is None else "both"
+            yield ("job",), f"found {which} of iterations and epochs, write one of them"
 
     @override
     def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -443,13 +443,13 @@ class TrainingSection(JobSection):
         kinds = {tasks[name] for name in wanted}
         if wanted != {name for name, kind in tasks.items() if kind in kinds}:
             return {}, set()
-        stated = {kind: getattr(self.times, kind, None) for kind in kinds}
-        covered = {name for name in wanted if stated[tasks[name]] is not None}
+        times = {kind: getattr(self.times, kind, None) for kind in kinds}
+        keys = {name for name in wanted if times[tasks[name]] is not None}
         return {
             f"job.times.{kind}": scale(time)
-            for kind, time in stated.items()
+            for kind, time in times.items()
             if time is not None
-        }, covered
+        }, keys
 
     @override
     def realize(
@@ -463,8 +463,8 @@ class TrainingSection(JobSection):
         times = {kind: time * self.share(kind) for kind, time in times.items()}
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
-        found = self.realize_sampled(job, times, dataset, context, cluster)
-        return replace(found, volumes=found.volumes / context.byte_scale)
+        realization = self.realize_sampled(job, times, dataset, context, cluster)
+        return replace(realization, volumes=realization.volumes / context.byte_scale)
 
     def realize_sampled(
         self,

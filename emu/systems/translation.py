@@ -168,22 +168,22 @@ def roomy_machines(
     gpus = any(machine.gpu for machine in cluster.machines)
     needed = {"gpu": 1.0, **needed} if gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
-    built, found = cluster.build().machines, []
+    built, candidates = cluster.build().machines, []
     for number, (name, position) in enumerate(cluster.named()):
         machine = cluster.machines[position]
         rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
         roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
         if roomy and name in among:
             seconds = time_on(time, machine.device or DEFAULT_DEVICE)
-            found.append((seconds, -built[number].bandwidth_in, number, name))
-    if not found:
+            candidates.append((seconds, -built[number].bandwidth_in, number, name))
+    if not candidates:
         raise ScenarioError(
             "no machine has room for a worker with its samplers, which are one process "
             "in data_parallel and p3: state smaller demands",
             key="job.demands",
         )
-    chosen = sorted(found)[:workers]
-    return tuple(name for *_, name in sorted(chosen, key=lambda one: one[2]))
+    names = sorted(candidates)[:workers]
+    return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
 
 
 def placed(common: CommonJob) -> dict[str, Any]:

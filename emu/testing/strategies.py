@@ -138,7 +138,7 @@ def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster
 def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
-    shared = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
+    links = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
     machines = [
         replace(machine, bandwidth_in=0.0, bandwidth_out=0.0)
         if rng.random() < 0.2
@@ -148,17 +148,17 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     routes = []
     for a, source in enumerate(machines):
         for b, destination in enumerate(machines):
-            needed = not (source.has_nic and destination.has_nic)
-            if a == b or not (needed or rng.random() < 0.6):
+            by_link = not (source.has_nic and destination.has_nic)
+            if a == b or not (by_link or rng.random() < 0.6):
                 continue
-            crossed = rng.permutation(count)[: int(rng.integers(1, count + 1))]
-            through = [f"l{i}" for i in crossed]
+            way = rng.permutation(count)[: int(rng.integers(1, count + 1))]
+            through = [f"l{i}" for i in way]
             if source.has_nic and rng.random() < 0.7:
                 through.insert(0, "out")
             if destination.has_nic and rng.random() < 0.7:
                 through.append("in")
             routes.append(Route((a,), (b,), tuple(through)))
-    return Cluster(tuple(machines), shared, tuple(routes))
+    return Cluster(tuple(machines), links, tuple(routes))
 
 
 def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> Cluster:
@@ -208,13 +208,13 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with two limited pools per machine, of which one is tuned."""
     machines, tuners = [], []
     for m, machine in enumerate(cluster.machines):
-        pool, watched = rng.permutation(["gpu", "cpu"]).tolist()
-        slots = {pool: int(rng.integers(1, 4)), watched: 1}
+        pool, pool_watched = rng.permutation(["gpu", "cpu"]).tolist()
+        slots = {pool: int(rng.integers(1, 4)), pool_watched: 1}
         machines.append(replace(machine, slots=slots))
-        watched = watched if rng.random() < 0.5 else pool
+        pool_watched = pool_watched if rng.random() < 0.5 else pool
         most, period = int(rng.integers(2, 7)), float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:
-            tuners.append(Tuner(m, pool, watched, max(most, slots[pool]), period))
+            tuners.append(Tuner(m, pool, pool_watched, max(most, slots[pool]), period))
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
 
 

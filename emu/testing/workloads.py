@@ -24,8 +24,8 @@ _KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_ser
 
 def bench_directory() -> Path | None:
     """Return the directory that ``EMU_BENCH`` names, None unless it is there."""
-    named = os.environ.get("EMU_BENCH", "")
-    return Path(named) if named and Path(named).is_dir() else None
+    folder = os.environ.get("EMU_BENCH", "")
+    return Path(folder) if folder and Path(folder).is_dir() else None
 
 
 def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:

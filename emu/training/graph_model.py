@@ -73,9 +73,9 @@ class GraphModel:
         """
         import torch
 
-        expected = self._flat.numel()
-        if len(flat) != expected:
-            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+        size = self._flat.numel()
+        if len(flat) != size:
+            raise ValueError(f"{len(flat)} parameters for a model of {size}")
         with torch.no_grad():
             self._flat.copy_(as_tensor(flat))
 

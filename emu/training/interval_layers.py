@@ -51,10 +51,10 @@ class RowSums:
         """Return the sums, shape (rows, columns of ``vectors``)."""
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
-        found: Array = np.add.reduceat(
+        sums: Array = np.add.reduceat(
             self._weights * vectors[self._columns], self._starts, axis=0
         )
-        return found
+        return sums
 
 
 def activate(name: str, z: Array) -> Array:
@@ -86,10 +86,10 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
         One over the number of training vertices at the label of each of them, else 0;
         shape (rows, classes).
     """
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    likely = np.exp(shifted)
+    offsets = scores - scores.max(axis=1, keepdims=True)
+    likely = np.exp(offsets)
     total = likely.sum(axis=1, keepdims=True)
-    value = -float((targets * (shifted - np.log(total))).sum())
+    value = -float((targets * (offsets - np.log(total))).sum())
     return Loss(value, likely / total * targets.sum(axis=1, keepdims=True) - targets)
 
 
@@ -97,11 +97,11 @@ def training_targets(
     dataset: Dataset, vertices: NDArray[np.int64], dtype: Any
 ) -> Array:
     """Return the targets of some vertices, as `cross_entropy` takes them."""
-    found = np.zeros((len(vertices), dataset.classes), dtype)
-    trained = np.flatnonzero(np.isin(vertices, dataset.train))
-    labels = dataset.labels[vertices[trained]].astype(np.int64)
-    found[trained, labels] = 1 / dataset.train_count
-    return found
+    targets = np.zeros((len(vertices), dataset.classes), dtype)
+    rows = np.flatnonzero(np.isin(vertices, dataset.train))
+    labels = dataset.labels[vertices[rows]].astype(np.int64)
+    targets[rows, labels] = 1 / dataset.train_count
+    return targets
 
 
 def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array]:
@@ -172,15 +172,15 @@ class InEdges:
     def weighed(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
         rows = attention[:, None] * vectors[self.columns]
-        found: Array = np.add.reduceat(rows, self._starts, axis=0)
-        return found
+        sums: Array = np.add.reduceat(rows, self._starts, axis=0)
+        return sums
 
     def pushed(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
-        found = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
-        np.add.at(found, self.columns, of_sources)
-        found[self._rows] += of_destinations
-        return found
+        sums = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
+        np.add.at(sums, self.columns, of_sources)
+        sums[self._rows] += of_destinations
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +202,14 @@ class Ends:
     vectors: Array
 
     def _scores(self) -> Array:
-        found: Array = self.sources @ self.vectors[0]
-        found += self.destinations @ self.vectors[1]
-        return found
+        scores: Array = self.sources @ self.vectors[0]
+        scores += self.destinations @ self.vectors[1]
+        return scores
 
     def _sums(self, values: Array) -> Array:
         """Return the sum of every destination's edges."""
-        found: Array = np.bincount(self.ends, values).astype(values.dtype, copy=False)
-        return found
+        sums: Array = np.bincount(self.ends, values).astype(values.dtype, copy=False)
+        return sums
 
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
@@ -218,8 +218,8 @@ class Ends:
         top = np.full(int(self.ends.max()) + 1, -np.inf, scores.dtype)
         np.maximum.at(top, self.ends, scores)
         likely = np.exp(scores - top[self.ends])
-        found: Array = likely / self._sums(likely)[self.ends]
-        return found
+        shares: Array = likely / self._sums(likely)[self.ends]
+        return shares
 
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.

@@ -100,8 +100,8 @@ def _attention(
     totals = shares.new_zeros(block.inner, heads).index_add(0, destination, shares)
     shares = (shares / totals[destination]).unsqueeze(2)
     nothing = rows.new_zeros(block.inner, heads, width)
-    mixed = nothing.index_add(0, destination, rows[source] * shares)
-    return mixed.flatten(1) + bias
+    sums = nothing.index_add(0, destination, rows[source] * shares)
+    return sums.flatten(1) + bias
 
 
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
@@ -133,8 +133,8 @@ class Layer:
 
     def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
         """Return the vectors of a block's destinations."""
-        summed = self.linear(block, hidden, *tensors[: self.weights])
-        return self.rest(block, summed, *tensors[self.weights :])
+        sums = self.linear(block, hidden, *tensors[: self.weights])
+        return self.rest(block, sums, *tensors[self.weights :])
 
 
 #: ``sage`` weighs the neighbours' mean and the vertex itself, ``gcn`` the mean over

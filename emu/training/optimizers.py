@@ -124,12 +124,12 @@ def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Opt
     ValueError
         When its name is neither adam nor sgd.
     """
-    stated = settings["optimizer"]
-    name, half_life = stated["name"], stated.get("half_life") or math.inf
+    section = settings["optimizer"]
+    name, half_life = section["name"], section.get("half_life") or math.inf
     if name == "adam":
-        return Adam(parameters, stated["lr"], half_life)
+        return Adam(parameters, section["lr"], half_life)
     if name == "sgd":
-        return Sgd(parameters, stated["lr"], half_life)
+        return Sgd(parameters, section["lr"], half_life)
     raise ValueError(f"optimizer {name} is neither adam nor sgd")
 
 

@@ -122,7 +122,7 @@ class OwnModel:
         self._seed: int = settings["seed"]
         self._classes = dataset.classes
         self._dtype = getattr(torch, settings["precision"])
-        offered = {
+        arguments = {
             name: value
             for what, value in (
                 ("feature_length", dataset.feature_length),
@@ -132,7 +132,7 @@ class OwnModel:
             for name in _OFFERED[what]
         }
         with self._running("does not build a model", _BUILT):
-            module = _built(model, offered)
+            module = _built(model, arguments)
             self._module = module.to(self._dtype)
             self._parameters = [p for p in module.parameters() if p.requires_grad]
             if not self._parameters:
@@ -177,8 +177,8 @@ class OwnModel:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every part of the flat vector, by its name in the module."""
-        named = self._module.named_parameters()
-        return {name: tuple(p.shape) for name, p in named if p.requires_grad}
+        parameters = self._module.named_parameters()
+        return {name: tuple(p.shape) for name, p in parameters if p.requires_grad}
 
     @staticmethod
     def _flat(parts: Sequence[Tensor]) -> NDArray[Any]:
@@ -197,9 +197,9 @@ class OwnModel:
         """
         from torch.nn.utils import vector_to_parameters
 
-        expected = sum(p.numel() for p in self._parameters)
-        if len(flat) != expected:
-            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+        size = sum(p.numel() for p in self._parameters)
+        if len(flat) != size:
+            raise ValueError(f"{len(flat)} parameters for a model of {size}")
         vector_to_parameters(as_tensor(flat.copy()), self._parameters)
 
     def gradient(
@@ -257,13 +257,13 @@ class OwnModel:
         import torch
 
         ends = [(as_tensor(source), as_tensor(to)) for source, to in edges]
-        known = [*zip(ends, pairwise(sizes), strict=True)]
+        pairs = [*zip(ends, pairwise(sizes), strict=True)]
         dgl = None if "adjs" in self._names else _dgl()
         if dgl is None:
-            return [Adjacency(torch.stack(e).long(), None, size) for e, size in known]
+            return [Adjacency(torch.stack(e).long(), None, size) for e, size in pairs]
         return [
             dgl.create_block(e, num_src_nodes=outer, num_dst_nodes=inner)
-            for e, (outer, inner) in known
+            for e, (outer, inner) in pairs
         ]
 
     def predict(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
@@ -298,8 +298,8 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
     keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     unknown = [name for name in stated if name not in takes and not keywords]
     if unknown:
-        known = ", ".join(takes) or "no arguments"
-        problem = f"takes no {unknown[0]!r}, it takes {known}: see job.model.args"
+        names = ", ".join(takes) or "no arguments"
+        problem = f"takes no {unknown[0]!r}, it takes {names}: see job.model.args"
         raise DataError(problem, path=program)
     arguments = {name: offered[name] for name in takes if name in offered} | stated
     missing = [
@@ -405,7 +405,7 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
             path=program,
         )
     batch, before = _small_batch(settings, dataset), first.buffers
-    found = [model.gradient([batch])[0] for model in (first, first, second)]
+    gradients = [model.gradient([batch])[0] for model in (first, first, second)]
     for name, value in first.buffers.items():
         if not np.array_equal(before[name], value, equal_nan=True):
             raise DataError(
@@ -414,7 +414,9 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
                 "torch.nn.LayerNorm needs none",
                 path=program,
             )
-    if not all(np.array_equal(found[0], one, equal_nan=True) for one in found[1:]):
+    if not all(
+        np.array_equal(gradients[0], one, equal_nan=True) for one in gradients[1:]
+    ):
         raise DataError(
             "draws random numbers unseeded, or keeps values from call to call: two "
             "calls with the same blocks and seed had other gradients; draw from torch, "
@@ -452,9 +454,9 @@ def _measured(settings: Mapping[str, Any], dataset: Dataset) -> ModelFigures:
     for iteration in range(_TIMED + 1):
         batches = []
         for sampler in range(each):
-            drawn = plan.batch(dataset.structure, dataset.train, sampler, iteration)
-            rows, labels = dataset.gather(drawn.vertices), dataset.labels[drawn.seeds]
-            batches.append(MiniBatch.of(drawn, rows, labels))
+            batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
+            rows, labels = dataset.gather(batch.vertices), dataset.labels[batch.seeds]
+            batches.append(MiniBatch.of(batch, rows, labels))
         if iteration == 0:  # the first call loads libraries: its time is no measure
             with FlopCounterMode(display=False) as counter:
                 model.gradient(batches)

@@ -79,8 +79,8 @@ class WholeGraphModel:
 
         kind = self._model["kind"]
         if kind in {"gcn", "plain_gcn"}:
-            weighed = hidden @ parts["weight"].T
-            return torch.sparse.mm(self.matrix, weighed) + parts.get("bias", 0.0)
+            product = hidden @ parts["weight"].T
+            return torch.sparse.mm(self.matrix, product) + parts.get("bias", 0.0)
         if kind == "plain_gat":
             rows = hidden @ parts["weight"].T
             names = "attention_source", "attention_destination"
@@ -115,10 +115,10 @@ def attended(
 
     to, of = edges.indices()
     scores = (sources @ vectors[0])[of] + (destinations @ vectors[1])[to]
-    weighed = torch.sparse_coo_tensor(
+    matrix = torch.sparse_coo_tensor(
         edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
     )
-    attention = torch.sparse.softmax(weighed.coalesce(), 1)
+    attention = torch.sparse.softmax(matrix.coalesce(), 1)
     return torch.sparse.mm(attention, sources)
 
 
@@ -296,9 +296,9 @@ def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str,
         When the parameters do not fit the model.
     """
     dataset = open_for(settings)
-    predicted = predict(settings, dataset, parameters)
+    classes = predict(settings, dataset, parameters)
     return {
-        name: float(np.mean(predicted[vertices] == dataset.labels[vertices]))
+        name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
         for name, vertices in (
             ("train", dataset.train),
             ("valid", dataset.valid),

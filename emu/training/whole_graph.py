@@ -66,8 +66,8 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
         def backward(_: Any, gradient: Tensor) -> Tensor:
             return backward_bag(gradient.contiguous())
 
-    found: Aggregate = Product.apply
-    return found
+    product: Aggregate = Product.apply
+    return product
 
 
 def _weighed_sum(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -95,8 +95,8 @@ def _sage(
 ) -> Tensor:
     from torch.nn.functional import linear
 
-    summed = _weighed_sum(aggregate, hidden, neighbours)
-    return summed + linear(hidden[:local], own, *bias)
+    sums = _weighed_sum(aggregate, hidden, neighbours)
+    return sums + linear(hidden[:local], own, *bias)
 
 
 def _gin(
@@ -110,8 +110,8 @@ def _gin(
 ) -> Tensor:
     from torch.nn.functional import linear
 
-    summed = _weighed_sum(aggregate, hidden, inner) + inner_bias
-    return linear(summed.relu(), outer, outer_bias)
+    sums = _weighed_sum(aggregate, hidden, inner) + inner_bias
+    return linear(sums.relu(), outer, outer_bias)
 
 
 #: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
@@ -193,8 +193,8 @@ class PartModel:
         import torch
 
         if len(flat) != self._flat.numel():
-            expected = self._flat.numel()
-            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+            size = self._flat.numel()
+            raise ValueError(f"{len(flat)} parameters for a model of {size}")
         with torch.no_grad():
             self._flat.copy_(as_tensor(flat))
         self._flat.grad = torch.zeros_like(self._flat)

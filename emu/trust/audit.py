@@ -127,13 +127,13 @@ def audit(
         "reads": (alone.newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
-    checked: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, results in checks.items():
-        checked[name] = 0
+        counts[name] = 0
         for comparisons, violations in results:
-            checked[name] += comparisons
+            counts[name] += comparisons
             found += violations
-    return AuditReport(found, checked)
+    return AuditReport(found, counts)
 
 
 class _Auditor:
@@ -188,8 +188,8 @@ class _Auditor:
         start, end = self._schedule.task_start, self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
-        wanted = np.arange(self._job.iterations) < rounds
-        names = [self._task(j, n) for j, n in np.argwhere(~ran & wanted)]
+        is_due = np.arange(self._job.iterations) < rounds
+        names = [self._task(j, n) for j, n in np.argwhere(~ran & is_due)]
         yield (
             len(names),
             [Violation("(6)", w, 1, "iterations", f"{w} did not run") for w in names],
@@ -268,14 +268,16 @@ class _Auditor:
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
         edge, n = np.nonzero(self._sent & self._remote[:, None])
-        sent = self._schedule.flow_bytes[edge, n]
+        sizes = self._schedule.flow_bytes[edge, n]
         if volumes is not None:
-            expected = volumes[edge, n]
-            yield self._same_bytes(sent, expected, 0.0, (edge, n), "carried")
+            volumes_stated = volumes[edge, n]
+            yield self._same_bytes(sizes, volumes_stated, 0.0, (edge, n), "carried")
         if self._pieces is not None:
             fluid = fluid_bytes(self._pieces)[edge, n]
             slack = self._tolerance * self._narrowest()[edge]
-            yield self._same_bytes(fluid, sent, slack, (edge, n), "was given rates for")
+            yield self._same_bytes(
+                fluid, sizes, slack, (edge, n), "was given rates for"
+            )
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
@@ -327,12 +329,14 @@ class _Auditor:
         # NaN is not early: what is missing was named once, by (6) or (7).
         broken = np.flatnonzero(early > self._tolerance + 1e-12 * np.abs(bounds))
         name, rows, iterations = subjects
-        found = []
+        violations = []
         for i in broken.tolist():
             subject = name(rows[i], iterations[i])
             sentence = f"{subject} {verb} before {what(i)}"
-            found.append(Violation(constraint, subject, float(early[i]), "s", sentence))
-        return times.size, found
+            violations.append(
+                Violation(constraint, subject, float(early[i]), "s", sentence)
+            )
+        return times.size, violations
 
     def _same_bytes(
         self,

@@ -26,7 +26,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
     """(7), (12): times and bytes of flows are numbers, of flows that are sent only."""
     job = schedule.problem.job
     count = np.array(job.flow_counts, dtype=np.int64)
-    sent = np.arange(job.iterations) < count[:, None]
+    exists = np.arange(job.iterations) < count[:, None]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
     columns = {
         "ready": schedule.flow_ready,
@@ -36,19 +36,19 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
     }
     for column, values in columns.items():
         constraint = "(12)" if column == "bytes" else "(7)"
-        bad = sent & remote[:, None] & ~(np.isfinite(values) & (values >= 0))
+        bad = exists & remote[:, None] & ~(np.isfinite(values) & (values >= 0))
         if column == "end":  # what was not sent is named by its own sentence
             bad &= ~np.isnan(values)
-        found = []
+        violations = []
         for e, n in np.argwhere(bad).tolist():
             name = flow_name(job, e, n)
             sentence = f"{name} has {values[e, n]} as its {column}"
-            found.append(Violation(constraint, name, 1, "values", sentence))
-        for e, n in np.argwhere(~sent & np.isfinite(values)).tolist():
+            violations.append(Violation(constraint, name, 1, "values", sentence))
+        for e, n in np.argwhere(~exists & np.isfinite(values)).tolist():
             name = flow_name(job, e, n)
             sentence = f"{name} is not to be sent and has a {column}"
-            found.append(Violation(constraint, name, 1, "iterations", sentence))
-        yield values.size, found
+            violations.append(Violation(constraint, name, 1, "iterations", sentence))
+        yield values.size, violations
 
 
 def stated_work(problem: Problem, start: Floats, end: Floats) -> Floats:
@@ -59,21 +59,21 @@ def stated_work(problem: Problem, start: Floats, end: Floats) -> Floats:
     start, end
         Seconds of (task, iteration); gates stand on no machine.
     """
-    cluster, worked = problem.cluster, end - start
+    cluster, work = problem.cluster, end - start
     for task, machine in enumerate(problem.placement.machine_of):
         name = cluster.machines[machine].name
         changes = [c for c in cluster.speed_changes if c.machine == name]
         if not changes or problem.job.tasks[task].gate:
             continue
-        lost, share, since = [0.0], 1.0, [0.0]
+        losses, share, since = [0.0], 1.0, [0.0]
         for change in sorted(changes, key=lambda change: change.time):
-            lost.append(lost[-1] + (1.0 - share) * (change.time - since[-1]))
+            losses.append(losses[-1] + (1.0 - share) * (change.time - since[-1]))
             since.append(change.time)
             share = change.share
         for times, sign in ((end[task], -1), (start[task], 1)):
             beyond = np.maximum(times - since[-1], 0.0) * (1.0 - share)
-            worked[task] += sign * (np.interp(times, since, lost) + beyond)
-    return worked
+            work[task] += sign * (np.interp(times, since, losses) + beyond)
+    return work
 
 
 def task_times(
@@ -95,16 +95,16 @@ def task_times(
     job = schedule.problem.job
     took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
     slack = tolerance + _ROUNDING * np.abs(schedule.task_end)
-    for stated, words in ((exact, "takes"), (least, "takes less than its time:")):
-        if stated is None:
+    for times, words in ((exact, "takes"), (least, "takes less than its time:")):
+        if times is None:
             continue
-        off = np.abs(took - stated) if stated is exact else stated - took
-        found = []
+        off = np.abs(took - times) if times is exact else times - took
+        violations = []
         for j, n in np.argwhere(off > slack).tolist():
             name = task_name(job, j, n)
-            sentence = f"{name} {words} {took[j, n]:g} of {stated[j, n]:g} s"
-            found.append(Violation("(6)", name, float(off[j, n]), "s", sentence))
-        yield took.size, found
+            sentence = f"{name} {words} {took[j, n]:g} of {times[j, n]:g} s"
+            violations.append(Violation("(6)", name, float(off[j, n]), "s", sentence))
+        yield took.size, violations
 
 
 def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -112,20 +112,20 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     job = schedule.problem.job
     if not job.edges:
         return
-    ended = schedule.task_end[[edge.source for edge in job.edges]]
+    ends = schedule.task_end[[edge.source for edge in job.edges]]
     ready, start = schedule.flow_ready, schedule.flow_start
-    slack = tolerance + _ROUNDING * np.abs(ended)
+    slack = tolerance + _ROUNDING * np.abs(ends)
     for off, words in (
-        (np.abs(ready - ended), "is not ready when its source ended"),
+        (np.abs(ready - ends), "is not ready when its source ended"),
         (ready - start, "started before it was ready"),
     ):
-        found = []
+        violations = []
         for e, n in np.argwhere(off > slack).tolist():
             name = flow_name(job, e, n)
-            found.append(
+            violations.append(
                 Violation("(7)", name, float(off[e, n]), "s", f"{name} {words}")
             )
-        yield ready.size, found
+        yield ready.size, violations
 
 
 def rate_rows(
@@ -142,14 +142,14 @@ def rate_rows(
         return
     job = schedule.problem.job
     edge, iteration, rate = rates.edge, rates.iteration, rates.rate
-    found = []
+    violations = []
     for i in np.flatnonzero(~_sound(job, rates)).tolist():
         sentence = (
             f"rate {i} is {rate[i]:g} B/s at {rates.time[i]:g} s of edge {edge[i]}, "
             f"iteration {iteration[i]}"
         )
-        found.append(Violation("(12)", f"rate {i}", 1, "values", sentence))
-    yield rate.size, found
+        violations.append(Violation("(12)", f"rate {i}", 1, "values", sentence))
+    yield rate.size, violations
     yield from _misplaced(schedule, schedule.rates, tolerance)
 
 
@@ -171,27 +171,27 @@ def _misplaced(
         (np.where(remote[edge] & ~np.isnan(end), 0.0, np.inf), "and is not sent"),
         (back, "in a row that is not in the order of time"),
     ):
-        found = []
+        violations = []
         for i in np.flatnonzero(off > slack).tolist():
             name = flow_name(job, int(edge[i]), int(iteration[i]))
             sentence = f"{name} has a rate {words}, at {time[i]:g} s"
-            found.append(Violation("(12)", name, float(off[i]), "s", sentence))
-        yield time.size, found
+            violations.append(Violation("(12)", name, float(off[i]), "s", sentence))
+        yield time.size, violations
 
 
 def sound(schedule: Schedule) -> Schedule:
     """Return the schedule without the rows of its history that are no rates of it."""
     rates = schedule.rates
-    if rates is None or (kept := _sound(schedule.problem.job, rates)).all():
+    if rates is None or (is_sound := _sound(schedule.problem.job, rates)).all():
         return schedule
-    return replace(schedule, rates=rates.rows(kept))
+    return replace(schedule, rates=rates.rows(is_sound))
 
 
 def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
-    kept = np.isfinite(rates.rate) & (rates.rate >= 0) & np.isfinite(rates.time)
-    kept &= (rates.edge >= 0) & (rates.edge < len(job.edges))
-    kept &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
-    return kept
+    is_sound = np.isfinite(rates.rate) & (rates.rate >= 0) & np.isfinite(rates.time)
+    is_sound &= (rates.edge >= 0) & (rates.edge < len(job.edges))
+    is_sound &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
+    return is_sound
 
 
 def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -203,13 +203,13 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
         for j, task in enumerate(job.tasks)
         if task.kind == "graph_store" and not task.takes and j not in waiting
     ]
-    found = []
+    violations = []
     for j in stores:
         late, name = float(schedule.task_start[j, 0]), task_name(job, j, 0)
         if late > tolerance:
             sentence = f"{name} started after the run began"
-            found.append(Violation("(5)", name, late, "s", sentence))
-    yield len(stores), found
+            violations.append(Violation("(5)", name, late, "s", sentence))
+    yield len(stores), violations
 
 
 def makespan_of(
@@ -225,8 +225,8 @@ def makespan_of(
         f"the makespan is said to be {stated:g} s, the last task ends at {last:g} s"
     )
     amount = off if np.isfinite(off) else last
-    found = [Violation("(15)", "the makespan", amount, "s", sentence)]
-    yield 1, found if broken else []
+    violations = [Violation("(15)", "the makespan", amount, "s", sentence)]
+    yield 1, violations if broken else []
 
 
 class Line(NamedTuple):
@@ -272,11 +272,11 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         Seconds by which a time may be off.
     """
     job = schedule.problem.job
-    known, _ = _known_ends(schedule)
+    ends, _ = _known_ends(schedule)
     sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
     for channel, edges, iterations in lines(schedule.problem, schedule.flow_ready):
         ready = schedule.flow_ready[edges, iterations]
-        ready = np.maximum(ready, known[sources[edges], iterations])
+        ready = np.maximum(ready, ends[sources[edges], iterations])
         start = schedule.flow_start[edges, iterations]
         end = schedule.flow_end[edges, iterations]
         # Of equal starts those without bytes went first: times of readiness that are
@@ -302,13 +302,13 @@ def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
     """Return when every (task, iteration) had all that it needs but a slot, seconds."""
     job = schedule.problem.job
     task_end, flow_end = _known_ends(schedule)
-    came = np.zeros_like(task_end)
-    came[:, 1:] = task_end[:, :-1]
+    arrivals = np.zeros_like(task_end)
+    arrivals[:, 1:] = task_end[:, :-1]
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        into = came[edge.destination, edge.lag : edge.lag + count]
+        into = arrivals[edge.destination, edge.lag : edge.lag + count]
         np.maximum(into, flow_end[e, :count], out=into)
-    return came
+    return arrivals
 
 
 def _known_ends(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -335,13 +335,13 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
     tolerance
         Seconds by which a time may be off.
     """
-    found = [*_misused(schedule, tolerance), *_mistuned(schedule, tolerance)]
+    violations = [*_misused(schedule, tolerance), *_mistuned(schedule, tolerance)]
     looks = 0 if schedule.quotas is None else schedule.quotas.size
-    return len(schedule.problem.pools) + looks, found
+    return len(schedule.problem.pools) + looks, violations
 
 
 def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    came = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
+    arrivals = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
     for pool in schedule.problem.pools:
         machine = schedule.problem.cluster.machines[pool.machine].name
         name = f"{pool.name} of {machine}"
@@ -349,7 +349,7 @@ def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         if over > 0:
             sentence = f"pool {name} of {slots} slots is overdrawn at {time:g} s"
             yield Violation("slots", name, over, "slots", sentence)
-        yield from _overtaken(schedule, pool, came, tolerance)
+        yield from _overtaken(schedule, pool, arrivals, tolerance)
 
 
 def _mistuned(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
@@ -387,23 +387,23 @@ def _most_over(
     Slots that are held when the quota falls are beyond it by right.
     """
     taken = schedule.task_start[list(pool.takers)].ravel()
-    freed = schedule.task_end[list(pool.freers)].ravel() - tolerance
-    times = np.concatenate([taken, freed])
-    change = np.repeat([1, -1], [taken.size, freed.size])
+    frees = schedule.task_end[list(pool.freers)].ravel() - tolerance
+    times = np.concatenate([taken, frees])
+    change = np.repeat([1, -1], [taken.size, frees.size])
     there = ~np.isnan(times)
     times, change = times[there], change[there]
     order = np.lexsort((change, times))
-    held, times, takes = np.cumsum(change[order]), times[order], change[order] > 0
+    counts, times, takes = np.cumsum(change[order]), times[order], change[order] > 0
     if not takes.any():
         return 0, pool.slots, 0.0
-    held, times = held[takes], times[takes]
+    counts, times = counts[takes], times[takes]
     since, quotas = schedule.slots_of(pool)
     slack = tolerance + 1e-12 * times
     first = np.maximum(np.searchsorted(since, times - slack, side="right") - 1, 0)
     last = np.searchsorted(since, times + slack, side="right")
     slots = [int(quotas[a:b].max()) for a, b in zip(first, last, strict=True)]
-    at = int((held - slots).argmax())
-    return int(held[at]) - slots[at], slots[at], float(times[at])
+    at = int((counts - slots).argmax())
+    return int(counts[at]) - slots[at], slots[at], float(times[at])
 
 
 def _overtaken(
@@ -436,23 +436,23 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
         Seconds by which a time may be off.
     """
     latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
-    found = [fault for e in latest for fault in _faults(schedule, e, tolerance)]
-    return len(latest) * schedule.problem.job.iterations, found
+    violations = [fault for e in latest for fault in _faults(schedule, e, tolerance)]
+    return len(latest) * schedule.problem.job.iterations, violations
 
 
 def _faults(schedule: Schedule, e: int, tolerance: float) -> Iterator[Violation]:
     job = schedule.problem.job
-    edge, sent = job.edges[e], job.flow_counts[e]
-    arrived, known = schedule.flow_end[e, :sent], _known_ends(schedule)[1][e, :sent]
+    edge, count = job.edges[e], job.flow_counts[e]
+    arrivals, ends = schedule.flow_end[e, :count], _known_ends(schedule)[1][e, :count]
     for n in range(job.rounds[edge.destination]):
         who = task_name(job, edge.destination, n)
         start = schedule.task_start[edge.destination, n]
         read = -1 if schedule.reads is None else int(schedule.reads[e, n])
-        least = min(n - edge.lag, sent - 1)
-        newest = int((known < start - tolerance).sum()) - 1
+        least = min(n - edge.lag, count - 1)
+        newest = int((ends < start - tolerance).sum()) - 1
         if read < least:
             how = f"iteration {read}, the lag allows {least} and newer"
-        elif read >= sent or (read >= 0 and arrived[read] > start + tolerance):
+        elif read >= count or (read >= 0 and arrivals[read] > start + tolerance):
             how = f"iteration {read} before it arrived"
         elif read < newest:
             how = f"iteration {read} where {newest} had arrived"

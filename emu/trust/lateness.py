@@ -141,11 +141,11 @@ def held_up(
 
 def _covered(spans: list[tuple[float, float]]) -> float:
     """Return the seconds that lie in any of these spans."""
-    covered, until = 0.0, -math.inf
+    total, until = 0.0, -math.inf
     for start, end in sorted(spans):
-        covered += max(0.0, end - max(start, until))
+        total += max(0.0, end - max(start, until))
         until = max(until, end)
-    return covered
+    return total
 
 
 #: Tolerance of a flow: a share of its length, or so many wall seconds if longer.
@@ -175,9 +175,9 @@ class FlowCompletion:
     def share(self) -> NDArray[np.float64]:
         """Error over the length; infinite for a flow that had none."""
         error = np.abs(self.error)
-        found = np.full_like(error, np.inf)
-        np.divide(error, self.length, out=found, where=self.length > 0)
-        return found
+        shares = np.full_like(error, np.inf)
+        np.divide(error, self.length, out=shares, where=self.length > 0)
+        return shares
 
 
 def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
@@ -197,9 +197,9 @@ def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
     """
     at = tuple(schedule.flows().T)
     due = fluid_ends(schedule)[at]
-    known = ~np.isnan(due)
-    error = (schedule.flow_end[at] - due)[known]
-    length = (due - schedule.flow_start[at])[known]
+    is_known = ~np.isnan(due)
+    error = (schedule.flow_end[at] - due)[is_known]
+    length = (due - schedule.flow_start[at])[is_known]
     return FlowCompletion(error * time_scale, length * time_scale)
 
 
@@ -270,8 +270,8 @@ class HostEffect:
     @property
     def unexplained(self) -> float:
         """Seconds that no lateness accounts for, of either simulation the larger."""
-        parted = self.emulated - self.simulated
-        beyond = math.copysign(max(abs(parted) - abs(self.explained), 0.0), parted)
+        distance = self.emulated - self.simulated
+        beyond = math.copysign(max(abs(distance) - abs(self.explained), 0.0), distance)
         return max(self.emulated - self.repeated, beyond, key=abs)
 
     @property
@@ -347,11 +347,11 @@ def host_effect(
     clocks
         Seconds by which the end may be off, since clocks are known so far only.
     """
-    held = Realization(np.maximum(measured.times - late, 0.0), measured.volumes)
+    realization = Realization(np.maximum(measured.times - late, 0.0), measured.volumes)
     return HostEffect(
         emulated=emulated,
         repeated=makespan(problem, perturbed, policy, profile=profile),
-        punctual=makespan(problem, held, policy, profile=profile),
+        punctual=makespan(problem, realization, policy, profile=profile),
         simulated=simulated,
         clocks=clocks,
     )
@@ -375,25 +375,25 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     ValueError
         When the schedule holds no rates, or not when ends were settled.
     """
-    problem, settled = schedule.problem, schedule.task_settled
-    if settled is None or schedule.flow_settled is None:
+    problem, settle_times = schedule.problem, schedule.task_settled
+    if settle_times is None or schedule.flow_settled is None:
         raise ValueError("the schedule does not hold when ends were settled")
-    job, shaped = problem.job, np.zeros(schedule.flow_end.shape, dtype=bool)
-    shaped[tuple(schedule.flows().T)] = True
-    shaped &= schedule.flow_bytes > 0
+    job, with_bytes = problem.job, np.zeros(schedule.flow_end.shape, dtype=bool)
+    with_bytes[tuple(schedule.flows().T)] = True
+    with_bytes &= schedule.flow_bytes > 0
     there = np.fmin(fluid_ends(schedule), schedule.flow_settled)
-    could = np.zeros_like(settled)
-    could[:, 1:] = settled[:, :-1]
+    could = np.zeros_like(settle_times)
+    could[:, 1:] = settle_times[:, :-1]
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        handed = settled[edge.source, :count]
-        ends = np.where(shaped[e, :count], there[e, :count], handed)
+        handovers = settle_times[edge.source, :count]
+        ends = np.where(with_bytes[e, :count], there[e, :count], handovers)
         into = could[edge.destination, edge.lag : edge.lag + count]
         np.maximum(into, ends, out=into)
     for pool in problem.pools:  # the wait for a slot is no work
         takers = list(pool.takers)
         could[takers] = np.fmax(could[takers], schedule.task_start[takers])
-    return np.maximum(np.nan_to_num(problem.work(could, settled)), 0.0)
+    return np.maximum(np.nan_to_num(problem.work(could, settle_times)), 0.0)
 
 
 def delayed(
@@ -413,16 +413,16 @@ def delayed(
         Seconds by which (task, iteration) and (edge, iteration) end late, 0 or more.
     """
     job = schedule.problem.job
-    waited = np.zeros_like(tasks)
+    waits = np.zeros_like(tasks)
     for position, edge in enumerate(job.edges):
-        needed = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
+        needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
         slack = (
-            schedule.task_start[edge.destination, needed[0]]
-            - schedule.flow_end[position, needed[1]]
+            schedule.task_start[edge.destination, needs[0]]
+            - schedule.flow_end[position, needs[1]]
         )
-        into = waited[edge.destination, needed[0]]
-        np.fmax(into, flows[position, needed[1]] - slack, out=into)
-    return Realization(realization.times + tasks + waited, realization.volumes)
+        into = waits[edge.destination, needs[0]]
+        np.fmax(into, flows[position, needs[1]] - slack, out=into)
+    return Realization(realization.times + tasks + waits, realization.volumes)
 
 
 def sensitivity(
@@ -448,14 +448,14 @@ def sensitivity(
     rng = np.random.default_rng(0)
     slight = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
-    sent = schedule.flow_bytes[edge, iteration] > 0
-    at = edge[sent], iteration[sent]
+    with_bytes = schedule.flow_bytes[edge, iteration] > 0
+    at = edge[with_bytes], iteration[with_bytes]
     worst = 0.0
     for _ in range(_DRAWS):
         flows = np.zeros_like(schedule.flow_end)
         flows[at] = rng.exponential(slight, len(at[0]))
         tasks = rng.exponential(slight, schedule.task_end.shape)
         late = delayed(realization, schedule, tasks=tasks, flows=flows)
-        moved = makespan(schedule.problem, late, policy, profile=profile)
-        worst = max(worst, abs(moved / schedule.length - 1))
+        end = makespan(schedule.problem, late, policy, profile=profile)
+        worst = max(worst, abs(end / schedule.length - 1))
     return worst

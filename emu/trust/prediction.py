@@ -128,8 +128,8 @@ def judge_prediction(
         for drift in divergences(emulated, replayed, chain)
         if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
     ]
-    moved = [(drift.link.edge, drift.seconds) for drift in late]
-    links = blamed(emulated, moved, SHARE * abs(apart))
+    drifts = [(drift.link.edge, drift.seconds) for drift in late]
+    links = blamed(emulated, drifts, SHARE * abs(apart))
     reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
     if by_network:
         late.sort(key=lambda drift: -abs(drift.seconds))
@@ -160,16 +160,16 @@ def blamed(
         Edge of each flow, and seconds that it lost, or won.
     """
     problem = emulated.problem
-    lost: defaultdict[int, float] = defaultdict(float)
+    losses: defaultdict[int, float] = defaultdict(float)
     for edge, seconds in late:
         for port in problem.hops[edge]:
-            lost[port] += abs(seconds)
+            losses[port] += abs(seconds)
     busy = np.zeros(len(problem.links))
     for edge, n in emulated.flows().tolist():
         for port in problem.hops[edge]:
             busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
-    most = sorted(lost, key=lambda port: (-lost[port], -busy[port]))
-    return [problem.links[port].name for port in most if lost[port] >= least]
+    most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
+    return [problem.links[port].name for port in most if losses[port] >= least]
 
 
 def _error(found: float, expected: float) -> float:
@@ -187,11 +187,11 @@ def _of_tasks(
     replayed: Schedule, predicted: Schedule, threshold: float, *, timed: bool
 ) -> Iterator[str]:
     """Yield a reason where times and volumes were others than was predicted."""
-    moved = replayed.error_over(predicted)
-    if timed and abs(moved) > SHARE * threshold:
+    shift = replayed.error_over(predicted)
+    if timed and abs(shift) > SHARE * threshold:
         yield (
             f"tasks took other times than predicted, or flows other volumes: they "
-            f"alone move the end by {100 * moved:+.2g} %"
+            f"alone move the end by {100 * shift:+.2g} %"
         )
 
 
@@ -217,13 +217,13 @@ def of_network(
         (Edge, iteration) of the flows that moved the end, those that did most first.
     """
     problem = emulated.problem
-    named = {link.name: port for port, link in enumerate(problem.links)}
+    ports = {link.name: port for port, link in enumerate(problem.links)}
     slow = lone_rates(emulated)
     # Rates that were assigned are others than max-min's.
-    known = emulated.rates is None and bool(late)
-    shares = shares_of_max_min(emulated, {*late[:_MOST]}) if known else {}
+    by_capture = emulated.rates is None and bool(late)
+    shares = shares_of_max_min(emulated, {*late[:_MOST]}) if by_capture else {}
     for name in links:
-        port, of = named[name], problem.links[named[name]]
+        port, of = ports[name], problem.links[ports[name]]
         if lone := slow.get(port):
             share = float(np.median(lone))
             if share < _SOUND:
@@ -266,15 +266,15 @@ def _of_shares(
 ) -> Iterator[str]:
     """Yield the late flow that lost most to one beside it on one of the links."""
     problem, names = emulated.problem, emulated.problem.job.edge_names
-    named = {link.name: port for port, link in enumerate(problem.links)}
+    ports = {link.name: port for port, link in enumerate(problem.links)}
     pairs = []
     for flow in late:
         for other, (got, fair) in shares.items():
-            lost = shares[flow][1] - shares[flow][0] if flow in shares else 0.0
-            at = [x for x in links if named[x] in problem.hops[flow[0]]]
-            at = [x for x in at if named[x] in problem.hops[other[0]]]
+            loss = shares[flow][1] - shares[flow][0] if flow in shares else 0.0
+            at = [x for x in links if ports[x] in problem.hops[flow[0]]]
+            at = [x for x in at if ports[x] in problem.hops[other[0]]]
             if at and _overlap(emulated, flow, other):
-                pairs.append((min(lost, got - fair), flow, other, at[0]))
+                pairs.append((min(loss, got - fair), flow, other, at[0]))
     if not pairs:
         return
     _, flow, other, link = max(pairs)
@@ -320,10 +320,10 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     alone = (end > start) & (size > 0)
     for rows in _rows_by_port(emulated, flows[:, 0]).values():
         # Those that begin before it ends, less those of them that end before it begins.
-        begun = np.searchsorted(np.sort(start[rows]), end[rows], "left")
+        starts = np.searchsorted(np.sort(start[rows]), end[rows], "left")
         over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
-        alone[rows] &= begun - over == 1  # itself
-    found: defaultdict[int, list[float]] = defaultdict(list)
+        alone[rows] &= starts - over == 1  # itself
+    rates: defaultdict[int, list[float]] = defaultdict(list)
     for number in np.flatnonzero(alone).tolist():
         edge, n = flows[number].tolist()
         narrowest = _narrowest(emulated, edge, n)
@@ -331,8 +331,8 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         for port in hops[edge]:
             # A link that is wider than another on the way was not tried.
             if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
-                found[port].append(share)
-    return found
+                rates[port].append(share)
+    return rates
 
 
 def _rows_by_port(
@@ -428,21 +428,21 @@ class Witnesses:
         time_scale
             Wall seconds per emulated second, of the packets.
         """
-        carried = _judged(
+        by_packets = _judged(
             (self.packets, self.fluid), prediction.threshold, time_scale, {}
         )
         run = _judged(
             (self.measured, self.packets), prediction.threshold, time_scale, budget
         )
-        shared, ruled = self.maxmin.makespan, self.fluid.makespan
-        of_packets = [*self._of_rule(shared, ruled, carried), *self._of_drops()]
+        maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
+        of_packets = [*self._of_rule(maxmin, fluid, by_packets), *self._of_drops()]
         of_run = [
-            *self._of_rule(ruled, shared, run),
+            *self._of_rule(fluid, maxmin, run),
             *self._of_gifts(),
             *_of_measurement(verdict),
         ]
         return (
-            Pair("packets", "fluid", _led_by(of_packets, carried)),
+            Pair("packets", "fluid", _led_by(of_packets, by_packets)),
             Pair("measured", "fluid", prediction),
             Pair("measured", "packets", _led_by(of_run, run)),
         )
@@ -451,19 +451,19 @@ class Witnesses:
         self, found: float, expected: float, verdict: Prediction
     ) -> Iterator[str]:
         """Yield the rule of rates where its own effect on the end is a good part."""
-        moved = found / expected - 1 if expected else 0.0
+        shift = found / expected - 1 if expected else 0.0
         error = verdict.error or 0.0
-        if moved * error > 0 and abs(moved) > SHARE * abs(error):
+        if shift * error > 0 and abs(shift) > SHARE * abs(error):
             yield (
                 f"rates by {self.policy}, while TCP shares about max-min: that alone "
-                f"is {100 * moved:+.2g} %"
+                f"is {100 * shift:+.2g} %"
             )
 
     def _of_gifts(self) -> Iterator[str]:
         """Yield what kernel NICs let go at once, where that makes a run shorter."""
         problem, (seconds, nbytes) = self.measured.problem, self.gift
         chain = {(p.edge, p.iteration) for p in critical_path(self.measured).links}
-        saved = [
+        gifts = [
             min(
                 float(self.measured.flow_end[at] - self.measured.flow_start[at]),
                 max(seconds, nbytes / min(problem.capacities[p] for p in hops)),
@@ -472,10 +472,10 @@ class Witnesses:
             if at[0] >= 0 and (hops := problem.hops[at[0]])
         ]
         shorter = self.packets.makespan - self.measured.makespan
-        if 0 < SHARE * shorter < math.fsum(saved):
+        if 0 < SHARE * shorter < math.fsum(gifts):
             yield (
                 f"kernel NICs let a flow's first bytes go at once after a pause: up to "
-                f"{math.fsum(saved):.3g} s of the {len(saved)} on the critical path"
+                f"{math.fsum(gifts):.3g} s of the {len(gifts)} on the critical path"
             )
 
     def _of_drops(self) -> Iterator[str]:

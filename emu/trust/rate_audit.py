@@ -66,8 +66,8 @@ def rounded(value: float) -> float:
 
 def own(problem: Problem, task: int) -> int:
     """Return the number of iterations of a task."""
-    stated = problem.job.tasks[task].iterations
-    return problem.job.iterations if stated is None else stated
+    rounds = problem.job.tasks[task].iterations
+    return problem.job.iterations if rounds is None else rounds
 
 
 def needed(problem: Problem, e: int, n: int) -> bool:
@@ -180,7 +180,7 @@ def shares_of_max_min(
         return bool(met) and not {*hops[event[0]]}.isdisjoint(hops[other[0]])
 
     those = [event for event in flows if event in every]
-    wanted = {event for event in every if any(beside(event, one) for one in those)}
+    events = {event for event in every if any(beside(event, one) for one in those)}
     coming = sorted(every, key=lambda event: -start[event])
     changes = [change.time for change in schedule.problem.cluster.changes]
     moments = {*changes, *(t[event] for t in (start, end) for event in every)}
@@ -191,12 +191,12 @@ def shares_of_max_min(
         while coming and start[coming[-1]] <= moment:
             event = coming.pop()
             active[event] = every[event]
-        if not wanted.isdisjoint(active):
+        if not events.isdisjoint(active):
             maxmin([*active.values()], stated_capacities(schedule.problem, moment))
             for event, flow in active.items():
                 fair[event] += flow.rate * (until - moment)
-    carried = schedule.flow_bytes
-    return {e: (float(carried[e]), float(fair[e])) for e in wanted if fair[e] > 0}
+    sizes = schedule.flow_bytes
+    return {e: (float(sizes[e]), float(fair[e])) for e in events if fair[e] > 0}
 
 
 def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
@@ -265,8 +265,8 @@ def fifo(flows: list[Flow], capacity: Capacities) -> None:
 
 
 def _left_at(port: str, flows: Iterable[Flow], capacity: Capacities) -> float:
-    left = capacity[port] - sum(f.rate for f in flows if port in f.hops)
-    return 0.0 if left < 1e-9 * capacity[port] else left
+    rest = capacity[port] - sum(f.rate for f in flows if port in f.hops)
+    return 0.0 if rest < 1e-9 * capacity[port] else rest
 
 
 def in_order(
@@ -406,9 +406,9 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
         key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
     )
     for coflow in ordered:
-        left = {p: _left_at(p, flows, capacity) for f in coflow for p in f.hops}
-        if all(left[p] > 0 for f in coflow for p in f.hops):
-            slowest = bottleneck(coflow, left.__getitem__)
+        rest = {p: _left_at(p, flows, capacity) for f in coflow for p in f.hops}
+        if all(rest[p] > 0 for f in coflow for p in f.hops):
+            slowest = bottleneck(coflow, rest.__getitem__)
             for f in coflow:
                 f.rate = f.left / slowest
     in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
@@ -421,7 +421,7 @@ def asked(problem: Problem, own: Rates) -> Rule:
     def rule(flows: list[Flow], capacity: Capacities) -> None:
         going = [flow for flow in flows if flow.alone]  # a rule knows no cut
         flows = sorted(going, key=lambda flow: (flow.turn, flow.rank))
-        seen = [
+        flows_seen = [
             ActiveFlow(
                 job.edge_names[flow.edge],
                 job.tasks[job.edges[flow.edge].source].name,
@@ -435,7 +435,7 @@ def asked(problem: Problem, own: Rates) -> Rule:
             )
             for flow in flows
         ]
-        for flow, rate in zip(flows, own(seen, capacity), strict=True):
+        for flow, rate in zip(flows, own(flows_seen, capacity), strict=True):
             flow.rate = rate
 
     return rule
@@ -509,15 +509,15 @@ def rule_audit(
     if own is None and policy not in POLICIES:
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else asked(schedule.problem, own)
-    checked, first = 0, {}
-    for time, flows, assigned in _instants(schedule, schedule.rates, expected):
+    count, first = 0, {}
+    for time, flows, rates in _instants(schedule, schedule.rates, expected):
         capacity = stated_capacities(schedule.problem, time)
         for flow in flows:
             flow.alone = min(capacity[link] for link in flow.hops)
         rule(flows, capacity)
-        checked += len(flows)
-        for flow, (event, found) in zip(flows, assigned.items(), strict=True):
-            off = abs(found - flow.rate)
+        count += len(flows)
+        for flow, (event, rate) in zip(flows, rates.items(), strict=True):
+            off = abs(rate - flow.rate)
             if off > _EXACTNESS * flow.alone and event not in first:
                 name = flow_name(schedule.problem.job, *event)
                 first[event] = Violation(
@@ -525,10 +525,10 @@ def rule_audit(
                     name,
                     off,
                     "B/s",
-                    f"{name} has {found:g} B/s from {time:.6g} s on, {policy} gives "
+                    f"{name} has {rate:g} B/s from {time:.6g} s on, {policy} gives "
                     f"{flow.rate:g}",
                 )
-    return checked, list(first.values())
+    return count, list(first.values())
 
 
 def _instants(
@@ -542,7 +542,7 @@ def _instants(
     coming = sorted(events, key=lambda event: -start[event])
     hops = stated_hops(schedule.problem)
     assigned: dict[Event, _Assigned] = {}
-    known: dict[Event, Flow] = {}
+    flows: dict[Event, Flow] = {}
     rows = list(
         zip(
             rates.edge.tolist(),
@@ -557,16 +557,16 @@ def _instants(
         while coming and start[coming[-1]] <= time:
             event = coming.pop()
             if hops[event[0]]:
-                known[event] = _flow(schedule, event, hops[event[0]], paths)
+                flows[event] = _flow(schedule, event, hops[event[0]], paths)
                 assigned[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
             had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
             assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
-        for event, flow in list(known.items()):
+        for event, flow in list(flows.items()):
             flow.left, flow.rate = flow.volume - assigned[event].at(time), 0.0
             if flow.left <= _ROUNDING * flow.volume:
-                del known[event], assigned[event]
-        yield time, list(known.values()), {e: assigned[e].rate for e in known}
+                del flows[event], assigned[event]
+        yield time, list(flows.values()), {e: assigned[e].rate for e in flows}
 
 
 def _flow(

@@ -72,18 +72,18 @@ def host_figures(statistics: Statistics) -> HostFigures:
     statistics
         Of every node process, as `emu_nodes.runtime` counts them.
     """
-    host_metrics = [counted["host_metrics"] for counted in statistics.values()]
-    pacers = [counted["pacer"] for counted in statistics.values()]
-    sent = [edge for counted in statistics.values() for edge in counted["sent"]]
+    host_metrics = [figures["host_metrics"] for figures in statistics.values()]
+    pacers = [figures["pacer"] for figures in statistics.values()]
+    edges = [edge for figures in statistics.values() for edge in figures["sent"]]
     wakes = sum(pacer["wakes"] for pacer in pacers)
     return HostFigures(
         loop_lag_mean=float(np.mean([v["loop_lag_mean"] for v in host_metrics])),
         loop_lag_max=max(v["loop_lag_max"] for v in host_metrics),
         pacer_lag_mean=sum(p["mean_lag"] * p["wakes"] for p in pacers) / max(wakes, 1),
         pacer_lag_max=max(p["max_lag"] for p in pacers),
-        late_sends=sum(edge["late_sends"] for edge in sent),
-        max_behind=max((edge["max_behind"] for edge in sent), default=0.0),
-        max_stale=max((edge["max_stale"] for edge in sent), default=0.0),
+        late_sends=sum(edge["late_sends"] for edge in edges),
+        max_behind=max((edge["max_behind"] for edge in edges), default=0.0),
+        max_stale=max((edge["max_stale"] for edge in edges), default=0.0),
         cpu_busy=max(_share(v["host"], "busy") for v in host_metrics),
         cpu_steal=max(_share(v["host"], "steal") for v in host_metrics),
         cpu_wait=max(v["waited"] / max(v["seconds"], 1e-9) for v in host_metrics),
@@ -235,23 +235,23 @@ def decide(
     held_up
         Share of it by which waits for a core may have moved the end there.
     """
-    lost = max(own_delay, held_up)
-    starved = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, lost / max_error)
-    trust = _trust(effect, max_error, starved, guarded=bool(findings))
+    loss = max(own_delay, held_up)
+    starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
+    trust = _trust(effect, max_error, starvation, guarded=bool(findings))
     cause: Cause | None = None
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
-        guards = (f"guard: {found}" for found in findings)
+        guards = (f"guard: {finding}" for finding in findings)
         busy, chance = _why(figures), sensitivity > max_error
         own = ((_OWN, own_delay), (_HELD, held_up))
         lost_to = (text.format(100 * part) for text, part in own if part > max_error)
         reasons = (*guards, *lost_to, *_where(effect, lateness, compute), *busy)
-        late = max(effect.error, lost) > max_error
+        late = max(effect.error, loss) > max_error
         cause = _cause(findings, late=late, chance=chance, busy=bool(busy))
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
-        off = max(effect.error + effect.uncertainty, lost)
+        off = max(effect.error + effect.uncertainty, loss)
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
             *_longer(lateness, excess, time_scale, compute),
@@ -259,7 +259,7 @@ def decide(
         )
         if chance:
             remedies = (_BY_CHANCE, *remedies)
-        helpful = (found.remedy for found in findings if found.remedy)
+        helpful = (finding.remedy for finding in findings if finding.remedy)
         remedies = tuple(dict.fromkeys((*helpful, *remedies)))
     return Verdict(
         trust,
@@ -307,7 +307,7 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     makespan = effect.emulated
     if makespan <= 0:
         return []
-    moved = [
+    drifts = [
         (effect.explained, "what came late moved the end by {:+.2g} %"),
         (effect.unexplained, "{:+.2g} % of the makespan: for no reason found"),
         (effect.clocks, "{:.2g} % may be of the clocks of hosts: known no better"),
@@ -319,7 +319,7 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     ]
     return [
         text.format(100 * seconds / effect.up)
-        for seconds, text in moved
+        for seconds, text in drifts
         if abs(seconds) > 0.1 * (effect.error + effect.uncertainty) * effect.up
     ] + [
         f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
@@ -330,33 +330,33 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
 
 def _why(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
-    found = []
+    reasons = []
     if figures.cpu_busy > _BUSY:
-        found.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
+        reasons.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
     if figures.cpu_steal > _STEAL:
-        found.append(
+        reasons.append(
             f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time"
         )
     if figures.cpu_wait > _WAIT:
-        found.append(
+        reasons.append(
             f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run"
         )
     if figures.loop_lag_max > _LAG:
-        found.append(
+        reasons.append(
             f"an event loop stood still for {1e3 * figures.loop_lag_max:.0f} ms of "
             f"wall time ({1e3 * figures.loop_lag_mean:.2f} ms on average)"
         )
     if figures.pacer_lag_max > _LAG:
-        found.append(
+        reasons.append(
             f"a pacer woke {1e3 * figures.pacer_lag_max:.0f} ms late "
             f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)"
         )
     if figures.late_sends:
-        found.append(
+        reasons.append(
             f"{figures.late_sends} payloads left over 1 ms late, the worst by "
             f"{1e3 * figures.max_behind:.0f} ms of wall time"
         )
-    return found
+    return reasons
 
 
 def _longer(
@@ -366,27 +366,27 @@ def _longer(
 
     What is late is late in wall time, so its share falls as the time scale rises.
     """
-    found = []
+    reasons = []
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
         if time_scale == 1.0:  # as no scale was chosen
             remedy += ", or state time_scale: auto"
-        found.append(remedy)
+        reasons.append(remedy)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""
-        found.append(f"state longer task times{or_no_work}")
-    return found
+        reasons.append(f"state longer task times{or_no_work}")
+    return reasons
 
 
 def _less_load(figures: HostFigures, processes: int) -> list[str]:
     """Return the remedies that give the run more of the host."""
-    found = []
+    advice = []
     if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
-        found.append(f"use fewer than {processes} processes, or more hosts")
-        found.append("end what else runs on this host")
+        advice.append(f"use fewer than {processes} processes, or more hosts")
+        advice.append("end what else runs on this host")
     if figures.cpu_steal > _STEAL:
-        found.append("use a host that is not shared")
-    return found
+        advice.append("use a host that is not shared")
+    return advice
 
 
 def round_up(value: float) -> float:

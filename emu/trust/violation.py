@@ -81,18 +81,18 @@ class AuditReport:
     @override
     def __repr__(self) -> str:
         """Return the number of comparisons, and the first violation."""
-        found = "no violation"
+        text = "no violation"
         if self.violations:
-            found = f"{len(self.violations)} violations, first: {self.violations[0]}"
-        return f"<AuditReport: {sum(self.checked.values())} comparisons, {found}>"
+            text = f"{len(self.violations)} violations, first: {self.violations[0]}"
+        return f"<AuditReport: {sum(self.checked.values())} comparisons, {text}>"
 
     def adding(self, name: str, found: Findings) -> AuditReport:
         """Return the report with another comparison, and what it found."""
-        checked, violations = found
+        counts, violations = found
         return replace(
             self,
             violations=[*self.violations, *violations],
-            checked={**self.checked, name: checked},
+            checked={**self.checked, name: counts},
         )
 
     def guarded(self, count: int, findings: tuple[Finding, ...]) -> AuditReport:
@@ -167,8 +167,8 @@ def _alike(found: Any, wanted: Any) -> bool:
 
 
 def _told(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= _TOLD else f"{said[:_TOLD]}..."
+    text = repr(value)
+    return text if len(text) <= _TOLD else f"{text[:_TOLD]}..."
 
 
 def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
@@ -179,8 +179,8 @@ def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
     name
         File, which is the constraint that a difference breaks.
     """
-    said = [*islice(differences(found, wanted, by), _MOST)]
-    return _count(wanted), [disagreement(name, sentence) for sentence in said]
+    lines = [*islice(differences(found, wanted, by), _MOST)]
+    return _count(wanted), [disagreement(name, sentence) for sentence in lines]
 
 
 def disagreement(name: str, sentence: str) -> Violation:

@@ -34,8 +34,8 @@ def share_vector(
 
 
 def _shared(process: dict[str, Any], task: str) -> _Shared:
-    found: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
-    return found
+    common: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
+    return common
 
 
 class _Place(TaskProgram):
@@ -87,17 +87,17 @@ class Step(_Place):
         """Add what was received; in the second half it is a sum, and replaces."""
         transfers = enumerate(self._steps[step])
         (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-        found = self._shared.parts.pop((iteration, step))
+        part = self._shared.parts.pop((iteration, step))
         here = self._sent(step, sender, vector)
-        if found.shape != here.shape:
+        if part.shape != here.shape:
             raise NodeMisbehaved(
-                f"rank {sender} sent {self._brief.name} {found.shape} elements, "
+                f"rank {sender} sent {self._brief.name} {part.shape} elements, "
                 f"not {here.shape}"
             )
         if 2 * step < len(self._steps):
-            here += found
+            here += part
         else:
-            here[:] = found
+            here[:] = part
 
 
 class Receive(_Place):
@@ -106,6 +106,6 @@ class Receive(_Place):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return nothing for that step: it looks in the memory of the process."""
         (source,) = self._brief.inputs
-        found = tensor(inputs[source.edge], "part", source)
-        self._shared.parts[iteration, self._step] = found.copy()
+        part = tensor(inputs[source.edge], "part", source)
+        self._shared.parts[iteration, self._step] = part.copy()
         return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}

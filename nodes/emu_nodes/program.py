@@ -122,8 +122,8 @@ class Copy(TaskProgram):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Copy what has come; send nothing."""
-        (came,) = inputs.values()
-        state = {name: array.copy() for name, array in came.items()}
+        (payload,) = inputs.values()
+        state = {name: array.copy() for name, array in payload.items()}
         self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
         return {}
 

@@ -179,8 +179,8 @@ def frame_messages(
 ) -> Iterator[Frames]:
     """Yield the frames that a process sent and received."""
     pieces = zip_longest(sent.pieces(clock), received.pieces(clock), fillvalue=b"")
-    for left, came in pieces:
-        yield Frames(left, came)
+    for sending, arrival in pieces:
+        yield Frames(sending, arrival)
 
 
 def offset_now(board: RateBoard) -> float:
@@ -317,8 +317,8 @@ class NodeProcess:
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
         )
-        reached = control.local_address if host in _ANY_ADDRESS else host
-        control.send(pack(Listening(reached, port)))
+        address = control.local_address if host in _ANY_ADDRESS else host
+        control.send(pack(Listening(address, port)))
         programs, _ = await asyncio.gather(
             self._load(ends), self._meet(control, ends, pacer)
         )
@@ -335,10 +335,10 @@ class NodeProcess:
         with contextlib.closing(self._around.metrics()) as host_metrics:
             host_metrics.start()
             await self._obey(control, ends)
-            counted = self._statistics(ends, pacer, host_metrics)
+            statistics = self._statistics(ends, pacer, host_metrics)
         for frames in frame_messages(pacer.departures, ends.server.log, self._clock):
             control.send(pack(frames))
-        await self._hand_over(control, counted)
+        await self._hand_over(control, statistics)
 
     async def _next(self, control: ControlConnection, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.
@@ -364,16 +364,16 @@ class NodeProcess:
         self, control: ControlConnection, programs: dict[int, Program]
     ) -> None:
         """Have programs begin with the state that the coordinator sends, if any."""
-        wanted = {name for task in self._spec.tasks for name in task.restores}
-        parts = {name: ArrayParts() for name in wanted}
-        while wanted:
+        names = {name for task in self._spec.tasks for name in task.restores}
+        parts = {name: ArrayParts() for name in names}
+        while names:
             part = await self._next(control, StatePart, "the state it begins with")
-            if part.task not in wanted:
+            if part.task not in names:
                 raise MalformedFrame(f"the state of {part.task} was not asked for")
             with contextlib.suppress(ValueError):  # it shows in the arrays
                 parts[part.task].add(part)
             if part.last:
-                wanted.discard(part.task)
+                names.discard(part.task)
         try:
             state = {name: each.arrays() for name, each in parts.items()}
         except ValueError as error:
@@ -389,7 +389,7 @@ class NodeProcess:
         return await loop.run_in_executor(self._compute, self._make_programs, ends)
 
     def _make_programs(self, ends: EdgeEnds) -> dict[int, Program]:
-        shared: dict[str, Any] = {}
+        common: dict[str, Any] = {}
         programs, first = {}, self._spec.first
         for size in self._spec.reserved:
             ends.pool.reserve(size)
@@ -409,7 +409,7 @@ class NodeProcess:
                 job_settings=self._spec.job_settings,
                 first=first,
             )
-            programs[task.task] = cast("Program", program_class(brief, shared))
+            programs[task.task] = cast("Program", program_class(brief, common))
         return programs
 
     def _make_runners(

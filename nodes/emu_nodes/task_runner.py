@@ -180,7 +180,7 @@ class TaskRunner:
         # The first orders come before run time 0; work done until then would be free.
         starts = order.start if self._spec.times is None else 0.0
         await around.timer.until(around.clock.to_wall(starts))
-        arrived = {
+        arrivals = {
             edge: await self._arrival(edge, n - there.lag)
             for edge, there in self._inputs.items()
             if not there.latest and 0 <= n - there.lag < there.sent
@@ -188,13 +188,13 @@ class TaskRunner:
         newest = await self._newest.take(order.reads)
         inputs = {
             edge: dict(delivery.payload)
-            for edge, delivery in (arrived | newest).items()
+            for edge, delivery in (arrivals | newest).items()
         }
         loop = asyncio.get_running_loop()
         payloads, busy, cpu, kept = await loop.run_in_executor(
             around.compute, self._compute, order, inputs
         )
-        for delivery in arrived.values():
+        for delivery in arrivals.values():
             delivery.release()
         if n == self._spec.iterations - 1:
             self._newest.release()
@@ -231,36 +231,36 @@ class TaskRunner:
         The state before it is no work of the task's: its copy takes the emulated
         machine no time.
         """
-        kept = self._kept(order.iteration)
+        state = self._kept(order.iteration)
         wall, cpu = this_host.monotonic(), this_host.thread_time()
         iteration = order.iteration
         if order.reads:
             cast("ReadsNewest", self.program).read(dict(order.reads))
         payloads = self.program.run(iteration + self._around.first, inputs)
         if self._copy is not None:  # which reports it when it has come
-            payloads[self._copy] = next(iter(kept.values()), {})
-            kept = {}
+            payloads[self._copy] = next(iter(state.values()), {})
+            state = {}
         elif isinstance(self.program, Copy):
-            kept = self.program.kept
+            state = self.program.kept
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
-        return payloads, wall, cpu, kept
+        return payloads, wall, cpu, state
 
     def _kept(self, iteration: int) -> dict[int, Payload]:
         """Return the state of a cut that is whole before an iteration, else nothing."""
         n, every = iteration + self._around.first, self._spec.cuts
         program = cast("KeepsUpdatesUnderWay", self.program)
         # What begins with a cut copies it again: who had the copy may be who died.
-        begins = n if self._copy is not None else iteration
-        if every and begins and n % every == 0:
+        first = n if self._copy is not None else iteration
+        if every and first and n % every == 0:
             self._begun[n] = program.state(n)
-        missed: int = getattr(program, "missed", 0)
-        cut = n - missed
+        misses: int = getattr(program, "missed", 0)
+        cut = n - misses
         if cut not in self._begun:
             return {}
-        late = program.arrived(n) if missed else {}
+        late = program.arrived(n) if misses else {}
         return {cut: self._begun.pop(cut) | late}
 
     def _end(self, due: float) -> tuple[float, float]:
@@ -304,12 +304,12 @@ class TaskRunner:
             if not self._sends(edge, iteration):
                 continue
             payload = payloads[edge]
-            shaped = there.shaped and payload_bytes(payload) > 0
+            is_shaped = there.shaped and payload_bytes(payload) > 0
             self._around.track(
                 self._around.outputs[edge].send(
                     iteration,
                     payload,
-                    shaped=shaped,
+                    shaped=is_shaped,
                     version=iteration,
                 )
             )
@@ -348,11 +348,11 @@ async def warm_up_process(compute: Executor) -> None:
             for n in range(_ROUNDS):
                 await asyncio.get_running_loop().run_in_executor(compute, int)
                 await timer.until(this_host.monotonic() + 1e-4)
-                left = edge.send(n, payload, shaped=n % 4 > 0)
+                sending = edge.send(n, payload, shaped=n % 4 > 0)
                 board.publish([0], [n], [0.0], [_RATE], clock.now())
                 edge.notify(0.0)
                 (await inbox.get(0, n, within=_WITHIN)).release()
-                await left
+                await sending
     finally:
         timer.close()
         pacer.close()

@@ -95,16 +95,16 @@ class CutKeeper:
         ):
             raise NodeMisbehaved(f"{process} sent state that was not asked for")
         states = self._coming.setdefault(n, {})
-        done = self._done.setdefault(n, set())
-        if part.task in done:
+        tasks = self._done.setdefault(n, set())
+        if part.task in tasks:
             raise NodeMisbehaved(f"{process} sent the state of {part.task} twice")
         try:
             states.setdefault(part.task, ArrayParts()).add(part)
         except ValueError as error:
             raise NodeMisbehaved(f"{process} sent state: {error}") from error
         if part.last:
-            done.add(part.task)
-        if len(done) == len(plan.owners):
+            tasks.add(part.task)
+        if len(tasks) == len(plan.owners):
             self._begin(plan, n)
 
     def _begin(self, plan: CutPlan, n: int) -> None:

@@ -52,8 +52,8 @@ class Deadlines:
         """Note what was started."""
         least = self._scheduler.holds
         for key in decisions.tasks:
-            held = 0.0 if least is None else float(least[key])
-            self._tasks[key] = decisions.time + held
+            since = 0.0 if least is None else float(least[key])
+            self._tasks[key] = decisions.time + since
             self._unknown.add(key)
             self._next[key[0]] = key[1] + 1
         for key in decisions.flows:
@@ -201,10 +201,10 @@ class Deadlines:
         )
 
     def _last_seen(self, task: int) -> str:
-        one, seen = self._problem.job.tasks[task], self._seen.get(task)
+        one, moment = self._problem.job.tasks[task], self._seen.get(task)
         process = one.process_name
         where = f" in process {process}" if process != one.name else ""
-        return f"{one.name}{where} was last seen {seen or 'when the run began'}"
+        return f"{one.name}{where} was last seen {moment or 'when the run began'}"
 
     def _task_line(self, key: tuple[int, int], end: float) -> str:
         name = self._problem.job.tasks[key[0]].name

@@ -216,22 +216,22 @@ class Membership:
             When a process or agent died, broke the protocol or gave up: the cause, if
             several report consequences of it.
         """
-        said = await self._mail.everything(patience)
-        reports = [report for report in said if isinstance(report, Report)]
+        mail = await self._mail.everything(patience)
+        reports = [report for report in mail if isinstance(report, Report)]
         if reports:
             raise await self._cause(reports)
-        return [event for event in said if not isinstance(event, Report)]
+        return [event for event in mail if not isinstance(event, Report)]
 
     async def _cause(self, reports: list[Report]) -> EmulatorError:
         """Wait for what else is reported within a moment; return what counts."""
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            said = await self._mail.everything(
+            mail = await self._mail.everything(
                 max(deadline - this_host.monotonic(), 0.0)
             )
-            if not said:
+            if not mail:
                 break
-            reports += [report for report in said if isinstance(report, Report)]
+            reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
             return RunError(f"{stood_still} ({self._story()})")
         return cause(reports)
@@ -247,10 +247,10 @@ class Membership:
         known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
 
         def missing() -> list[str]:
-            joined = [agent.name for agent in self.agents]
-            unknown = count - len(joined)
+            names = [agent.name for agent in self.agents]
+            unknown = count - len(names)
             nameless = [f"{unknown} of {count} agents"] if unknown else []
-            return [name for name in known if name not in joined] if known else nameless
+            return [name for name in known if name not in names] if known else nameless
 
         await self.gathering.until(
             missing, "join", lambda *_: None, patience=self._launcher.patience
@@ -280,8 +280,8 @@ class Membership:
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
-                gone = RunError(f"cannot open the rate board: {error}")
-                self._report(Severity.GONE, gone)
+                problem = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, problem)
 
     async def _joined(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
@@ -298,10 +298,10 @@ class Membership:
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        if unwanted := self._unwanted(host_name):
-            connection.send(pack(Failed("NotWanted", unwanted, "")))
+        if refusal := self._unwanted(host_name):
+            connection.send(pack(Failed("NotWanted", refusal, "")))
             self._log.note(
-                f"refused an agent from {connection.peer_address}: {unwanted}"
+                f"refused an agent from {connection.peer_address}: {refusal}"
             )
             return
         agent = JoinedAgent(host_name, connection, hello.host, self._settings.silence)
@@ -312,8 +312,8 @@ class Membership:
         try:
             await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
         except (WireError, RunError) as error:
-            lost = NodeLost(f"{agent} is gone: {error} ({self._story()})")
-            self._report(Severity.FAILED, lost)
+            loss = NodeLost(f"{agent} is gone: {error} ({self._story()})")
+            self._report(Severity.FAILED, loss)
         finally:
             agent.gone = True
             self._left.set()
@@ -322,10 +322,10 @@ class Membership:
 
     def _unwanted(self, host_name: str) -> str:
         """Return why an agent of this name has no place here, nothing if it has."""
-        hosts, joined = self._launcher.hosts, {a.host_name for a in self.agents}
-        if len(joined) == self._launcher.count:
+        hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+        if len(present) == self._launcher.count:
             return "every agent of this run has joined already"
-        if host_name in joined:
+        if host_name in present:
             return f"agent {host_name} has joined already: give each a --name"
         if hosts and host_name not in hosts:
             return f"no host of this run is called {printable(host_name)}"
@@ -417,8 +417,8 @@ class Membership:
         """Report an agent that is cut off."""
         how = await agent.watch.silence()
         agent.gone = True
-        lost = NodeLost(f"{agent} {how} ({self._story()})")
-        self._report(Severity.KILLED, lost, ago=self._settings.silence)
+        loss = NodeLost(f"{agent} {how} ({self._story()})")
+        self._report(Severity.KILLED, loss, ago=self._settings.silence)
 
     async def _all_left(self) -> None:
         """Wait for the agents to have ended their processes."""

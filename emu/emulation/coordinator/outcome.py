@@ -122,8 +122,8 @@ class FrameRows:
 
     def arrays(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of senders and of receivers."""
-        sent, received = bytes(self._sent), bytes(self._received)
-        return np.frombuffer(sent, FRAME_ROWS), np.frombuffer(received, FRAME_ROWS)
+        out_rows, in_rows = bytes(self._sent), bytes(self._received)
+        return np.frombuffer(out_rows, FRAME_ROWS), np.frombuffer(in_rows, FRAME_ROWS)
 
 
 class Results:
@@ -230,8 +230,8 @@ class Recorder:
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
-        worked = self._problem.work(self.task_start, self.task_end)
-        times = np.maximum(np.nan_to_num(worked), 0.0)
+        work = self._problem.work(self.task_start, self.task_end)
+        times = np.maximum(np.nan_to_num(work), 0.0)
         return Realization(times, self._volumes)
 
     def perturbed(self) -> Realization:
@@ -245,7 +245,7 @@ class Recorder:
         them on their edge has ended (DESIGN section 4), or on their channel.
         """
         ready, start, end = self._flow_times()
-        sent = ~np.isnan(ready)
+        with_bytes = ~np.isnan(ready)
         return Schedule(
             problem=self._problem,
             task_start=self.task_start,
@@ -253,7 +253,7 @@ class Recorder:
             flow_ready=ready,
             flow_start=start,
             flow_end=end,
-            flow_bytes=np.where(sent, self._volumes, np.nan),
+            flow_bytes=np.where(with_bytes, self._volumes, np.nan),
             rates=self.rates(),
             reads=self._log.reads if self._log.reads.size else None,
             quotas=self._scheduler.quotas,

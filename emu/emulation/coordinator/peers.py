@@ -62,10 +62,10 @@ def cause(reports: Sequence[Report]) -> EmulatorError:
 
     The first sign of it is that of any report: it may have been a consequence.
     """
-    found = min(reports, key=lambda report: report.severity).error
-    if isinstance(found, RunError):
-        found.seen = min(report.seen for report in reports)
-    return found
+    error = min(reports, key=lambda report: report.severity).error
+    if isinstance(error, RunError):
+        error.seen = min(report.seen for report in reports)
+    return error
 
 
 # A coordinator that was stopped, or starved of the cores, sees all others as dead, and
@@ -169,8 +169,8 @@ class JoinedAgent:
     @property
     def cores(self) -> int:
         """Processor cores that its host says it has, at least 1."""
-        stated = self.host.get("cpus")
-        return stated if isinstance(stated, int) and stated > 0 else 1
+        cpus = self.host.get("cpus")
+        return cpus if isinstance(cpus, int) and cpus > 0 else 1
 
     @override
     def __str__(self) -> str:
@@ -254,8 +254,8 @@ class RunLog:
             lines = self.path.read_text("utf-8", errors="replace").strip().splitlines()
         except OSError as error:
             return f"its output is lost: {error}"
-        said = f"it said: {lines[-1]}" if lines else "it said nothing"
-        return f"{said} (the log is {self.path})"
+        text = f"it said: {lines[-1]}" if lines else "it said nothing"
+        return f"{text} (the log is {self.path})"
 
 
 #: Returns what has been said within so many wall seconds: (who, what).
@@ -292,11 +292,11 @@ class Gathering:
         DeadlineExceeded
             When one has not within the deadline; names the first few.
         """
-        left, said = set(missing), {}
+        waiting, said = set(missing), {}
 
         def received(name: str, message: Message) -> None:
-            if isinstance(message, kind) and name in left:
-                left.discard(name)
+            if isinstance(message, kind) and name in waiting:
+                waiting.discard(name)
                 said[name] = message
             else:
                 self._early.append((name, message))
@@ -304,7 +304,7 @@ class Gathering:
         early, self._early = self._early, []
         for name, message in early:
             received(name, message)
-        await self.until(lambda: left, what, received)
+        await self.until(lambda: waiting, what, received)
         return said
 
     async def until(

@@ -64,7 +64,7 @@ def process_task(
     """
     job = problem.job
     subject = job.tasks[task]
-    kept = cuts is not None and subject.name in cuts.owners
+    keeps_state = cuts is not None and subject.name in cuts.owners
     since, share = problem.cluster.speed_steps.of(problem.placement.machine_of[task])
     into, out_of = (
         tuple(
@@ -87,7 +87,7 @@ def process_task(
         speed_shares=share,
         inputs=into,
         outputs=out_of,
-        cuts=cuts.every if cuts is not None and kept else 0,
+        cuts=cuts.every if cuts is not None and keeps_state else 0,
         restores=() if cuts is None else cuts.restores(subject.name),
     )
 
@@ -131,14 +131,14 @@ def process_specs(
         Times that tasks hold unless compute is ``real``, and volumes.
     """
     times = None if settings.compute == "real" else expected.times
-    job, shared = problem.job, settings.of_processes
+    job, common = problem.job, settings.of_processes
     beside = {"compute": settings.compute, "byte_scale": settings.byte_scale}
     return [
         ProcessSpec(
             process=process,
             machine=problem.placement.machine_of[members[0]],
             job_settings={**job.settings_of(job.tasks[members[0]].job_name), **beside},
-            settings=shared,
+            settings=common,
             source_port=None if settings.kernel_nics is None else FIRST_PORT,
             reserved=receive_sizes(problem, members, expected.volumes, settings),
             tasks=tuple(
@@ -256,18 +256,16 @@ def check_hosts(
     ScenarioError
         When a stated host is not there, or there are more hosts than machines.
     """
-    wanted = sorted(set(stated.values()))
-    absent = [host for host in wanted if hosts and host not in hosts]
+    names = sorted(set(stated.values()))
+    absent = [host for host in names if hosts and host not in hosts]
     if absent:
         problem = (
             f"names {', '.join(absent)}, and the hosts of this run are "
             f"{', '.join(sorted(hosts))}"
         )
         raise ScenarioError(problem, key=_KEY)
-    if len(wanted) > count:
-        problem = (
-            f"names {len(wanted)} hosts ({', '.join(wanted)}), this run has {count}"
-        )
+    if len(names) > count:
+        problem = f"names {len(names)} hosts ({', '.join(names)}), this run has {count}"
         raise ScenarioError(problem, key=_KEY)
     if count > len(machines):
         problem = (

@@ -91,13 +91,13 @@ class SenderWakeups:
         wake = (rates > 0) & (rates >= RISE * known)
         self._iteration[edges] = lines.iteration
         self._known[edges] = np.where(wake, rates, np.minimum(known, rates))
-        found: dict[str, tuple[list[int], list[float]]] = {}
+        wakeups: dict[str, tuple[list[int], list[float]]] = {}
         woken = zip(edges[wake].tolist(), lines.since[wake].tolist(), strict=True)
         for edge, since in woken:
-            mine = found.setdefault(self._process[edge], ([], []))
+            mine = wakeups.setdefault(self._process[edge], ([], []))
             mine[0].append(edge)
             mine[1].append(since)
-        return {process: WakeSender(*mine) for process, mine in found.items()}
+        return {process: WakeSender(*mine) for process, mine in wakeups.items()}
 
 
 class NextKills:
@@ -141,12 +141,12 @@ class NextKills:
             self._find()
 
     def _find(self) -> None:
-        own, known = self._settings, self._ends
+        own, ends = self._settings, self._ends
         self.due = next_kills(
             own.kills,
             own.first,
             own.began,
-            lambda *end: known.get(end, math.inf),
+            lambda *end: ends.get(end, math.inf),
             lambda process: math.inf if self._left[process] else self._over[process],
         )
 
@@ -296,7 +296,7 @@ class Coordinator:
         self.phase = "collecting results, after the last iteration"
         results, statistics, frames = await self._collect(start)
         await self._cuts.finish()
-        sent, received = frames.arrays()
+        out_rows, in_rows = frames.arrays()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
@@ -305,8 +305,8 @@ class Coordinator:
             reports=self._tally.reports,
             results=results,
             statistics=statistics,
-            sent=sent,
-            received=received,
+            sent=out_rows,
+            received=in_rows,
             late=self._tally.late,
             busy=self._tally.busy,
             cpu=self._tally.cpu,
@@ -402,8 +402,8 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        driver, looked = self._driver, this_host.monotonic()
-        awake = AwakeClock(2 * _LOOK, looked)
+        driver, last_look = self._driver, this_host.monotonic()
+        awake = AwakeClock(2 * _LOOK, last_look)
         kills = self._kills
         driver.begin()
         while not driver.finished:
@@ -413,11 +413,11 @@ class Coordinator:
             wait = min(
                 wait, clock.to_wall(kills.due.time) - this_host.monotonic(), _LOOK
             )
-            said = await self._membership.events(max(wait, 0.0))
+            mail = await self._membership.events(max(wait, 0.0))
             now = this_host.monotonic()
             ends = [
                 self._end(name, message)
-                for name, message in said
+                for name, message in mail
                 if not isinstance(message, StatePart)
             ]
             driver.report(ends, clock.to_emulated(now))
@@ -430,9 +430,9 @@ class Coordinator:
             # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
             driver.settle(clock.to_emulated(now - _REPORTED), ahead)
-            self._take_states(said)
-            if now - looked > _LOOK:
-                looked = now
+            self._take_states(mail)
+            if now - last_look > _LOOK:
+                last_look = now
                 self._look(clock, awake)
 
     def _look(self, clock: RunClock, awake: AwakeClock) -> None:
@@ -528,14 +528,14 @@ class Coordinator:
         self, start: float
     ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
         """Ask every process for its results, statistics and frames."""
-        asked = this_host.monotonic() - start
+        seconds = this_host.monotonic() - start
         self._membership.send_to_processes(Finish())
         results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
 
         def take(process: str, message: Message) -> None:
             if isinstance(message, Outcome):
-                window = [asked, this_host.monotonic() - start]
+                window = [seconds, this_host.monotonic() - start]
                 statistics[process] = {**message.statistics, "answered": window}
             elif isinstance(message, Frames):
                 frames.add(message)

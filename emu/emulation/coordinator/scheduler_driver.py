@@ -185,16 +185,16 @@ class SchedulerDriver:
                 self._served[edge] = decisions.time
 
     def _end_flow(self, event: FlowEnded, served: float) -> None:
-        ended = dataclasses.replace(event, time=max(event.time, served))
-        self._recorder.flow_ended(ended)
-        self._deadlines.flow_ended(ended)
-        self._outlet.flow_ended(ended)
+        end = dataclasses.replace(event, time=max(event.time, served))
+        self._recorder.flow_ended(end)
+        self._deadlines.flow_ended(end)
+        self._outlet.flow_ended(end)
 
     def _check_volume(self, event: FlowEnded) -> None:
-        sent = float(self._scheduler.volumes[event.edge, event.iteration])
-        if not math.isclose(event.volume, sent, rel_tol=1e-9):
+        volume = float(self._scheduler.volumes[event.edge, event.iteration])
+        if not math.isclose(event.volume, volume, rel_tol=1e-9):
             raise SchedulingError(
-                f"{event.volume:g} of {sent:g} bytes of edge {event.edge}, "
+                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
                 f"iteration {event.iteration} arrived"
             )
 
@@ -209,9 +209,9 @@ class SchedulerDriver:
             if len(decisions.news):
                 news.append(decisions.news)
             for gate, iteration, start in decisions.gates:
-                ended = _gate_ended(gate, iteration, start, decisions.time)
-                self._deadlines.task_ended(ended)
-                self._outlet.task_ended(ended)
+                end = _gate_ended(gate, iteration, start, decisions.time)
+                self._deadlines.task_ended(end)
+                self._outlet.task_ended(end)
         if news:
             self._outlet.publish(newest(news))
         for decisions in decided:

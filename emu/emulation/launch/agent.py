@@ -249,9 +249,9 @@ class Agent:
     ) -> None:
         # One key for a host: its processes are of one user, and each proves its edges.
         ordered = [ProcessSpec.from_map(fields) for fields in launch.processes]
-        encrypted = any(spec.settings.tls == "all" for spec in ordered)
+        with_tls = any(spec.settings.tls == "all" for spec in ordered)
         host = HostSide(
-            certificate=draw_certificate() if encrypted else b"",
+            certificate=draw_certificate() if with_tls else b"",
             coordinator=self._coordinator,
             bind=self._bind or connection.local_address,
             board=board.path,
@@ -269,9 +269,9 @@ class Agent:
         try:
             await self._forks.fork(specs, preloaded(programs))
         except OSError as error:
-            lost = NodeLost(f"cannot fork node processes: {error}; see the log")
-            self._send(Failed("ForkServerLost", str(lost), ""))
-            raise lost from error
+            loss = NodeLost(f"cannot fork node processes: {error}; see the log")
+            self._send(Failed("ForkServerLost", str(loss), ""))
+            raise loss from error
 
     def _process_ended(self, name: str, code: int) -> None:
         self._send(ProcessDied(name, code))

@@ -139,18 +139,18 @@ def loopback_rate() -> float | None:
             _accept(server, sender) as receiver,
         ):
             sending = threading.Thread(target=_send, args=(sender,))
-            left, buffer = _SENT, bytearray(1 << 18)
-            begun = time.monotonic()
+            rest, buffer = _SENT, bytearray(1 << 18)
+            start = time.monotonic()
             sending.start()
             try:
-                while left > 0 and (count := receiver.recv_into(buffer)):
-                    left -= count
-                took = time.monotonic() - begun
+                while rest > 0 and (count := receiver.recv_into(buffer)):
+                    rest -= count
+                took = time.monotonic() - start
             finally:
                 sending.join()
     except OSError:
         return None
-    return (_SENT - left) / took
+    return (_SENT - rest) / took
 
 
 def _accept(server: socket.socket, sender: socket.socket) -> socket.socket:

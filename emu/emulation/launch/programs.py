@@ -43,8 +43,8 @@ def program_path(text: str) -> str:
 
 def _known(*, torch: bool) -> frozenset[str]:
     """Return the programs of the installed systems that need torch, or do not."""
-    offered = [one for one in systems().values() if one.needs_torch == torch]
-    return frozenset(path for one in offered for path in one.programs.values())
+    systems_here = [one for one in systems().values() if one.needs_torch == torch]
+    return frozenset(path for one in systems_here for path in one.programs.values())
 
 
 def programs_of(specs: Iterable[ProcessSpec]) -> set[str]:
@@ -67,8 +67,8 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
         When there is another one; nothing of it was imported. When one needs torch,
         and this host has none.
     """
-    known = _known(torch=False) | _known(torch=True) | {COPY}
-    for program in sorted(set(programs) - known - set(allowed)):
+    programs_here = _known(torch=False) | _known(torch=True) | {COPY}
+    for program in sorted(set(programs) - programs_here - set(allowed)):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"

@@ -57,8 +57,8 @@ class Host:
             text=True,
             errors="replace",
         )
-        said = deque(agent.stdout or (), maxlen=_LINES)
-        return agent.wait(), "".join(said)
+        lines = deque(agent.stdout or (), maxlen=_LINES)
+        return agent.wait(), "".join(lines)
 
 
 def sealed(token: str, key: bytes) -> bytes:
@@ -120,14 +120,14 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
         run = actor.run.remote(token, [*order["arguments"], "--name", host])
         runs[run] = host
     ray.wait(list(runs), num_returns=1)
-    done, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+    ready, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
     status = 0
-    for run in done:
+    for run in ready:
         try:
-            code, said = ray.get(run)
+            code, lines = ray.get(run)
         except ray.exceptions.RayError as error:
-            code, said = 1, f"{error}\n"
-        _say(f"{said}the agent on {runs[run]} ended with status {code}")
+            code, lines = 1, f"{error}\n"
+        _say(f"{lines}the agent on {runs[run]} ended with status {code}")
         status = status or code
     return status
 
@@ -149,10 +149,10 @@ def main() -> int:
     os.chdir("/")  # workers of Ray import from where their driver is
     try:
         ray = connected(request["address"])
-        placed = reserve(ray, request["bundles"])
+        hosts = reserve(ray, request["bundles"])
     except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
-        placed = {"error": " ".join(str(error).split())}
-    _say(json.dumps({key: placed[key] for key in placed.keys() - {"group"}}))
+        hosts = {"error": " ".join(str(error).split())}
+    _say(json.dumps({key: hosts[key] for key in hosts.keys() - {"group"}}))
     order = sys.stdin.readline()
     if not order:
         return 0
@@ -160,7 +160,7 @@ def main() -> int:
     with (here / options["log"]).open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    return serve(ray, placed, options)
+    return serve(ray, hosts, options)
 
 
 def _say(line: str) -> None:

@@ -122,20 +122,20 @@ class RayLauncher:
         if not (line := answers.readline()):
             how = describe_end(self._client.wait())
             raise RunError(f"{where}: its client here {how}")
-        said = json.loads(line)
-        if "error" in said:
-            raise RunError(f"{where}: {printable(said['error'])}")
-        if "full" in said:
-            asked = "; ".join(
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RunError(f"{where}: {printable(answer['error'])}")
+        if "full" in answer:
+            demands = "; ".join(
                 f"{printable(machine)} asks {_listed(bundle)}"
                 for machine, bundle in bundles.items()
             )
-            there = "; ".join(f"{host} has {_listed(of)}" for host, of in said["has"])
+            there = "; ".join(f"{host} has {_listed(of)}" for host, of in answer["has"])
             raise RunError(
-                f"{where} {said['full']}: {asked}. Of its hosts {there}; "
-                f"{said['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
+                f"{where} {answer['full']}: {demands}. Of its hosts {there}; "
+                f"{answer['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
             )
-        return dict(zip(bundles, said["hosts"], strict=True))
+        return dict(zip(bundles, answer["hosts"], strict=True))
 
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]

@@ -59,11 +59,11 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     KeyboardInterrupt
         When a signal came; its text names the signal and the story.
     """
-    received: list[str] = []
+    signals: list[str] = []
 
     def end(number: signal.Signals, task: asyncio.Task[T]) -> None:
-        if not received:
-            received.append(f"{number.name} while {story()}")
+        if not signals:
+            signals.append(f"{number.name} while {story()}")
             task.cancel()
 
     async def listening() -> T:
@@ -86,6 +86,6 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     try:
         return uvloop.run(listening())
     except asyncio.CancelledError:
-        if not received:
+        if not signals:
             raise
-        raise KeyboardInterrupt(f"interrupted by {received[0]}") from None
+        raise KeyboardInterrupt(f"interrupted by {signals[0]}") from None

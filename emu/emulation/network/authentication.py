@@ -48,23 +48,27 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     ValueError
         When it is no address; says what would be right.
     """
-    found = _ADDRESS.fullmatch(text)
-    six, host = (found["six"], found["host"]) if found else (None, None)
-    stated, name = found["port"] if found else None, six or host or ""
+    match = _ADDRESS.fullmatch(text)
+    six, host = (match["six"], match["host"]) if match else (None, None)
+    port_text, name = match["port"] if match else None, six or host or ""
     form = _HOST if six is None else _IPV6
-    if not (form.fullmatch(name) and _fits(name)) or (stated is None and port is None):
+    if not (form.fullmatch(name) and _fits(name)) or (
+        port_text is None and port is None
+    ):
         optional = "[:PORT]" if port is not None else ":PORT"
         raise ValueError(
             f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
         )
-    if stated is None:
+    if port_text is None:
         return name, port or 0
-    if not (stated.isascii() and stated.isdecimal() and int(stated[:9]) < _PORTS):
+    if not (
+        port_text.isascii() and port_text.isdecimal() and int(port_text[:9]) < _PORTS
+    ):
         raise ValueError(
-            f"{printable(text)!r}: the port is {printable(stated)!r}; "
+            f"{printable(text)!r}: the port is {printable(port_text)!r}; "
             f"a port is a number from 0 to {_PORTS - 1}"
         )
-    return name, int(stated)
+    return name, int(port_text)
 
 
 def _fits(name: str) -> bool:
@@ -175,15 +179,15 @@ class Challenge:
         NodeMisbehaved
             When it is wrong or missing.
         """
-        shown = fields.get("proof")
+        proof = fields.get("proof")
         if not (
-            isinstance(shown, bytes) and hmac.compare_digest(shown, self.proof(side))
+            isinstance(proof, bytes) and hmac.compare_digest(proof, self.proof(side))
         ):
             raise NodeMisbehaved("it does not know the token of this run")
 
     def _derived(self, what: str, side: Side) -> bytes:
-        known = (*self.subject, self.client, self.server, self.binding)
-        return _mac(self.key, what, side, *known)
+        context = (*self.subject, self.client, self.server, self.binding)
+        return _mac(self.key, what, side, *context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,14 +141,14 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     TimeoutError
         When they are over.
     """
-    loop, begun = asyncio.get_running_loop(), this_host.monotonic()
+    loop, start = asyncio.get_running_loop(), this_host.monotonic()
     every = min(_LOOK, within / 4)
-    clock = AwakeClock(every, begun)
+    clock = AwakeClock(every, start)
     async with asyncio.timeout(None) as limit:
         looks: list[asyncio.TimerHandle] = []
 
         def look() -> None:
-            if clock.read(this_host.monotonic()) - begun >= within:
+            if clock.read(this_host.monotonic()) - start >= within:
                 limit.reschedule(loop.time())
             else:
                 looks[:] = [loop.call_later(every, look)]
@@ -262,11 +262,11 @@ class RunClock:
 
     def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the emulated times of readings, each as it was counted then."""
-        begun = np.array([line.at for line in self._lines])
-        used = np.maximum(np.searchsorted(begun, walls, side="right") - 1, 0)
-        offset = np.array([line.offset for line in self._lines])[used]
-        drift = np.array([line.drift for line in self._lines])[used]
-        since = np.where(np.isfinite(walls), walls - begun[used], 0.0)
+        starts = np.array([line.at for line in self._lines])
+        lines = np.maximum(np.searchsorted(starts, walls, side="right") - 1, 0)
+        offset = np.array([line.offset for line in self._lines])[lines]
+        drift = np.array([line.drift for line in self._lines])[lines]
+        since = np.where(np.isfinite(walls), walls - starts[lines], 0.0)
         ahead = offset + drift * since
         times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
         return times

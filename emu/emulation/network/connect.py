@@ -71,13 +71,13 @@ async def open_edge(
     NodeMisbehaved
         If the receiver refused, with its reason, or cannot prove that it knows the key.
     """
-    end, left = this_host.monotonic() + within, within
+    end, rest = this_host.monotonic() + within, within
     while True:
         try:
-            way = await _open(address, edge, key, source_port, encrypted, left)
+            way = await _open(address, edge, key, source_port, encrypted, rest)
         except NodeMisbehaved as error:
-            left = end - this_host.monotonic()
-            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+            rest = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
                 raise
             await asyncio.sleep(_PAUSE)
         else:
@@ -98,14 +98,14 @@ async def _open(
     way: socket.socket | TlsSocket | None = None
     try:
         async with asyncio.timeout(within):
-            found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-            sock = this_host.open_socket(found[0][0], socket.SOCK_STREAM)
+            addresses = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+            sock = this_host.open_socket(addresses[0][0], socket.SOCK_STREAM)
             sock.setblocking(False)
             tune_socket(sock)
             if source_port:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(("", source_port))
-            await loop.sock_connect(sock, found[0][4])
+            await loop.sock_connect(sock, addresses[0][4])
             way = TlsSocket(sock, client_context(), server=False) if encrypted else sock
             await _prove(way, edge, key, where)
     except TimeoutError:

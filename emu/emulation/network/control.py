@@ -104,8 +104,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         return self._address("peername")
 
     def _address(self, end: str) -> str:
-        found = self._transport.get_extra_info(end) if self._transport else None
-        return str(found[0]) if found else ""
+        address = self._transport.get_extra_info(end) if self._transport else None
+        return str(address[0]) if address else ""
 
     def seal(self, *, sending: bytes, receiving: bytes) -> None:
         """Exchange nothing but sealed messages from now on, under these keys.
@@ -325,9 +325,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         wall = this_host.monotonic()
         self._reader.received(nbytes)
         try:
-            while (came := self._reader.take()) is not None:
-                if isinstance(came, Message):
-                    self._message(came.fields, wall)
+            while (message := self._reader.take()) is not None:
+                if isinstance(message, Message):
+                    self._message(message.fields, wall)
         except EmulatorError as error:
             self._fail(error)
 
@@ -347,15 +347,15 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def _message(self, fields: Fields, wall: float) -> None:
         self._received += 1
-        known = self._seal is not None  # who asks: strangers get no answers
-        if known and "_ping" in fields:
+        with_seal = self._seal is not None  # who asks: strangers get no answers
+        if with_seal and "_ping" in fields:
             if not self.closed:
                 self.send({"_pong": wall, "to": fields["_ping"]})
             return
-        if known and "_pong" in fields:
-            sent, theirs = fields.get("to"), fields["_pong"]
-            if isinstance(sent, float) and isinstance(theirs, float):
-                self.pongs.append(answered(sent, theirs, wall))
+        if with_seal and "_pong" in fields:
+            ping, theirs = fields.get("to"), fields["_pong"]
+            if isinstance(ping, float) and isinstance(theirs, float):
+                self.pongs.append(answered(ping, theirs, wall))
             return
         if self._follower is not None:
             self._hand_over(*self._follower, fields)

@@ -64,13 +64,13 @@ async def connect_control(
         If we were refused, with the reason, or who answers cannot prove that it knows
         the token: it gets nothing then.
     """
-    end, left = this_host.monotonic() + within, within
+    end, rest = this_host.monotonic() + within, within
     while True:
         try:
-            return await _connect(address, identity, limits, left)
+            return await _connect(address, identity, limits, rest)
         except (NodeLost, NodeMisbehaved) as error:
-            left = end - this_host.monotonic()
-            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+            rest = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
                 raise
             await asyncio.sleep(_PAUSE)
 
@@ -83,7 +83,7 @@ async def _connect(
 ) -> ControlConnection:
     loop, name = asyncio.get_running_loop(), identity.name
     where = f"{_PEER} at {format_address(*address)}"
-    begun = this_host.monotonic()
+    start = this_host.monotonic()
     try:
         async with asyncio.timeout(within):
             _, connection = await loop.create_connection(
@@ -95,7 +95,7 @@ async def _connect(
     except OSError as error:
         raise NodeLost(f"{name} cannot reach {where}: {error}") from error
     try:
-        async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - begun))):
+        async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - start))):
             await _prove(connection, identity, where)
     except TimeoutError:
         await connection.aclose()

@@ -93,8 +93,8 @@ class ArrivalBursts:
         if rate is None:
             return
         if edge in self._last:
-            carried = rate * (wall - self._last[edge])
-            level = max(self._level[edge], 0.0) + count - carried
+            fluid = rate * (wall - self._last[edge])
+            level = max(self._level[edge], 0.0) + count - fluid
             self.most[edge] = max(self.most.get(edge, 0.0), level)
             self._level[edge] = level
         else:  # how long these bytes took is not known
@@ -179,8 +179,8 @@ class DataServer:
             If the port is in use or the address is not of this host.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, *_, address = found[0]
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = addresses[0]
 
         async def listen(at: int) -> socket.socket:
             return this_host.listen((address[0], at), family=family, backlog=1024)
@@ -334,11 +334,11 @@ class DataConnection:
             self._server.bursts.note(self._edge, count, wall)
         try:
             self._reader.received(count)
-            while self._open and (came := self._reader.take()) is not None:
-                if isinstance(came, Frame):
-                    self._frame(came, wall)
+            while self._open and (frame := self._reader.take()) is not None:
+                if isinstance(frame, Frame):
+                    self._frame(frame, wall)
                 else:
-                    self._hello(came.fields)
+                    self._hello(frame.fields)
         except EmulatorError as error:
             self._fail(error)
         except BaseException:
@@ -459,5 +459,5 @@ class DataConnection:
                 self._peer, f"the connection ended without a hello{reason}"
             )
             return
-        lost = NodeLost(f"the sender of edge {self._edge} has gone{reason}")
-        self._server.fail(self._edge, lost)
+        loss = NodeLost(f"the sender of edge {self._edge} has gone{reason}")
+        self._server.fail(self._edge, loss)

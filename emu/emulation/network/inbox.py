@@ -182,9 +182,9 @@ class Handoff:
         for log in self._logs:
             log.note(self.edge, iteration, now, now, delivery.nbytes)
         self._inbox.deliver(delivery)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,9 +257,9 @@ class Inbox:
         key = (delivery.edge, delivery.iteration)
         if key in self._ready:
             raise NodeMisbehaved(f"edge {key[0]} delivered iteration {key[1]} twice")
-        awaited = self._awaited.pop(key, None)
-        if awaited is not None and not awaited.done():
-            awaited.set_result(delivery)
+        waiter = self._awaited.pop(key, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(delivery)
             return
         self._ready[key] = delivery
         self._bytes += delivery.nbytes

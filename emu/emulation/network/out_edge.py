@@ -155,13 +155,13 @@ class OutEdge:
         outgoing = Outgoing(
             encode_data(self.edge, iteration, payload, version=version, shaped=shaped)
         )
-        left: asyncio.Future[SendRecord] = self._loop.create_future()
+        future: asyncio.Future[SendRecord] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
-        queued = _Queued(iteration, shaped, outgoing, left, this_host.monotonic())
-        self._queue.append(queued)
+        entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
+        self._queue.append(entry)
         if len(self._queue) == 1:
             self._begin()
-        return left
+        return future
 
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a line from run time since."""
@@ -186,58 +186,58 @@ class OutEdge:
         pacer = self._pacer
         if pacer is None or self._writing or not self._queue:
             return math.inf
-        queued = self._queue[0]
-        if not queued.shaped:
+        entry = self._queue[0]
+        if not entry.shaped:
             return math.inf
-        outgoing = queued.outgoing
-        line = pacer.line(self.edge, queued.iteration)
-        begins = known = -math.inf
+        outgoing = entry.outgoing
+        line = pacer.line(self.edge, entry.iteration)
+        first = line_time = -math.inf
         if line is not None:
-            known = line.since
-            if line.since != queued.since:
-                queued.since, queued.informed = line.since, now
-                stale = now - max(line.since, queued.queued)
+            line_time = line.since
+            if line.since != entry.since:
+                entry.since, entry.informed = line.since, now
+                stale = now - max(line.since, entry.queued)
                 self._max_stale = max(self._max_stale, stale)
             # A line of a time to come says nothing of the time before it: the one that
             # ends a flow would let all of it go at once, 34 ms early in the demo.
-            begins = line.since - pacer.depth.lead_time
-            if begins <= now:
-                queued.obeyed = line
-            if (obeyed := queued.obeyed) is not None:
-                line = self._follow(queued, obeyed, now, pacer)
+            first = line.since - pacer.depth.lead_time
+            if first <= now:
+                entry.obeyed = line
+            if (obeyed := entry.obeyed) is not None:
+                line = self._follow(entry, obeyed, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
         due = next_look(
             line,
             now,
             outgoing.volume,
-            notified=queued.notified > known,
+            notified=entry.notified > line_time,
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
             looks=pacer.looks,
             depth=pacer.depth,
         )
-        return min(due, begins) if begins > now else due
+        return min(due, first) if first > now else due
 
     def _follow(
         self, queued: _Queued, line: RateSegment, now: float, pacer: Pacer
     ) -> RateSegment:
         """Send what a line allows; return the line without what was lost."""
         outgoing, depth = queued.outgoing, pacer.depth
-        sent, volume = outgoing.body_sent, outgoing.volume
+        progress, volume = outgoing.body_sent, outgoing.volume
         capacity = pacer.to_wall_rate(self._capacity)
-        left = queued.bucket.left(line, now, sent, volume, depth, capacity)
-        allowed = allowance(left, now, sent, volume, depth)
+        bytes_left = queued.bucket.left(line, now, progress, volume, depth, capacity)
+        limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
         # has lost something would lose more by waiting.
-        least = min(depth.lead(left.rate) / 4, volume - sent)
-        if allowed < (1 if queued.bucket.lost else least):
-            return left
-        if not self._write(queued, allowed) and not outgoing.done:
+        least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
+        if limit < (1 if queued.bucket.lost else least):
+            return bytes_left
+        if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
         self._max_lead = max(self._max_lead, outgoing.body_sent - line.at(now))
         if outgoing.done:
             self._finish(queued, fluid_end(line, volume))
-        return left
+        return bytes_left
 
     def statistics(self) -> OutEdgeStatistics:
         """Return the amounts and delays of what has left so far."""
@@ -260,27 +260,27 @@ class OutEdge:
 
     def _begin(self) -> None:
         """Start with the frame that has come to the front."""
-        queued = self._queue[0]
-        if queued.shaped and self._pacer is not None:
+        entry = self._queue[0]
+        if entry.shaped and self._pacer is not None:
             self._pacer.activate(self)
         else:
             self._pump()
 
     def _pump(self) -> None:
         """Send one burst without pacing; the writer callback asks for the next."""
-        queued = self._queue[0]
+        entry = self._queue[0]
         busy = self._pacer is not None and self._pacer.busy
-        self._write(queued, BURST_BESIDE_PACING if busy else BURST)
+        self._write(entry, BURST_BESIDE_PACING if busy else BURST)
         if self._error is not None:
             return
-        if queued.outgoing.done:
-            self._finish(queued, math.inf)
+        if entry.outgoing.done:
+            self._finish(entry, math.inf)
         else:
             self._wait_writable()
 
     def _writable(self) -> None:
-        queued = self._queue[0]
-        if not queued.shaped:
+        entry = self._queue[0]
+        if not entry.shaped:
             self._pump()
             return
         self._writing = False
@@ -296,9 +296,9 @@ class OutEdge:
     def _write(self, queued: _Queued, payload_bytes: int) -> bool:
         """Send up to so many payload bytes; return whether the kernel took them all."""
         outgoing = queued.outgoing
-        left = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
-        while left > 0 and not outgoing.done:
-            views = outgoing.peek(min(left, BURST))
+        rest = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
+        while rest > 0 and not outgoing.done:
+            views = outgoing.peek(min(rest, BURST))
             queued.last = this_host.monotonic()
             try:
                 if len(views) == 1:
@@ -314,14 +314,14 @@ class OutEdge:
             if math.isnan(queued.first):
                 queued.first = queued.last
             outgoing.advance(count)
-            left -= count
+            rest -= count
             if not queued.shaped:
                 break  # one burst per turn of the loop, so that others get theirs
         return True
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
-        finished, outgoing = this_host.monotonic(), queued.outgoing
-        behind = finished - fluid if math.isfinite(fluid) else 0.0
+        end, outgoing = this_host.monotonic(), queued.outgoing
+        behind = end - fluid if math.isfinite(fluid) else 0.0
         self._frames += 1
         self._payload_bytes += outgoing.volume
         self._header_bytes += outgoing.overhead
@@ -337,7 +337,7 @@ class OutEdge:
                 self._pacer.log.note(
                     self.edge,
                     queued.iteration,
-                    finished=finished,
+                    finished=end,
                     queued=queued.queued,
                     informed=queued.informed,
                     lag=self._pacer.lag,
@@ -352,7 +352,7 @@ class OutEdge:
                 queued.iteration,
                 outgoing.volume,
                 queued.shaped,
-                finished,
+                end,
                 behind,
             )
             queued.left.set_result(record)
@@ -391,7 +391,7 @@ class OutEdge:
         if self._pacer is not None:
             self._pacer.deactivate(self)
         while self._queue:
-            left = self._queue.popleft().left
-            if not left.done():
-                left.set_exception(error)
-                left.exception()  # who does not await it has `send` raise it
+            future = self._queue.popleft().left
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # who does not await it has `send` raise it

@@ -133,14 +133,18 @@ class RateBoard:
         """Return the newest line of an edge, None if it has none yet (about 1 us)."""
         offset = edge * 64
         for _ in range(_ATTEMPTS):
-            ended, iteration, served, rate, since, begun = _READ.unpack_from(
+            end, iteration, carried_bytes, rate, since, start = _READ.unpack_from(
                 self._memory, offset
             )
-            if ended == begun:
+            if end == start:
                 break
         else:
             return None
-        return RateSegment(iteration, served, rate, since) if iteration >= 0 else None
+        return (
+            RateSegment(iteration, carried_bytes, rate, since)
+            if iteration >= 0
+            else None
+        )
 
     def publish_clock(self, line: ClockLine) -> None:
         """Say how the coordinator's clock goes by that of this host."""
@@ -148,10 +152,10 @@ class RateBoard:
 
     def clock(self) -> ClockLine | None:
         """Return that; None where both read one clock."""
-        found = self.read(self.edges)
-        if found is None:
+        lines = self.read(self.edges)
+        if lines is None:
             return None
-        return ClockLine(found.since, found.served, found.rate)
+        return ClockLine(lines.since, lines.served, lines.rate)
 
     def forget_name(self) -> None:
         """Remove the temporary file, once everybody has opened it; else do nothing."""
@@ -184,5 +188,5 @@ def lowered_first(
     iterations, rates
         The new ones, shape (lines,) or scalars.
     """
-    lowered = (before["iteration"] == iterations) & (rates < before["rate"])
-    return np.argsort(~lowered, kind="stable")
+    falls = (before["iteration"] == iterations) & (rates < before["rate"])
+    return np.argsort(~falls, kind="stable")

@@ -100,7 +100,7 @@ class ArrivalReader:
             As from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
-        begun = this_host.monotonic()
+        start = this_host.monotonic()
         if self.device == "kernel":
             count, notes, _, _ = self._sock.recvmsg_into([view], _ROOM)
         else:
@@ -114,5 +114,5 @@ class ArrivalReader:
         overtaken = now - age < self._emptied - _OVERTAKEN
         self._last = now if overtaken else min(max(now - age, self._last), now)
         if count < len(view):
-            self._emptied = begun
+            self._emptied = start
         return count, self._last

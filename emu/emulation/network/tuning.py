@@ -27,17 +27,17 @@ def tune_socket(sock: socket.socket) -> dict[str, str]:
     on loopback too (0.62 of the throughput at 1.56 times the CPU time). Buffers stay at
     their defaults: 64 KB ones stall on delayed acknowledgements.
     """
-    applied = {}
+    settings = {}
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    applied["tcp_nodelay"] = "1"
+    settings["tcp_nodelay"] = "1"
     if _TCP_CONGESTION is not None:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, b"reno")
         except OSError as error:
-            applied["tcp_congestion"] = f"default ({error.strerror})"
+            settings["tcp_congestion"] = f"default ({error.strerror})"
         else:
-            applied["tcp_congestion"] = "reno"
-    return applied
+            settings["tcp_congestion"] = "reno"
+    return settings
 
 
 def tune_process() -> dict[str, str]:

@@ -167,9 +167,9 @@ class FrameReader:
         if self._error is not None or not self.inside:
             return
         part, length = self._part()
-        came = self._end - self._begin if self._header is None else self._filled
+        count = self._end - self._begin if self._header is None else self._filled
         raise TruncatedFrame(
-            f"the connection ended inside a frame: {came} of {length} bytes of its "
+            f"the connection ended inside a frame: {count} of {length} bytes of its "
             f"{part}"
         )
 
@@ -185,14 +185,14 @@ class FrameReader:
 
     def _make_room(self) -> None:
         """Let what is due next fit behind what came of it."""
-        came = self._ahead[self._begin : self._end]
+        rest = self._ahead[self._begin : self._end]
         need = self._part()[1]
-        if need > len(self._ahead) or (not came and len(self._ahead) > AHEAD):
+        if need > len(self._ahead) or (not rest and len(self._ahead) > AHEAD):
             self._ahead = memoryview(bytearray(max(need, AHEAD)))
-        elif came and self._begin + need <= len(self._ahead):
+        elif rest and self._begin + need <= len(self._ahead):
             return
-        self._ahead[: len(came)] = came
-        self._begin, self._end = 0, len(came)
+        self._ahead[: len(rest)] = rest
+        self._begin, self._end = 0, len(rest)
 
     def _due(self, length: int) -> memoryview | None:
         """Return the next bytes, None if there are not so many."""
@@ -230,9 +230,11 @@ class FrameReader:
         if kind not in self._kinds:
             raise MalformedFrame(f"a frame of kind {kind} has no place here")
         if kind in MESSAGE_KINDS:
-            sealed = SEAL_BYTES if self._seal is not None else 0
-            if header != sealed:
-                raise MalformedFrame(f"a seal of {header} bytes where {sealed} are due")
+            seal_bytes = SEAL_BYTES if self._seal is not None else 0
+            if header != seal_bytes:
+                raise MalformedFrame(
+                    f"a seal of {header} bytes where {seal_bytes} are due"
+                )
             _within(body, self._limits.message, "message")
         else:
             _within(header, self._limits.header, "header")
@@ -243,16 +245,16 @@ class FrameReader:
             raise MalformedFrame(f"the {part} is empty")
 
     def _message(self) -> Message | None:
-        came, kind = self._due(sum(self._lengths)), self._kind
-        if came is None or kind is None:
+        content, kind = self._due(sum(self._lengths)), self._kind
+        if content is None or kind is None:
             return None
         self._kind = None
-        packed = came[self._lengths[0] :]
+        body = content[self._lengths[0] :]
         if self._seal is not None and not self._seal.fits(
-            came[: self._lengths[0]], packed
+            content[: self._lengths[0]], body
         ):
             raise MalformedFrame("a message was altered, repeated or lost on its way")
-        return Message(kind, _unpack(packed))
+        return Message(kind, _unpack(body))
 
     def _take_header(self, packed: memoryview) -> None:
         if len(packed) < CHECKSUM.size:
@@ -270,14 +272,14 @@ class FrameReader:
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
         self._header, self._body, self._filled = header, body, 0
-        came = min(length, self._end - self._begin)
-        body[:came] = self._ahead[self._begin : self._begin + came]
-        self._begin += came
-        self._fill(came)
+        count = min(length, self._end - self._begin)
+        body[:count] = self._ahead[self._begin : self._begin + count]
+        self._begin += count
+        self._fill(count)
 
     def _fill(self, count: int) -> None:
-        came = self._body[self._filled : self._filled + count]
-        self._checksum = isal_zlib.crc32(came, self._checksum)
+        part = self._body[self._filled : self._filled + count]
+        self._checksum = isal_zlib.crc32(part, self._checksum)
         self._filled += count
         self.body_bytes += count
 
@@ -315,12 +317,12 @@ def decode_header(fields: dict[str, Any], *, limit: int) -> DataHeader:
     """
     if set(fields) != _KEYS:
         raise MalformedFrame(f"the header has the keys {sorted(fields)}")
-    shaped, described = fields["shaped"], fields["tensors"]
+    shaped, tensors = fields["shaped"], fields["tensors"]
     if not isinstance(shaped, bool):
         raise MalformedFrame(f"shaped is {shaped!r}")
-    if not isinstance(described, list) or len(described) > MAX_TENSORS:
+    if not isinstance(tensors, list) or len(tensors) > MAX_TENSORS:
         raise MalformedFrame(f"tensors is no list of at most {MAX_TENSORS}")
-    specs = tuple(_decode_spec(one, limit) for one in described)
+    specs = tuple(_decode_spec(one, limit) for one in tensors)
     if len({spec.name for spec in specs}) != len(specs):
         raise MalformedFrame("two tensors have one name")
     sizes = [DTYPES[spec.dtype].itemsize for spec in specs]

@@ -76,9 +76,9 @@ def encode_data(
     struct.error
         If the tensors take 4 GiB or more.
     """
-    ordered = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
-    specs = [_spec(name, array) for name, array in ordered]
-    bodies = [_bytes_of(array) for _, array in ordered if array.nbytes]
+    tensors = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
+    specs = [_spec(name, array) for name, array in tensors]
+    bodies = [_bytes_of(array) for _, array in tensors if array.nbytes]
     header = {
         "edge": edge,
         "iteration": iteration,
@@ -86,14 +86,14 @@ def encode_data(
         "shaped": shaped,
         "tensors": [(spec.name, spec.dtype, spec.shape) for spec in specs],
     }
-    packed = msgpack.packb(header)
-    checksum = isal_zlib.crc32(packed)
+    head = msgpack.packb(header)
+    checksum = isal_zlib.crc32(head)
     for body in bodies:  # 24 us per MB
         checksum = isal_zlib.crc32(body, checksum)
-    packed = CHECKSUM.pack(checksum) + packed
+    head = CHECKSUM.pack(checksum) + head
     length = sum(body.nbytes for body in bodies)
-    prefix = prefix_of(Kind.DATA, len(packed), length)
-    return (memoryview(prefix + packed), *bodies)
+    prefix = prefix_of(Kind.DATA, len(head), length)
+    return (memoryview(prefix + head), *bodies)
 
 
 def _spec(name: str, array: NDArray[Any]) -> TensorSpec:

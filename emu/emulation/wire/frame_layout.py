@@ -202,8 +202,8 @@ class Seal:
     def next(self, message: bytes | memoryview) -> bytes:
         """Return the seal of the next message."""
         self._count += 1
-        counted = self._count.to_bytes(8, "big") + bytes(message)
-        return hmac.digest(self._key, counted, "sha256")[:SEAL_BYTES]
+        content = self._count.to_bytes(8, "big") + bytes(message)
+        return hmac.digest(self._key, content, "sha256")[:SEAL_BYTES]
 
     def fits(self, seal: bytes | memoryview, message: bytes | memoryview) -> bool:
         """Return True where the next message has this seal, in constant time."""

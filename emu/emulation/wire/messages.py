@@ -321,16 +321,15 @@ def unpack(fields: dict[str, Any]) -> Message:
     name = values.pop("kind", None)
     if not isinstance(name, str) or name not in _KINDS:
         raise MalformedFrame(f"a message of unknown kind {name!r:.80}")
-    expected = _FIELD_TYPES[name]
+    kinds = _FIELD_TYPES[name]
     for key, value in values.items():
-        if key not in expected:
+        if key not in kinds:
             raise MalformedFrame(f"{name} has no field {key!r:.80}")
-        if expected[key] is float and type(value) is int:
+        if kinds[key] is float and type(value) is int:
             values[key] = float(value)
-        elif not isinstance(value, expected[key]):
+        elif not isinstance(value, kinds[key]):
             raise MalformedFrame(
-                f"{name}.{key} is a {type(value).__name__}, "
-                f"not a {expected[key].__name__}"
+                f"{name}.{key} is a {type(value).__name__}, not a {kinds[key].__name__}"
             )
     try:
         return _KINDS[name](**values)

@@ -181,9 +181,9 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
         return edges
     if not np.array_equal(np.sort(order), np.arange(edges.shape[1])):
         raise ValueError("its edge ids are not each edge's once")
-    placed = np.empty_like(edges)
-    placed[:, order] = edges
-    return placed
+    by_id = np.empty_like(edges)
+    by_id[:, order] = edges
+    return by_id
 
 
 def _checked_rows(content: _Content) -> tuple[int, int, Any, Any, Any]:
@@ -318,16 +318,16 @@ def partition_json(folder: Path) -> Path | None:
     DataError
         When several files describe partitions, or one is damaged.
     """
-    found = [
+    descriptions = [
         path
         for path in sorted(folder.glob("*.json"))
         if isinstance(content := read_json(path), dict) and "part-0" in content
     ]
-    if len(found) > 1:
-        names = ", ".join(printable(path.name) for path in found)
+    if len(descriptions) > 1:
+        names = ", ".join(printable(path.name) for path in descriptions)
         problem = f"holds several descriptions of partitions ({names}): name one"
         raise DataError(problem, path=str(folder))
-    return found[0] if found else None
+    return descriptions[0] if descriptions else None
 
 
 def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -346,12 +346,12 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)
-        owned = np.concatenate([part.ids for part in parts])
-        every = np.arange(len(owned))
-        if len(owned) != vertices or not np.array_equal(np.sort(owned), every):
+        ids = np.concatenate([part.ids for part in parts])
+        every = np.arange(len(ids))
+        if len(ids) != vertices or not np.array_equal(np.sort(ids), every):
             problem = f"the parts do not hold each of {vertices} vertices once"
             raise DataError(problem, path=origin)
-        return choose_types(_join(parts, content, owned, origin), choices)
+        return choose_types(_join(parts, content, ids, origin), choices)
 
 
 def _join(

@@ -441,13 +441,13 @@ def checked_rows(
 
 
 def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
-    stated = [f"attr_{part}" for part in ("shape", "indptr", "indices", "data")]
-    if not any(name in arrays for name in stated):
+    keys = [f"attr_{part}" for part in ("shape", "indptr", "indices", "data")]
+    if not any(name in arrays for name in keys):
         return None
-    missing = [name for name in stated if name not in arrays]
+    missing = [name for name in keys if name not in arrays]
     if missing:
         raise DataError(f"holds no {', '.join(missing)}", path=origin)
-    shape, indptr, indices, data = (arrays[name] for name in stated)
+    shape, indptr, indices, data = (arrays[name] for name in keys)
     rows, width = int(shape[0]), int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)

@@ -141,8 +141,10 @@ def _check_count(raw: Path, vertices: int) -> None:
         return
     counts = _table(path, np.int64).reshape(-1)
     if counts.tolist() != [vertices]:
-        stated = ", ".join(map(str, counts[:4]))
-        problem = f"says {stated} vertices, one graph of {vertices} labels is there"
+        counts_text = ", ".join(map(str, counts[:4]))
+        problem = (
+            f"says {counts_text} vertices, one graph of {vertices} labels is there"
+        )
         raise DataError(problem, path=str(path))
 
 
@@ -186,13 +188,13 @@ def _table(path: Path, dtype: Any) -> NDArray[Any]:
     try:
         with (
             warnings.catch_warnings(action="ignore"),  # it may be empty
-            open_gzip(path) as packed,
-            io.TextIOWrapper(packed, "ascii") as lines,
+            open_gzip(path) as stream,
+            io.TextIOWrapper(stream, "ascii") as lines,
         ):
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {said}", path=str(path)) from error
+        problem = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {problem}", path=str(path)) from error
 
 
 def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:

@@ -105,15 +105,15 @@ def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     phases = {clock: times[:-1][kept] for clock, times in begins.items()}
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
-    causes, held = _behind_senders(some, _causes(some, phases))
-    return _with_gaps(some, causes, held, starts, ends, kept.start)
+    causes, holds = _behind_senders(some, _causes(some, phases))
+    return _with_gaps(some, causes, holds, starts, ends, kept.start)
 
 
 def longest(steps: Sequence[Step], skip: int) -> slice:
     """Return the longest stretch of iterations that have all steps."""
     count = min(len(step.first) for step in steps)
-    seen = np.array([step.first[:count] for step in steps])
-    good = ~np.isnan(seen).any(axis=0)
+    firsts = np.array([step.first[:count] for step in steps])
+    good = ~np.isnan(firsts).any(axis=0)
     good[:skip] = False
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
     stretches = edges.reshape(-1, 2).tolist()
@@ -173,24 +173,24 @@ def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], 
         for end in (BEGUN, GOT)
     }
     before = [_before(number, steps, times, phase) for number in range(len(steps))]
-    awaited = [
+    waits = [
         _awaited(number, steps, before, times, phase) for number in range(len(steps))
     ]
-    least = [_reduced(own, steps, awaited, phase) for own in awaited]
+    least = [_reduced(own, steps, waits, phase) for own in waits]
     answers = [_request(number, steps, before, phase) for number in range(len(steps))]
-    chosen = []
+    causes = []
     for number, step in enumerate(steps):
         alone, request = least[number], answers[number]
         if request is not None and _is_answer(number, request, alone, steps, times):
             alone = [request]
             if step.source[1] == step.destination[1]:
                 alone += [c for c in before[number] if not c[1] and c[2] == 0]
-        chosen.append(alone)
-    chosen = [
-        least[number] if _with_others(number, chosen, least, steps, phase) else one
-        for number, one in enumerate(chosen)
+        causes.append(alone)
+    causes = [
+        least[number] if _with_others(number, causes, least, steps, phase) else one
+        for number, one in enumerate(causes)
     ]
-    return tuple(tuple(one) for one in chosen)
+    return tuple(tuple(one) for one in causes)
 
 
 def _behind_senders(
@@ -204,32 +204,32 @@ def _behind_senders(
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
     times = _Times(steps)
-    held = [0.0 if np.median(step.sizes) <= HELD else HELD for step in steps]
+    holds = [0.0 if np.median(step.sizes) <= HELD else HELD for step in steps]
     behind = []
     for number, own in enumerate(causes):
         for k, moment, lag in own:
             gap = times.gap(number, [(k, moment, lag)], np.nan)[lag:]
-            if moment == BEGUN and held[k] and np.median(gap) >= TOGETHER:
+            if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                left = steps[k].crossed.left(until, steps[number].first[lag:])
-                held[k] = max(held[k], float(np.quantile(left, ALWAYS)))
-    drained = _Times(steps, held)
-    found: list[list[Cause]] = [list(own) for own in causes]
+                rest = steps[k].crossed.left(until, steps[number].first[lag:])
+                holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
+    drain_times = _Times(steps, holds)
+    all_causes: list[list[Cause]] = [list(own) for own in causes]
     for number, k, lag in behind:
-        at = found[number].index((k, BEGUN, lag))
+        at = all_causes[number].index((k, BEGUN, lag))
         gaps = [
-            drained.gap(number, [(k, moment, lag)], np.nan)[lag:]
+            drain_times.gap(number, [(k, moment, lag)], np.nan)[lag:]
             for moment in (BEGUN, DRAINED)
         ]
-        if held[k] < np.median(steps[k].sizes) and (
+        if holds[k] < np.median(steps[k].sizes) and (
             _spread(gaps[1]) <= _spread(gaps[0]) + STEADIER
         ):
-            found[number][at] = (k, DRAINED, lag)
-    used = {k for own in found for k, moment, _ in own if moment == DRAINED}
+            all_causes[number][at] = (k, DRAINED, lag)
+    drains = {k for own in all_causes for k, moment, _ in own if moment == DRAINED}
     return (
-        tuple(tuple(own) for own in found),
-        tuple(some if k in used else 0.0 for k, some in enumerate(held)),
+        tuple(tuple(own) for own in all_causes),
+        tuple(some if k in drains else 0.0 for k, some in enumerate(holds)),
     )
 
 
@@ -240,7 +240,7 @@ def _before(
     phase: dict[tuple[int, int], float],
 ) -> list[Cause]:
     """Return what always came before a step in its process, the latest of each."""
-    step, found = steps[number], list[Cause]()
+    step, causes = steps[number], list[Cause]()
     own = [(k, BEGUN) for k, other in enumerate(steps) if other.source == step.source]
     own += [(k, GOT) for k, s in enumerate(steps) if s.destination == step.source]
     for k, end in own:
@@ -252,9 +252,9 @@ def _before(
             gap = times.gap(number, [(k, end, lag)], np.nan)
             gap = gap[lag:]
             if np.mean(gap >= 0) >= ALWAYS:
-                found.append((k, end, lag))
+                causes.append((k, end, lag))
                 break
-    return found
+    return causes
 
 
 def _awaited(
@@ -278,8 +278,8 @@ def _awaited(
         gap = times.gap(number, [*others, *notes[:last]], np.nan)[2:]
         spreads.append(_spread(gap) if others or last else np.inf)
     least = min(spreads) + STEADIER
-    kept = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
-    return [*others, *notes[:kept]]
+    count = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
+    return [*others, *notes[:count]]
 
 
 def _reduced(
@@ -289,15 +289,15 @@ def _reduced(
     phase: dict[tuple[int, int], float],
 ) -> list[Cause]:
     """Return the causes that no other of them has for a cause."""
-    implied: set[Cause] = set()
+    redundant: set[Cause] = set()
     for k, end, lag in own:
         if not end:
-            implied |= {(j, e, lag + further) for j, e, further in before[k]}
+            redundant |= {(j, e, lag + further) for j, e, further in before[k]}
     latest: dict[Process, tuple[tuple[int, float], Cause]] = {}
-    kept = []
+    causes = []
     for cause in own:
         k, end, lag = cause
-        if any((k, end, lag - less) in implied for less in range(lag + 1)):
+        if any((k, end, lag - less) in redundant for less in range(lag + 1)):
             continue
         if end:
             when = (-lag, phase[k, True])
@@ -306,8 +306,8 @@ def _reduced(
                 continue
             latest[peer] = (when, cause)
         else:
-            kept.append(cause)
-    return [*kept, *(cause for _, cause in latest.values())]
+            causes.append(cause)
+    return [*causes, *(cause for _, cause in latest.values())]
 
 
 def _request(
@@ -318,8 +318,8 @@ def _request(
 ) -> Cause | None:
     """Return what last came from the process that a step goes to."""
     there = steps[number].destination
-    came = [c for c in before[number] if c[1] and steps[c[0]].source == there]
-    return max(came, key=lambda c: (-c[2], phase[c[0], True]), default=None)
+    requests = [c for c in before[number] if c[1] and steps[c[0]].source == there]
+    return max(requests, key=lambda c: (-c[2], phase[c[0], True]), default=None)
 
 
 def _is_answer(
@@ -358,7 +358,7 @@ def _with_others(
     if chosen[number] == least[number]:
         return False
     step, mine = steps[number], phase[number, False]
-    came = [
+    arrivals = [
         phase[k, True]
         for k, other in enumerate(steps)
         if (other.destination, other.clock) == (step.source, step.clock)
@@ -367,6 +367,6 @@ def _with_others(
         if k == number or (other.source, other.clock) != (step.source, step.clock):
             continue
         low, high = sorted((mine, phase[k, False]))
-        if chosen[k] == least[k] and not any(low < when < high for when in came):
+        if chosen[k] == least[k] and not any(low < when < high for when in arrivals):
             return True
     return False

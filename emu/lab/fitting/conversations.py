@@ -129,9 +129,9 @@ def by_process(traffic: Traffic) -> Packets:
     programs = [
         owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
     ]
-    known = (programs[0] >= 0) & (programs[1] >= 0)
+    is_program = (programs[0] >= 0) & (programs[1] >= 0)
     size = rows["bytes"].astype(np.int64)
-    unknown = 1 - size[known].sum() / size.sum()
+    unknown = 1 - size[is_program].sum() / size.sum()
     if unknown > MOST_UNKNOWN:
         raise Unfittable(
             f"{unknown:.1%} of the bytes belong to ports that no program was seen to "
@@ -139,16 +139,16 @@ def by_process(traffic: Traffic) -> Packets:
         )
     width = len(traffic.programs)
     ends = [
-        (rows[end].astype(np.int64) * width + program)[known]
+        (rows[end].astype(np.int64) * width + program)[is_program]
         for end, program in zip(("source", "destination"), programs, strict=True)
     ]
-    found, numbers = np.unique(np.concatenate(ends), return_inverse=True)
+    processes, numbers = np.unique(np.concatenate(ends), return_inverse=True)
     return Packets(
-        tuple((int(each) // width, int(each) % width) for each in found),
+        tuple((int(each) // width, int(each) % width) for each in processes),
         numbers[: len(numbers) // 2],
         numbers[len(numbers) // 2 :],
-        rows["time"][known],
-        size[known],
+        rows["time"][is_program],
+        size[is_program],
     )
 
 
@@ -176,8 +176,8 @@ def _exchanges(packets: Packets) -> Iterator[Exchange]:
         source = packets.source[rows]
         turns = list(_runs(source))
         client, server = source[0], packets.destination[rows[0]]
-        for asked, answered in zip(turns[::2], turns[1::2], strict=False):
-            request, answer = rows[slice(*asked)], rows[slice(*answered)]
+        for question, answered in zip(turns[::2], turns[1::2], strict=False):
+            request, answer = rows[slice(*question)], rows[slice(*answered)]
             yield Exchange(
                 packets.processes[client],
                 packets.processes[server],
@@ -198,23 +198,23 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def _ring(packets: Packets) -> Ring:
     """Return the ring along which most went."""
     count = len(packets.processes)
-    sent = np.bincount(
+    sizes = np.bincount(
         packets.source * count + packets.destination,
         packets.bytes,
         minlength=count * count,
     ).reshape(count, count)
-    ring = [int(sent.sum(1).argmax())]
-    while sent.any() and len(ring) <= count:
-        following = int(sent[ring[-1]].argmax())
+    ring = [int(sizes.sum(1).argmax())]
+    while sizes.any() and len(ring) <= count:
+        following = int(sizes[ring[-1]].argmax())
         if following == ring[0]:
             break
         ring.append(following)
-    along = sum(sent[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
-    everybody = set(np.flatnonzero(sent.sum(0) + sent.sum(1)).tolist())
+    along = sum(sizes[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
+    everybody = set(np.flatnonzero(sizes.sum(0) + sizes.sum(1)).tolist())
     if (
         len(ring) < 2
         or set(ring) != everybody
-        or along < (1 - MOST_BESIDE) * sent.sum()
+        or along < (1 - MOST_BESIDE) * sizes.sum()
     ):
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "

@@ -193,11 +193,11 @@ class _StepsJob(_Job):
         self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
     ) -> None:
         super().__init__(traffic, cores)
-        for step, gaps, held in zip(found.steps, found.gaps, found.held, strict=True):
+        for step, gaps, hold in zip(found.steps, found.gaps, found.held, strict=True):
             name, sizes = self._step(step), np.rint(step.sizes).astype(int)
             self._task(name, step.source, gaps)
-            last = np.minimum(sizes, round(held)) if held else sizes
-            if held:
+            last = np.minimum(sizes, round(hold)) if hold else sizes
+            if hold:
                 self._arrival(step, _MOMENTS[DRAINED], sizes - last)
             self._arrival(step, _MOMENTS[GOT], last)
         for step, causes in zip(found.steps, found.causes, strict=True):

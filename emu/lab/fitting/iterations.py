@@ -191,7 +191,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
-    sent = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
+    sizes_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
     parts = [
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
@@ -199,31 +199,33 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     usual = _usual(
         [
             int(before[last] - before[first])
-            for before, part in zip(sent, parts, strict=True)
+            for before, part in zip(sizes_before, parts, strict=True)
             for first, last in part
         ]
     )
-    kept = [
+    last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
-        for part, before, (times, _) in zip(parts, sent, ring.sent, strict=True)
+        for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
     ]
-    counts = {len(part) for part in kept}
+    counts = {len(part) for part in last_sizes}
     if len(counts) > 1:
         raise Unfittable(
             f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
             f"{usual:,.0f} bytes, as many of each are needed"
         )
-    before = [place - 1 for place in range(len(kept))]
-    summed = np.array([[last for _, last in kept[place]] for place in before])
-    begun = []
+    before = [place - 1 for place in range(len(last_sizes))]
+    sums = np.array([[last for _, last in last_sizes[place]] for place in before])
+    starts = []
     for place, one in enumerate(ring.members):
-        answered = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        begun.append(
-            _first_after(ring.any_sent[place], answered, summed[place], kept[place])
+        answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
+        starts.append(
+            _first_after(
+                ring.any_sent[place], answer_times, sums[place], last_sizes[place]
+            )
         )
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
-    return _Sums(np.array(begun), summed, volume)
+    return _Sums(np.array(starts), sums, volume)
 
 
 def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
@@ -245,9 +247,9 @@ def _bursts(
 
 def _usual(sizes: Sequence[int]) -> float:
     """Return the size in the middle of all bytes: there may be many small ones."""
-    ordered = np.sort(sizes)
-    total = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+    ranks = np.sort(sizes)
+    total = np.cumsum(ranks)
+    return float(ranks[np.searchsorted(total, total[-1] / 2)])
 
 
 def _whole(
@@ -272,7 +274,7 @@ def _whole(
                 one = (best[start][0] + count, best[start][1] + size, start)
                 choice = max(choice, one, key=lambda found: found[:2])
         best.append(choice)
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     end = len(bursts)
     while end:
         start = best[end][2]
@@ -282,9 +284,9 @@ def _whole(
         first, last = bursts[start][0], bursts[end - 1][1]
         marks = np.linspace(sent[first], sent[last], best[end][0] - best[start][0] + 1)
         between = np.searchsorted(sent, marks[1:-1]).tolist()
-        found += reversed([*pairwise([first, *between, last])])
+        ranges += reversed([*pairwise([first, *between, last])])
         end = start
-    return found[::-1]
+    return ranges[::-1]
 
 
 def _first_after(
@@ -297,30 +299,30 @@ def _first_after(
 
     It says that it is ready before it may send: gloo waits for the receiver.
     """
-    found = []
+    firsts = []
     before = 0.0
     for number, (first, last) in enumerate(bursts):
         last_answer = answered[np.searchsorted(answered, first) - 1]
         ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
-        found.append(float(ready))
+        firsts.append(float(ready))
         before = max(summed[number], last)
-    return found
+    return firsts
 
 
 def _rounds(
     exchanges: Sequence[Exchange], began: float, ended: float
 ) -> list[list[Exchange]]:
     """Return the exchanges of a process between two instants, by round."""
-    found: list[list[Exchange]] = []
+    rounds: list[list[Exchange]] = []
     until = -np.inf
     for exchange in exchanges:
         if not began <= exchange.asked[0] < ended:
             continue
         if exchange.asked[0] >= until:
-            found.append([])
-        found[-1].append(exchange)
+            rounds.append([])
+        rounds[-1].append(exchange)
         until = max(exchange.answered[1], until)
-    return found
+    return rounds
 
 
 def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
@@ -336,14 +338,14 @@ def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
 
 def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     """Return the seconds of every answer, without those before the one before."""
-    found = {}
+    services = {}
     free: dict[Process, float] = {}
     for exchange in sorted(exchanges, key=lambda one: one.answered):
-        answered = exchange.answered[0]
+        answer = exchange.answered[0]
         began = max(exchange.asked[1], free.get(exchange.server, 0.0))
-        found[exchange] = max(answered - began, 0.0)
-        free[exchange.server] = answered
-    return found
+        services[exchange] = max(answer - began, 0.0)
+        free[exchange.server] = answer
+    return services
 
 
 def _fitted(
@@ -363,21 +365,21 @@ def _fitted(
     ready = sums.asked[:, first + 1 : first + 1 + count]
     for place, one in enumerate(ring.members):
         for number, iteration in enumerate(rounds[one]):
-            received = sums.summed[place, number]
+            in_bytes = sums.summed[place, number]
             for turn, exchanges in enumerate(iteration):
-                sent = min(exchange.asked[0] for exchange in exchanges)
-                stages[one][turn, number] = sent - received
-                received = max(exchange.answered[1] for exchange in exchanges)
+                start = min(exchange.asked[0] for exchange in exchanges)
+                stages[one][turn, number] = start - in_bytes
+                in_bytes = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
                     key = (one, turn, exchange.server)
-                    for kept, value in (
+                    for series, value in (
                         (requests, exchange.request),
                         (answers, exchange.answer),
                         (times, services[exchange]),
                     ):
-                        row = kept.setdefault(key, np.zeros(count, type(value)))
+                        row = series.setdefault(key, np.zeros(count, type(value)))
                         row[number] += value
-            stages[one][-1, number] = max(ready[place, number] - received, 0.0)
+            stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
     took = sums.summed[:, 1:].max(0) - ready.max(0)
     overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
     mean = sums.summed.mean(0)

@@ -59,15 +59,17 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
 
     Raises Unfittable when they have no period.
     """
-    found = sorted(_candidates(packets), key=lambda one: (-len(one), _unsteady(one)))
+    candidates = sorted(
+        _candidates(packets), key=lambda one: (-len(one), _unsteady(one))
+    )
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
-    most, best, chosen = 0, 0, None
-    tried: set[tuple[int, str]] = set()
-    for times in found:
+    most, best, choice = 0, 0, None
+    trials: set[tuple[int, str]] = set()
+    for times in candidates:
         every = f"{np.median(np.diff(times)):.2g}"
-        if (len(times), every) in tried or len(times) <= best:
+        if (len(times), every) in trials or len(times) <= best:
             continue
-        tried.add((len(times), every))
+        trials.add((len(times), every))
         try:
             whole = _whole(packets, traffic, times)
         except Unfittable as why:
@@ -77,10 +79,10 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
                 most = int(within)
             continue
         if whole > best:
-            best, chosen = whole, times
-    if chosen is None:
+            best, choice = whole, times
+    if choice is None:
         raise Unfittable(nearest)
-    return chosen
+    return choice
 
 
 def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> int:
@@ -100,21 +102,21 @@ def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> in
 
 def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
     """Return the iterations of every process of one program; empty if one has none."""
-    found = {}
+    periods = {}
     for number, process in enumerate(packets.processes):
         if process[1] == program:
             mine = (packets.source == number) | (packets.destination == number)
             try:
-                found[process] = _of_all(packets.some(mine), traffic)
+                periods[process] = _of_all(packets.some(mine), traffic)
             except Unfittable:
                 return {}
     ends = {
-        len({packets.processes[a], packets.processes[b]} & {*found})
+        len({packets.processes[a], packets.processes[b]} & {*periods})
         for a, b in zip(
             packets.source.tolist(), packets.destination.tolist(), strict=True
         )
     }
-    return found if ends == {1} else {}
+    return periods if ends == {1} else {}
 
 
 def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
@@ -126,12 +128,12 @@ def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
         most = float(gaps.max(initial=0.0))
         if most <= _LEAST:
             continue
-        seen = set()
+        keys = set()
         for silence in np.geomspace(most, _LEAST, _TRIES)[1:].tolist():
             first = np.append(0, np.flatnonzero(gaps > silence) + 1)
-            if len(first) in seen or len(first) < FEWEST:
+            if len(first) in keys or len(first) < FEWEST:
                 continue
-            seen.add(len(first))
+            keys.add(len(first))
             times = _alike(some.time[first], np.add.reduceat(some.bytes, first))
             if len(times) >= FEWEST:
                 yield times
@@ -139,9 +141,9 @@ def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
 
 def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return when bursts of the usual size began, in the longest row of them."""
-    ordered = np.sort(sizes)
-    total = np.cumsum(ordered)
-    usual = int(ordered[np.searchsorted(total, total[-1] / 2)])
+    ranks = np.sort(sizes)
+    total = np.cumsum(ranks)
+    usual = int(ranks[np.searchsorted(total, total[-1] / 2)])
     good = np.flatnonzero(np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual))
     if len(good) < FEWEST:
         return times[:0]

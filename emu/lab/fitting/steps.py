@@ -63,14 +63,14 @@ class Crossed:
         self, until: NDArray[np.float64], at: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return how many of the first ``until`` bytes are to come after ``at``."""
-        came = self.before[np.searchsorted(self.time, at, "right")]
-        return np.maximum(until - came, 0.0)
+        arrivals = self.before[np.searchsorted(self.time, at, "right")]
+        return np.maximum(until - arrivals, 0.0)
 
     def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the seconds at which so many bytes had come."""
         place = np.searchsorted(self.before[1:], byte, "left")
-        found = self.time[np.minimum(place, len(self.time) - 1)]
-        return np.where(np.isnan(byte), np.nan, found)
+        times = self.time[np.minimum(place, len(self.time) - 1)]
+        return np.where(np.isnan(byte), np.nan, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
     Unfittable
         When two processes send neither as many bytes in every iteration, nor as often.
     """
-    found: list[Step] = []
+    steps: list[Step] = []
     count = len(packets.processes)
     pair = packets.source * count + packets.destination
     ways = np.unique(pair)
@@ -126,12 +126,12 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         some = packets.some(pair == way)
         cut = _Way(some.time, some.bytes, _gaps(some, silence))
         total = float(packets.bytes.sum())
-        clock, begins = clock_of(marks, ends, traffic)
-        for number, parts in enumerate(_parts(cut, begins, ends, traffic, total)):
-            crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
-            step = Step(*ends, number, clock, *parts, crossed=crossed)
-            found.append(_numbered(step, begins))
-    return found
+        clock, starts = clock_of(marks, ends, traffic)
+        for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
+            crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
+            step = Step(*ends, number, clock, *parts, crossed=crossing)
+            steps.append(_numbered(step, starts))
+    return steps
 
 
 def clock_of(
@@ -177,8 +177,8 @@ def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which packets are not full, as the last of a message."""
-    found, carried = np.unique(sizes, return_inverse=True)
-    usual = int(found[np.bincount(carried, sizes).argmax()]) if len(sizes) else FULL
+    values, places = np.unique(sizes, return_inverse=True)
+    usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
     other = usual if usual >= _SMALL else FULL  # of another MTU
     return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
 
@@ -245,8 +245,8 @@ def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
     tries = tries[np.argsort(np.abs(tries), kind="stable")]
     at = tries[:, None] + marks
     place = np.searchsorted(time, at)
-    padded = np.concatenate([[-np.inf], time, [np.inf]])
-    quiet = np.minimum(padded[place + 1] - at, at - padded[place])
+    times = np.concatenate([[-np.inf], time, [np.inf]])
+    quiet = np.minimum(times[place + 1] - at, at - times[place])
     usual = np.quantile(quiet, 0.1, axis=1)
     return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
 
@@ -286,19 +286,19 @@ def _places(
     values, counts = np.unique(cuts, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
     others = [cut for cut in cuts.tolist() if not np.any(np.abs(same - cut) <= _BYTES)]
-    ordered = np.sort(np.array(others, float))
-    groups = np.split(ordered, np.flatnonzero(np.diff(ordered) > _BYTES) + 1)
+    points = np.sort(np.array(others, float))
+    groups = np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
     groups = [
         *(np.repeat(values[values == v], counts[values == v]) for v in same),
         *groups,
     ]
-    found: list[float] = []
+    places: list[float] = []
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
         share = _OFTEN if place < usual - near else MOST
         if len(group) >= share * iterations:
-            found.append(place)
-    return sorted(found)
+            places.append(place)
+    return sorted(places)
 
 
 def _nearest(cuts: NDArray[np.int64], place: float) -> float:

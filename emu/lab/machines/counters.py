@@ -26,16 +26,16 @@ def tcp_counts(process: int) -> dict[str, int]:
     ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of which
     stops a connection for 0.2 s or more.
     """
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in ("snmp", "netstat"):
         lines = Path(f"/proc/{process}/net/{name}").read_text().splitlines()
         for keys, values in zip(lines[::2], lines[1::2], strict=True):
             pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
-            counted |= {key: int(value) for key, value in pairs}
+            counts |= {key: int(value) for key, value in pairs}
     return {
-        "segments": counted["OutSegs"],
-        "retransmitted": counted["RetransSegs"],
-        "timeouts": counted["TCPTimeouts"],
+        "segments": counts["OutSegs"],
+        "retransmitted": counts["RetransSegs"],
+        "timeouts": counts["TCPTimeouts"],
     }
 
 
@@ -124,10 +124,10 @@ class Counters:
             [kernel.queue(index) for kernel, (index,) in self._out],
             [self._into.queue(index) for index in self._devices],
         )
-        dropped, waiting = ([[one[i] for one in way] for way in ways] for i in (0, 1))
-        for way, before in zip(dropped, self._before[2], strict=False):
+        drops, waiting = ([[one[i] for one in way] for way in ways] for i in (0, 1))
+        for way, before in zip(drops, self._before[2], strict=False):
             way[:] = [now - then for now, then in zip(way, before, strict=True)]
-        return dropped, waiting
+        return drops, waiting
 
     def close(self) -> None:
         """Let go of the sockets."""
@@ -155,10 +155,10 @@ class CoreWaits:
         for process in processes_below(self._root):
             for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
                 try:
-                    ran, waited, _ = map(int, thread.read_text().split())
+                    ran, wait, _ = map(int, thread.read_text().split())
                 except (OSError, ValueError):
                     continue
-                self.seen[process, int(thread.parent.name)] = ran, waited
+                self.seen[process, int(thread.parent.name)] = ran, wait
 
     #: As of `QuotaWaits`: nothing has a quota here.
     early: Sequence[float] = (0.0,)
@@ -168,12 +168,12 @@ class CoreWaits:
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
-        ran, waited = (
+        ran, waits = (
             sum(each[i] for each in self.seen.values())
             - sum(each[i] for each in self._before.values())
             for i in (0, 1)
         )
-        return ran / 1e9, waited / 1e9
+        return ran / 1e9, waits / 1e9
 
 
 def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
@@ -207,8 +207,8 @@ class _Machine:
         """Return what `off_quota` says of the time since the last call."""
         before, self._since = self._since, dict(self.waits.seen)
         threads = [
-            (1e-9 * (ran - was_ran), 1e-9 * (waited - had_waited))
-            for one, (ran, waited) in self._since.items()
+            (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
+            for one, (ran, wait) in self._since.items()
             for was_ran, had_waited in [before.get(one, (0, 0))]
         ]
         return off_quota(threads, self.cores)
@@ -261,17 +261,17 @@ class QuotaWaits:
 
 def processes_below(root: int) -> list[int]:
     """Return every process below one, as this process's ``/proc`` shows them."""
-    found, left = [], [root]
-    while left:
-        process = left.pop()
+    processes, stack = [], [root]
+    while stack:
+        process = stack.pop()
         for children in Path(f"/proc/{process}/task").glob("*/children"):
             try:
                 below = [int(child) for child in children.read_text().split()]
             except OSError:
                 continue
-            found += below
-            left += below
-    return found
+            processes += below
+            stack += below
+    return processes
 
 
 class PortOwners:

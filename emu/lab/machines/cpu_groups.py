@@ -51,24 +51,26 @@ class Hierarchy:
         """
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
-        found = [cls(2, _second(own), mount) for mount, own in _mounted(mounts, groups)]
+        hierarchies = [
+            cls(2, _second(own), mount) for mount, own in _mounted(mounts, groups)
+        ]
         for mount, own in _mounted(mounts, groups, "cpu"):
-            found.insert(0, cls(1, own, mount))
-        for one in found:
+            hierarchies.insert(0, cls(1, own, mount))
+        for one in hierarchies:
             if one.version == 1 or one.offers_cpu():
                 return one
         raise RunError(
             "this computer has no control group with a quota of CPU time: mount cgroup "
             "v1 with cpu, or v2 with cpu in cgroup.subtree_control of "
-            f"{found[0].folder if found else '/sys/fs/cgroup'}"
+            f"{hierarchies[0].folder if hierarchies else '/sys/fs/cgroup'}"
         )
 
     def offers_cpu(self) -> bool:
         """Return whether groups of version 2 below the folder have quotas."""
-        given = self.folder / "cgroup.subtree_control"
+        controllers = self.folder / "cgroup.subtree_control"
         with contextlib.suppress(OSError):
-            if "cpu" not in given.read_text().split():
-                given.write_text("+cpu")
+            if "cpu" not in controllers.read_text().split():
+                controllers.write_text("+cpu")
             return True
         return False
 
@@ -230,16 +232,16 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
 
 def groups_left_behind(at: Hierarchy) -> list[Path]:
     """Return the groups of labs whose owners have ended."""
-    found = []
+    groups = []
     for top in sorted(at.folder.glob(f"{_NAME}*")):
         with contextlib.suppress(OSError):  # it has just gone, or its owner lives
             lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found.append(top)
+                groups.append(top)
             finally:
                 os.close(lock)
-    return found
+    return groups
 
 
 def remove_left_behind(at: Hierarchy) -> list[Path]:

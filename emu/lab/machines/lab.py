@@ -462,9 +462,9 @@ class Lab:
         RunError
             When a machine has gone.
         """
-        ended = self._ended()
-        if ended:
-            return ended
+        end = self._ended()
+        if end:
+            return end
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder)
@@ -482,14 +482,14 @@ class Lab:
             holder.ended.append(packet)
 
     def _ended(self) -> list[Program]:
-        found = []
+        ends = []
         for holder in self._holders:
             for packet in holder.ended:
                 program = self._programs[packet["ended"]]
                 program.code = packet["code"]
-                found.append(program)
+                ends.append(program)
             holder.ended.clear()
-        return found
+        return ends
 
     def signal(self, program: Program, number: Signals) -> None:
         """Signal a program and what it started in its session."""
@@ -526,12 +526,12 @@ class Lab:
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 
-        found = []
+        captures = []
         for number in range(len(self.machines)):
             what = "open_tap" if pcap is None else "open_whole_tap"
             _, (tap,) = self._switch.ask(do=what, device=f"{DATA}-{number}")
-            found.append(socket.socket(fileno=tap))
-        return Capture(found, pcap)
+            captures.append(socket.socket(fileno=tap))
+        return Capture(captures, pcap)
 
     @functools.cached_property
     def counters(self) -> Counters:
@@ -569,9 +569,9 @@ def missing_needs() -> list[str]:
 
 
 def _remedy(problem: str) -> str:
-    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:
-        if restricted.exists() and restricted.read_text().strip() == "1":
+        if switch.exists() and switch.read_text().strip() == "1":
             return "Ubuntu's AppArmor forbids user namespaces: run it as root"
         return "run it as root, or allow user namespaces (Docker: another seccomp)"
     if "No such file" in problem:

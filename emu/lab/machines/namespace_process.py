@@ -95,16 +95,16 @@ def _hold_machine(
 ) -> None:
     unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
-    ready, known = os.pipe()
+    ready, go = os.pipe()
     inner = os.fork()
     if inner:
         os.close(ready)
         report(mine, pid=inner)
         mine.close()
-        os.write(known, b"1")
+        os.write(go, b"1")
         os.waitpid(inner, 0)
         return
-    os.close(known)
+    os.close(go)
     die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)

@@ -61,7 +61,7 @@ class Holder:
         """Return the next packet that answers; ends of programs are kept."""
         while True:
             try:
-                data, received, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
+                data, descriptors, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
             except TimeoutError as error:
                 raise RunError(f"machine {self.name} does not answer") from error
             if not data:
@@ -72,7 +72,7 @@ class Holder:
             elif "error" in packet:
                 raise RunError(f"machine {self.name}: {packet['error']}")
             else:
-                return packet, received
+                return packet, descriptors
 
 
 #: Bytes of one packet: a command line with its environment must fit.
@@ -101,18 +101,18 @@ class Responder:
 
     def serve(self) -> None:
         """Answer until the other end closes."""
-        ended, wake = os.pipe()
+        end, wake = os.pipe()
         os.set_blocking(wake, False)
-        os.set_blocking(ended, False)
+        os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
-            selector.register(ended, selectors.EVENT_READ)
+            selector.register(end, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
-                    if key.fileobj == ended:
-                        os.read(ended, 4096)
+                    if key.fileobj == end:
+                        os.read(end, 4096)
                         self._reap()
                     elif not self._answer():
                         return
@@ -190,9 +190,9 @@ class Responder:
 
     def _connect(self, _: list[int], host: str, port: int) -> None:
         """Hand over a connection from this network."""
-        with socket.create_connection((host, port), _ANSWER / 2) as connected:
+        with socket.create_connection((host, port), _ANSWER / 2) as connection:
             packet = b'{"done": true}'
-            socket.send_fds(self._socket, [packet], [connected.fileno()])
+            socket.send_fds(self._socket, [packet], [connection.fileno()])
 
     def _open_netlink(self, _: list[int], devices: list[str]) -> None:
         """Hand over a socket that changes this network, with the indices of devices."""

@@ -87,8 +87,8 @@ def furnish(name: str, hosts: str) -> None:
     OSError
         When something cannot be mounted.
     """
-    encoded = name.encode()
-    _call("sethostname", encoded, len(encoded))
+    raw = name.encode()
+    _call("sethostname", raw, len(raw))
     _call("mount", b"none", b"/", None, _ALL_BELOW | _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", 0, None)
     memory = (b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")

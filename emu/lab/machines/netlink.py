@@ -95,11 +95,11 @@ def change_link(
 
 def address(name: str, at: str, prefix: int) -> tuple[int, int, bytes]:
     """Return the message that gives a device an IPv4 address."""
-    packed = socket.inet_aton(at)
+    raw = socket.inet_aton(at)
     head = struct.pack(
         "=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name)
     )
-    return _NEW_ADDRESS, _CREATE, head + attribute(2, packed) + attribute(1, packed)
+    return _NEW_ADDRESS, _CREATE, head + attribute(2, raw) + attribute(1, raw)
 
 
 def _place(index: int, handle: int, parent: int, info: int = 0) -> bytes:
@@ -122,11 +122,11 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     options = ratespec(rate) + ratespec(ceil)
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
     options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
-    described = attribute(1, options)
+    options_of_bucket = attribute(1, options)
     if max(rate, ceil) >= _WIDE:  # beside the fields of 32 bits
-        described += attribute(6, struct.pack("=Q", rate))
-        described += attribute(7, struct.pack("=Q", ceil))
-    return _what("htb", described)
+        options_of_bucket += attribute(6, struct.pack("=Q", rate))
+        options_of_bucket += attribute(7, struct.pack("=Q", ceil))
+    return _what("htb", options_of_bucket)
 
 
 def pace(
@@ -169,8 +169,8 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
         messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
         messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
     program = classifier(plan.leaves, numbered=plan.numbered is not None)
-    packed = b"".join(struct.pack("=HBBI", *step) for step in program)
-    bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, packed)
+    code = b"".join(struct.pack("=HBBI", *step) for step in program)
+    bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
     place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
     messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
     return messages
@@ -250,8 +250,8 @@ class Netlink:
             When there is no such NIC.
         """
         body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
-        asked = next(self._sequence)
-        head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, asked, 0)
+        number = next(self._sequence)
+        head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, number, 0)
         self._socket.send(struct.pack("=IHHII", *head) + body)
         answer = self._socket.recv(65536)
         if struct.unpack_from("=H", answer, 4)[0] == _ERROR:
@@ -261,8 +261,8 @@ class Netlink:
         while True:  # attributes; number 3 is the kernel's struct tc_stats
             length, kind = struct.unpack_from("=HH", answer, position)
             if kind == 3:
-                _, _, dropped, *_, waiting = struct.unpack_from(
+                _, _, drops, *_, waiting = struct.unpack_from(
                     "=Q7I", answer, position + 4
                 )
-                return dropped, waiting
+                return drops, waiting
             position += length + -length % 4

@@ -161,28 +161,28 @@ def plan_nic(
     frame = mtu + ETHERNET
     wire = frame / (mtu - HEADERS)
     rate = payload * wire
-    assigned = sharing is Sharing.ASSIGNED
-    gift = BURST_ASSIGNED if assigned else BURST
-    held = rate * (QUEUE if queue is None else queue)
+    by_rates = sharing is Sharing.ASSIGNED
+    gift = BURST_ASSIGNED if by_rates else BURST
+    depth = rate * (QUEUE if queue is None else queue)
     if queue is None and sharing is Sharing.FAIR:
-        held = max(held, min(START, rate * LONGEST_QUEUE))
+        depth = max(depth, min(START, rate * LONGEST_QUEUE))
     # With assigned rates no flow ends before these carried it: nothing is a gift there.
-    least = 2 * frame if assigned else frame
+    least = 2 * frame if by_rates else frame
     segment = int(min(SEGMENT, max(least, rate * gift)))
-    queued = int(max(4 * frame, 2 * segment, held))
+    limit = int(max(4 * frame, 2 * segment, depth))
     readers = connections and sharing is Sharing.FAIR
     return NicPlan(
         rate=round(rate / time_scale),
-        burst=int(max(segment if assigned else 0, rate * gift)),
-        queue=queued,
+        burst=int(max(segment if by_rates else 0, rate * gift)),
+        queue=limit,
         quantum=max(segment, FEWEST_IN_TURN * frame) + mtu,
         segment=segment,
         packets=segment // frame,
         leaves=0 if sharing is Sharing.TCP else leaves,
         numbered=tuple(own) if connections else None,
         wire=wire,
-        unsent=int(max(2 * segment, rate * UNSENT)) if assigned else None,
-        window=int(max(FEWEST_PACKETS * mtu, queued / wire)) if readers else None,
+        unsent=int(max(2 * segment, rate * UNSENT)) if by_rates else None,
+        window=int(max(FEWEST_PACKETS * mtu, limit / wire)) if readers else None,
     )
 
 
@@ -218,7 +218,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
     multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
     return_a, return_k = 0x16, 0x06
-    mixed = [
+    steps = [
         (multiply, 0, 0, _MIX),
         (to_x, 0, 0, 0),
         (load_half, 0, 0, 36),  # destination port
@@ -226,7 +226,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     ]
     by_port = [
         (load_half, 0, 0, 34),  # source port
-        *([] if numbered else mixed),
+        *([] if numbered else steps),
         (and_k, 0, 0, leaves - 1),
         (add_k, 0, 0, FIRST_LEAF),
         (return_a, 0, 0, 0),

@@ -64,8 +64,8 @@ class NicTrial:
 
     def count(self) -> int:
         """Return the bytes of payload that have come."""
-        held = self.receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        received: int = struct.unpack_from("=Q", held, _RECEIVED)[0]
+        info = self.receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        received: int = struct.unpack_from("=Q", info, _RECEIVED)[0]
         return received
 
     def send(self, zeros: int) -> None:
@@ -146,10 +146,10 @@ def _under_way(
 
 def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
     """Return when each count was seen to grow, and the count."""
-    begun = time.monotonic()
+    start = time.monotonic()
     found: list[list[tuple[float, int]]] = [[] for _ in trials]
     time.sleep(_FILLING * seconds)
-    while (before := time.monotonic()) < begun + seconds:
+    while (before := time.monotonic()) < start + seconds:
         for trial, looks in zip(trials, found, strict=True):
             before = time.monotonic()
             count, after = trial.count(), time.monotonic()
@@ -266,5 +266,5 @@ class NicTries:
 
     def _sentence(self, one: NicDirection) -> str:
         share = self.best(one)
-        reached, stated = format_rate(share * one.stated), format_rate(one.stated)
-        return f"{one.machine} {one.way} carries {reached} of {stated} on this host"
+        measurement, aim = format_rate(share * one.stated), format_rate(one.stated)
+        return f"{one.machine} {one.way} carries {measurement} of {aim} on this host"

@@ -55,8 +55,8 @@ def fill(text: str, places: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in places:
-            known = ", ".join(f"{{{name}}}" for name in places)
-            raise ValueError(f"{match[0]} is no place; there are {known}")
+            names = ", ".join(f"{{{name}}}" for name in places)
+            raise ValueError(f"{match[0]} is no place; there are {names}")
         return places[match[1]]
 
     return _PLACE.sub(value, text)
@@ -86,7 +86,7 @@ def starts(
     ValueError
         As `fill`; names the program.
     """
-    found = []
+    starts_of_machines = []
     for program in programs:
         for rank, machine in enumerate(program.machines):
             places = {
@@ -108,9 +108,13 @@ def starts(
                     key: fill(value, places)
                     for key, value in program.environment.items()
                 }
-                quoted = {place: shlex.quote(text) for place, text in places.items()}
-                command = ("sh", "-c", fill(program.run, quoted))
+                shell_places = {
+                    place: shlex.quote(text) for place, text in places.items()
+                }
+                command = ("sh", "-c", fill(program.run, shell_places))
             except ValueError as error:
                 raise ValueError(f"program {program.name}: {error}") from error
-            found.append(Started(program.name, machine, command, environment))
-    return found
+            starts_of_machines.append(
+                Started(program.name, machine, command, environment)
+            )
+    return starts_of_machines

@@ -66,8 +66,8 @@ def open_tap(device: str, program: list[Instruction]) -> socket.socket:
         Of what: classic BPF.
     """
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    packed = b"".join(struct.pack("=HBBI", *step) for step in program)
-    memory = ctypes.create_string_buffer(packed, len(packed))
+    code = b"".join(struct.pack("=HBBI", *step) for step in program)
+    memory = ctypes.create_string_buffer(code, len(code))
     packed_program = struct.pack("@HP", len(program), ctypes.addressof(memory))
     tap.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, packed_program)
     with contextlib.suppress(PermissionError):  # in a user namespace: less may wait

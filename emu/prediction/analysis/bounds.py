@@ -94,30 +94,32 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     before_flow, _ = earliest(layout, times, volumes)
     path = float(from_task.max())
     loads = np.zeros(layout.capacity.size)
-    combined, binding = path, CRITICAL_PATH
+    bound, binding = path, CRITICAL_PATH
     for port, over in enumerate(_edges_over(problem)):
         size = volumes[over] / layout.capacity[port]
         flows = _flows_of(problem, over, before_flow, size, after_flow)
         loads[port] = flows[1].sum()
-        if (least := _over_port(steps, port, *flows)) > combined:
-            combined, binding = least, problem.links[port].name
+        if (least := _over_port(steps, port, *flows)) > bound:
+            bound, binding = least, problem.links[port].name
     for channel in problem.job.channels:
-        shared = [edge.channel == channel for edge in problem.job.edges]
-        over = np.flatnonzero(shared).tolist()
+        on_channel = [edge.channel == channel for edge in problem.job.edges]
+        over = np.flatnonzero(on_channel).tolist()
         size = volumes[over] / _narrowest(problem)[over, None]
         flows = _flows_of(problem, over, before_flow, size, after_flow)
-        if (least := _one_by_one(*flows)) > combined:
-            combined, binding = least, f"channel {channel}"
-    for pool, held in zip(problem.pools, _held(problem, times, volumes), strict=True):
-        if held / pool.most > combined:
+        if (least := _one_by_one(*flows)) > bound:
+            bound, binding = least, f"channel {channel}"
+    for pool, pool_bound in zip(
+        problem.pools, _held(problem, times, volumes), strict=True
+    ):
+        if pool_bound / pool.most > bound:
             machine = problem.cluster.machines[pool.machine].name
-            combined, binding = held / pool.most, f"{pool.name} of {machine}"
+            bound, binding = pool_bound / pool.most, f"{pool.name} of {machine}"
     busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
     return Bounds(
         nic_load=0.0 if busiest is None else float(loads[busiest]),
         nic_port="" if busiest is None else problem.links[busiest].name,
         critical_path=path,
-        combined=float(combined),
+        combined=float(bound),
         binding=binding,
         degree=flow_degree(problem),
     )
@@ -133,8 +135,8 @@ def _held(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
     job, pools = problem.job, problem.pools
     if not pools:
         return []
-    taken = {task: p for p, pool in enumerate(pools) for task in pool.takers}
-    freed = {task: p for p, pool in enumerate(pools) for task in pool.freers}
+    takes = {task: p for p, pool in enumerate(pools) for task in pool.takers}
+    frees = {task: p for p, pool in enumerate(pools) for task in pool.freers}
     moving = volumes / _narrowest(problem)[:, None]
     since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
     pairs: list[dict[int, Floats]] = [{} for _ in pools]
@@ -144,23 +146,23 @@ def _held(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
             for edge in job.in_edges(task)
             if job.edges[edge].lag == 0 and job.edges[edge].source in since
         ]
-        if task in taken:
+        if task in takes:
             since[task] = task, times[task]
         elif len({taker for (taker, _), _ in before}) == 1:
             taker = before[0][0][0]
             if job.rounds[taker] == job.rounds[task]:
                 longest = np.max([spent + sent for (_, spent), sent in before], axis=0)
                 since[task] = taker, longest + times[task]
-        if task in since and freed.get(task) == taken[since[task][0]]:
+        if task in since and frees.get(task) == takes[since[task][0]]:
             taker, spent = since.pop(task)
-            pairs[freed[task]][taker] = spent
+            pairs[frees[task]][taker] = spent
     return [
         sum(
-            float((found if whole else times)[j][: job.rounds[j]].sum())
+            float((pair if whole else times)[j][: job.rounds[j]].sum())
             for j in pool.takers
         )
-        for pool, found in zip(pools, pairs, strict=True)
-        for whole in [len(found) == len(pool.takers) == len(pool.freers)]
+        for pool, pair in zip(pools, pairs, strict=True)
+        for whole in [len(pair) == len(pool.takers) == len(pool.freers)]
     ]
 
 
@@ -181,11 +183,11 @@ def _narrowest(problem: Problem) -> Floats:
 
 def _edges_over(problem: Problem) -> list[list[int]]:
     """Return the positions of the edges over every port."""
-    found: list[list[int]] = [[] for _ in problem.capacities]
+    edges: list[list[int]] = [[] for _ in problem.capacities]
     for edge, hops in enumerate(problem.hops):
         for port in hops:
-            found[port].append(edge)
-    return found
+            edges[port].append(edge)
+    return edges
 
 
 def _flows_of(
@@ -196,9 +198,9 @@ def _flows_of(
     ``size`` has rows of these edges alone: all edges for each of 6,036 ports took 39 s.
     """
     counts = np.array([problem.job.flow_counts[edge] for edge in over], dtype=np.int64)
-    sent = np.arange(size.shape[1]) < counts[:, None]
-    chosen = sent & (size > 0)
-    return before[over][chosen], size[chosen], after[over][chosen]
+    exists = np.arange(size.shape[1]) < counts[:, None]
+    with_bytes = exists & (size > 0)
+    return before[over][with_bytes], size[with_bytes], after[over][with_bytes]
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
@@ -211,9 +213,9 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
     if not size.size:
         return 0.0
     latest_first: Ints = np.argsort(-head, kind="stable")
-    carried = np.cumsum(size[latest_first])
+    sums = np.cumsum(size[latest_first])
     shortest = np.minimum.accumulate(tail[latest_first])
-    return float(np.max(head[latest_first] + carried + shortest))
+    return float(np.max(head[latest_first] + sums + shortest))
 
 
 def _over_port(
@@ -227,8 +229,8 @@ def _over_port(
     least = _one_by_one(head, size, tail)
     if not size.size or len(steps.of(port)[0]) == 1:
         return least
-    sent = float((size * steps.most[port]).sum())
-    return max(least, steps.when(port, sent) + float(tail.min()))
+    size_over = float((size * steps.most[port]).sum())
+    return max(least, steps.when(port, size_over) + float(tail.min()))
 
 
 # Bound a run's distance from the best schedule: keys of result.json, a line.
@@ -272,17 +274,17 @@ def optimality(
     if schedule.outages.seconds:
         return {}
     problem, makespan = schedule.problem, schedule.makespan
-    found = bounds(problem, realization)
-    seen = LinkContention(schedule).most
+    all_bounds = bounds(problem, realization)
+    most_flows = LinkContention(schedule).most
     return {
-        "bound": found.combined,
-        "bound_by": found.binding,
-        "gap": makespan / found.combined - 1 if found.combined else None,
+        "bound": all_bounds.combined,
+        "bound_by": all_bounds.binding,
+        "gap": makespan / all_bounds.combined - 1 if all_bounds.combined else None,
         "theorem1": {
-            "delta": found.degree,
-            "certificate": found.certificate,
-            "delta_seen": seen,
-            "certificate_seen": max(seen, 1) * found.critical_path,
+            "delta": all_bounds.degree,
+            "certificate": all_bounds.certificate,
+            "delta_seen": most_flows,
+            "certificate_seen": max(most_flows, 1) * all_bounds.critical_path,
             "kept": policy_named(policy).keeps_theorem
             and not (problem.pools or problem.job.channels or problem.cluster.changes),
         },
@@ -322,18 +324,18 @@ def placement_gap(
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
     bound = min(bound, makespan)
-    left = 1.0 - bound / makespan if makespan else 0.0
-    return {"placement_bound": bound, "placement_gap": left}
+    gap = 1.0 - bound / makespan if makespan else 0.0
+    return {"placement_bound": bound, "placement_gap": gap}
 
 
 def placement_line(gap: dict[str, float]) -> str:
     """Return the keys of `placement_gap` in words."""
-    left = 100 * gap["placement_gap"]
-    if left < 1e-3:
+    share = 100 * gap["placement_gap"]
+    if share < 1e-3:
         return "no placement on these machines is better, by a lower bound over all"
     return (
         f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
-        f"on these machines: at most {left:.3g} % is left to gain"
+        f"on these machines: at most {share:.3g} % is left to gain"
     )
 
 
@@ -356,11 +358,11 @@ def optimality_line(result: dict[str, Any]) -> str:
     )
     theorem = result.get("theorem1", {})
     if theorem.get("kept") and "delta_seen" in theorem:
-        most, seen = (
+        most, flows = (
             format_duration(theorem[key]) for key in ("certificate", "certificate_seen")
         )
         line += (
-            f"\nat most {most} by Theorem 1 (Delta {theorem['delta']}), {seen} by the "
+            f"\nat most {most} by Theorem 1 (Delta {theorem['delta']}), {flows} by the "
             f"{theorem['delta_seen']} flows that shared a link at a time"
         )
     return line

@@ -185,8 +185,8 @@ class _Walk:
         """Yield the later, waited-for piece of a part, then the piece before it."""
         moving = part.edge >= 0
         plain = Cause.TRANSFER if moving else Cause.COMPUTE
-        wanted = min(max(part.wanted, start), end)
-        pieces = [(part.cause or plain, wanted, end), (plain, start, wanted)]
+        ready = min(max(part.wanted, start), end)
+        pieces = [(part.cause or plain, ready, end), (plain, start, ready)]
         for cause, begin, over in pieces:
             if over > begin:
                 port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
@@ -202,12 +202,12 @@ class _Walk:
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""
-        made = self._schedule
-        ready = float(made.flow_ready[edge, iteration])
-        start = float(made.flow_start[edge, iteration])
+        schedule = self._schedule
+        ready = float(schedule.flow_ready[edge, iteration])
+        start = float(schedule.flow_start[edge, iteration])
         rivals = self._rivals[edge]
-        held = self._ended_between(made.flow_end[rivals], ready, start)
-        for row, n in held:
+        holder = self._ended_between(schedule.flow_end[rivals], ready, start)
+        for row, n in holder:
             other = rivals[row]
             if (-1, other, n) not in self._walked:
                 cause = Cause.IN_ORDER if other == edge else Cause.CHANNEL
@@ -219,51 +219,54 @@ class _Walk:
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         within = (ends > ready + self._same) & (ends <= start + self._same)
-        found = np.argwhere(within)
+        places = np.argwhere(within)
         order = np.argsort(-ends[within], kind="stable")
-        return [(int(row), int(n)) for row, n in found[order]]
+        return [(int(row), int(n)) for row, n in places[order]]
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""
-        found: list[tuple[float, int, _Part]] = []
+        causes: list[tuple[float, int, _Part]] = []
         if iteration > 0:
             previous = float(self._schedule.task_end[task, iteration - 1])
-            found.append((previous, 2, _Part(task, -1, iteration - 1)))
+            causes.append((previous, 2, _Part(task, -1, iteration - 1)))
         for position in self._job.in_edges(task):
             edge = self._job.edges[position]
-            sent = iteration - edge.lag
-            if not self._job.sends(position, sent):
+            number = iteration - edge.lag
+            if not self._job.sends(position, number):
                 continue
             if self._hops[position]:
-                arrived = float(self._schedule.flow_end[position, sent])
-                found.append((arrived, 0, _Part(-1, position, sent)))
+                arrival = float(self._schedule.flow_end[position, number])
+                causes.append((arrival, 0, _Part(-1, position, number)))
             else:
-                ended = float(self._schedule.task_end[edge.source, sent])
+                end = float(self._schedule.task_end[edge.source, number])
                 rank = 3 if edge.credit else 1
-                found.append((ended, rank, _Part(edge.source, -1, sent)))
-        ready = max((time for time, _, _ in found), default=0.0)
+                causes.append((end, rank, _Part(edge.source, -1, number)))
+        ready = max((time for time, _, _ in causes), default=0.0)
         holder = self._slot_holder(task, iteration, ready)
         if holder is not None:
             return holder
-        if not found:
+        if not causes:
             return None
-        latest = max(time for time, _, _ in found) - self._same
-        last = [item for item in found if item[0] >= latest]
+        latest = max(time for time, _, _ in causes) - self._same
+        last = [item for item in causes if item[0] >= latest]
         _, rank, part = min(last, key=lambda item: item[1])
         if rank < 3:
             return part
-        wanted = max((time for time, kind, _ in found if kind < 3), default=0.0)
+        wanted = max((time for time, kind, _ in causes if kind < 3), default=0.0)
         return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
         """Return the part that freed the slot of a task that waited, else None."""
-        made, start = self._schedule, float(self._schedule.task_start[task, iteration])
+        schedule, start = (
+            self._schedule,
+            float(self._schedule.task_start[task, iteration]),
+        )
         if start <= ready + self._same:
             return None
-        for pool in made.problem.pools:
+        for pool in schedule.problem.pools:
             if task not in pool.takers:
                 continue
-            ends = made.task_end[list(pool.freers)]
+            ends = schedule.task_end[list(pool.freers)]
             for row, n in self._ended_between(ends, ready, start):
                 if (pool.freers[row], -1, n) not in self._walked:
                     freer = pool.freers[row]
@@ -472,15 +475,15 @@ def divide(
         return {DelayCause.CLOCK: end - due}
     if row is None:
         return {DelayCause.SHAPING: end - due}
-    finished, queued, informed, lag = (float(value) for value in row)
-    behind = min(max(finished, due), end) - due
+    finish, queueing, notice, lag = (float(value) for value in row)
+    behind = min(max(finish, due), end) - due
     late: dict[DelayCause, float] = {}
-    left = behind
+    rest = behind
     for source, seconds in (
-        (DelayCause.CPU, queued - due),
-        (DelayCause.CONTROL, informed - max(due, queued)),
+        (DelayCause.CPU, queueing - due),
+        (DelayCause.CONTROL, notice - max(due, queueing)),
         (DelayCause.LOOP_LAG, lag),
     ):
-        late[source] = min(max(seconds, 0.0), left) if math.isfinite(seconds) else 0.0
-        left -= late[source]
-    return late | {DelayCause.SHAPING: left, DelayCause.COPYING: end - due - behind}
+        late[source] = min(max(seconds, 0.0), rest) if math.isfinite(seconds) else 0.0
+        rest -= late[source]
+    return late | {DelayCause.SHAPING: rest, DelayCause.COPYING: end - due - behind}

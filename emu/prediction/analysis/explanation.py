@@ -146,19 +146,19 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     """
     problem = base.problem
     reference = problem.reference(base.realization)
-    known = problem.placement
+    placement = problem.placement
     try:
         if stated is not None:
             best = stated.best(problem, reference)
         else:
             best = best_placement(
-                problem.job, problem.cluster, reference, base.policy, known=[known]
+                problem.job, problem.cluster, reference, base.policy, known=[placement]
             ).placement
     except PlacementError:
-        best = known
+        best = placement
     before = span(base)
     way = _Way(base, stated)
-    if best == known or not way.length(best) < before * (1 - _WORTH):
+    if best == placement or not way.length(best) < before * (1 - _WORTH):
         return TaskMoves(before, ())
     return TaskMoves(before, tuple(way.steps(best)))
 
@@ -215,14 +215,14 @@ class _Way:
         left = frozenset(np.flatnonzero(there != self._here).tolist())
         enough = self.length(placed(left)) * (1 + _WORTH)
         left = self._needed(left, placed, enough)
-        done: Units = frozenset()
-        shown = placed(done)
-        while left and self.length(placed(done)) > enough:
-            step = self._next(done, left, placed)
-            done, left = done | step, left - step
-            if self.length(placed(done)) < self.length(shown):
-                yield self._step(shown, placed(done))
-                shown = placed(done)
+        moves: Units = frozenset()
+        places = placed(moves)
+        while left and self.length(placed(moves)) > enough:
+            step = self._next(moves, left, placed)
+            moves, left = moves | step, left - step
+            if self.length(placed(moves)) < self.length(places):
+                yield self._step(places, placed(moves))
+                places = placed(moves)
 
     def _needed(
         self, units: Units, placed: Callable[[Units], Placement], enough: float
@@ -252,12 +252,12 @@ class _Way:
 
     def _groups(self, units: Units) -> list[Units]:
         """Return groups that may move at once: teams, units, pairs where few are."""
-        found = [team & units for team in self._teams if team & units]
-        found += [frozenset([unit]) for unit in sorted(units)]
+        groups = [team & units for team in self._teams if team & units]
+        groups += [frozenset([unit]) for unit in sorted(units)]
         pairs = len(units) * (len(units) - 1) // 2
         if pairs <= self._left // max(len(units), 1):
-            found += [frozenset(pair) for pair in combinations(sorted(units), 2)]
-        return list(dict.fromkeys(found))
+            groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]
+        return list(dict.fromkeys(groups))
 
     def _step(self, before: Placement, after: Placement) -> TaskMove:
         base = self._base
@@ -291,8 +291,8 @@ _Loads = dict[int, dict[tuple[str, str], float]]
 def _loads(base: Change, problem: Problem) -> _Loads:
     job = problem.job
     loads: _Loads = defaultdict(lambda: defaultdict(float))
-    sent = sent_bytes(job, base.realization).tolist()
-    for edge, hops, volume in zip(job.edges, problem.hops, sent, strict=True):
+    sizes = sent_bytes(job, base.realization).tolist()
+    for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
         kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
         for port in hops:
             loads[port][kinds] += volume
@@ -317,14 +317,14 @@ def _why(
     content_of: Callable[[tuple[str, str]], str],
 ) -> str:
     """Return which link is relieved most, for what it can carry, and of what."""
-    relieved = {
+    reliefs = {
         port: less / room[port]
         for port, kinds in before.items()
         if (less := sum(kinds.values()) - sum(after[port].values())) > 0
     }
-    if not relieved:
+    if not reliefs:
         return ""
-    port = max(relieved, key=lambda p: relieved[p])
+    port = max(reliefs, key=lambda p: reliefs[p])
     kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
     what = content_of(kind)
     was, now = before[port][kind], after[port][kind]
@@ -458,8 +458,8 @@ def explain(
     added = outages or Outages()
     if emulated:
         if replayed is None:
-            followed = schedule.problem.following(schedule)
-            replayed = simulate(followed, realization, policy)
+            problem = schedule.problem.following(schedule)
+            replayed = simulate(problem, realization, policy)
         replayed = replace(replayed, outages=added)
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()

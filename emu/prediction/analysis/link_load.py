@@ -103,10 +103,10 @@ def _running_sums(
         order = np.argsort(time[here], kind="stable")
         times = time[here][order]
         level = np.cumsum(change[here][order])
-        kept = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
+        is_last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
         # Sums of differences leave rounding where nothing moves any more.
         level[np.abs(level) < 1e-9 * problem.links.steps.most[port]] = 0.0
-        steps.append((times[kept], level[kept]))
+        steps.append((times[is_last], level[is_last]))
     return steps
 
 
@@ -123,15 +123,15 @@ class LinkContention:
         self._hops = schedule.problem.hops
         self._steps = schedule.problem.links.steps
         ports = range(len(schedule.problem.links))
-        begun: list[list[NDArray[np.float64]]] = [[] for _ in ports]
-        ended: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+        starts: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+        ends: list[list[NDArray[np.float64]]] = [[] for _ in ports]
         for edge, hops in enumerate(self._hops):
             moving = schedule.flow_bytes[edge] > 0
             for port in hops:
-                begun[port].append(schedule.flow_start[edge, moving])
-                ended[port].append(schedule.flow_end[edge, moving])
-        self._begun = [_sorted(times) for times in begun]
-        self._ended = [_sorted(times) for times in ended]
+                starts[port].append(schedule.flow_start[edge, moving])
+                ends[port].append(schedule.flow_end[edge, moving])
+        self._begun = [_sorted(times) for times in starts]
+        self._ended = [_sorted(times) for times in ends]
 
     def degree(self, port: int, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the active flows over ``port`` just after each of ``times``."""
@@ -142,8 +142,8 @@ class LinkContention:
     @property
     def most(self) -> int:
         """The most flows that were active over one link at a time."""
-        degrees = (self.degree(port, begun) for port, begun in enumerate(self._begun))
-        return max((int(found.max(initial=0)) for found in degrees), default=0)
+        degrees = (self.degree(port, starts) for port, starts in enumerate(self._begun))
+        return max((int(degree.max(initial=0)) for degree in degrees), default=0)
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.
@@ -171,8 +171,8 @@ class LinkContention:
             ]
         )  # (hops, moments)
         tightest = np.argmin(share, axis=0)
-        held = [lengths[tightest == place].sum() for place in range(len(hops))]
-        return hops[int(np.argmax(held))]
+        shares = [lengths[tightest == place].sum() for place in range(len(hops))]
+        return hops[int(np.argmax(shares))]
 
 
 def _sorted(times: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -203,14 +203,14 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     """Return the pieces of all flows."""
     edge, iteration = _short(rates.edge), _short(rates.iteration)
     order = np.lexsort((iteration, edge))  # stable: time stays in order
-    ordered = rates.rows(order)
-    edge, iteration = ordered.edge, ordered.iteration
+    rows = rates.rows(order)
+    edge, iteration = rows.edge, rows.iteration
     goes_on = np.zeros(order.size, dtype=bool)
     goes_on[:-1] = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
     last = np.flatnonzero(~goes_on)
-    end = np.roll(ordered.time, -1)
+    end = np.roll(rows.time, -1)
     end[last] = schedule.flow_end[edge[last], iteration[last]]
-    return Pieces(schedule, rates, order, ordered, goes_on, end)
+    return Pieces(schedule, rates, order, rows, goes_on, end)
 
 
 def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
@@ -236,17 +236,17 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     flow = of.rates.edge * ends.shape[1] + of.rates.iteration
     first = np.flatnonzero(~np.roll(of.goes_on, 1))
     until = np.where(of.goes_on, of.end, np.inf)
-    carried = np.where(of.goes_on, rate * (of.end - time), 0.0)
-    before = np.cumsum(carried) - carried
+    sizes = np.where(of.goes_on, rate * (of.end - time), 0.0)
+    before = np.cumsum(sizes) - sizes
     before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
     missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
     moving = rate > 0
     reached = np.full(len(flow), np.inf)
     reached[moving] = time[moving] + missing[moving] / rate[moving]
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    found = np.flatnonzero(reached <= until + 1e-9 * np.abs(time))
-    found = found[np.isfinite(reached[found])][::-1]  # the earliest piece wins
-    ends.ravel()[flow[found]] = reached[found]
+    places = np.flatnonzero(reached <= until + 1e-9 * np.abs(time))
+    places = places[np.isfinite(reached[places])][::-1]  # the earliest piece wins
+    ends.ravel()[flow[places]] = reached[places]
     return ends
 
 
@@ -260,8 +260,8 @@ def fluid_bytes(of: Pieces) -> Floats:
     rates, fluid = of.rates, np.zeros(of.schedule.flow_end.shape)
     first = np.flatnonzero(~np.roll(of.goes_on, 1))
     if first.size:
-        carried = np.add.reduceat(rates.rate * (of.end - rates.time), first)
-        fluid[rates.edge[first], rates.iteration[first]] = carried
+        sizes = np.add.reduceat(rates.rate * (of.end - rates.time), first)
+        fluid[rates.edge[first], rates.iteration[first]] = sizes
     return fluid
 
 
@@ -288,11 +288,11 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     """
     edge, time, change = changes_of(of)
     links = of.schedule.problem.links
-    lost = links.steps.losses
-    edge = np.concatenate([edge, len(of.schedule.problem.hops) + lost[:, 1]])
+    losses = links.steps.losses
+    edge = np.concatenate([edge, len(of.schedule.problem.hops) + losses[:, 1]])
     edge = edge.astype(np.int64)
-    time = np.concatenate([time, lost[:, 0]])
-    change = np.concatenate([change, lost[:, 2]])
+    time = np.concatenate([time, losses[:, 0]])
+    change = np.concatenate([change, losses[:, 2]])
     order = np.argsort(time, kind="stable")  # nearly in order, as histories are
     edge, time, change = edge[order], time[order], change[order]
     instant = _instants(time, tolerance)
@@ -320,11 +320,11 @@ def _summed(
 ) -> Floats:
     """Return the sum of changes of every (instant, port)."""
     columns = ports + 1  # the last takes what crosses fewer links
-    summed = np.zeros((int(instant[-1]) + 1) * columns)
+    sums = np.zeros((int(instant[-1]) + 1) * columns)
     for hop in range(max(map(len, hops), default=0)):
         port = np.array([path[hop] if hop < len(path) else ports for path in hops])
-        summed += np.bincount(instant * columns + port[edge], change, summed.size)
-    return summed.reshape(-1, columns)[:, :ports]
+        sums += np.bincount(instant * columns + port[edge], change, sums.size)
+    return sums.reshape(-1, columns)[:, :ports]
 
 
 def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
@@ -387,23 +387,23 @@ def worst_interval(
         return 0.0, 0.0, 0.0
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
     flows = edge[latest_first], iteration[latest_first]
-    began, ended = schedule.flow_start[flows], schedule.flow_end[flows]
-    steps, sent = schedule.problem.links.steps, schedule.flow_bytes[flows]
-    start, end = steps.carried(port, began), steps.carried(port, ended)
+    began, ends = schedule.flow_start[flows], schedule.flow_end[flows]
+    steps, sizes = schedule.problem.links.steps, schedule.flow_bytes[flows]
+    start, end = steps.carried(port, began), steps.carried(port, ends)
     by_end = np.empty(end.size, dtype=np.int64)
     by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
-    best = best_sums(by_end, sent, sent - factor * end)
+    best = best_sums(by_end, sizes, sizes - factor * end)
     first = int(np.argmax(best + factor * start))
     inside = np.flatnonzero(start >= start[first])
     inside = inside[np.argsort(end[inside], kind="stable")]
-    carried = np.cumsum(sent[inside])
+    sums = np.cumsum(sizes[inside])
     slack = steps.most[port] * tolerance
-    excess = carried - factor * (end[inside] - start[first] + slack)
+    excess = sums - factor * (end[inside] - start[first] + slack)
     at = int(np.argmax(excess))
     # A sum of many volumes is itself exact to some last bits only.
-    if excess[at] <= 1e-12 * carried[-1]:
+    if excess[at] <= 1e-12 * sums[-1]:
         return 0.0, 0.0, 0.0
-    return float(excess[at]), float(began[first]), float(ended[inside][at])
+    return float(excess[at]), float(began[first]), float(ends[inside][at])
 
 
 #: Bytes of payload in a packet, and seconds of its rate and packets that a queue holds.
@@ -519,7 +519,7 @@ def _full(
     size = byte_scale * schedule.flow_bytes[at]
     capacity = np.array(problem.capacities) * byte_scale / time_scale
     source = np.array([problem.hops[edge][0] for edge, _ in flows])
-    held = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
+    limit = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
     order = np.argsort(start, kind="stable")
     first = 0
     while first < len(order):
@@ -527,11 +527,11 @@ def _full(
         last = int(np.searchsorted(start[order], moment + _TOGETHER, side="right"))
         under_way = order[:last][end[order[:last]] > moment]
         senders, place = np.unique(source[under_way], return_inverse=True)
-        sent = np.bincount(place, size[under_way]).astype(np.float64)
+        sizes = np.bincount(place, size[under_way]).astype(np.float64)
         rates = capacity[senders]
         # A NIC that takes longer for a packet than a queue lasts sends no fluid.
         slow = _QUEUE * rates.min() < _PACKET
-        if slow or _backlog(sent, rates, capacity[port]) > held:
+        if slow or _backlog(sizes, rates, capacity[port]) > limit:
             yield last - first
         first = last
 
@@ -541,5 +541,5 @@ def _backlog(
 ) -> float:
     """Return the most bytes that wait if senders keep to their NIC's rate alone."""
     moments = sent / rates
-    arrived = np.minimum(sent, rates * moments[:, None]).sum(axis=1)
-    return float(np.max(arrived - drained * moments, initial=0.0))
+    arrivals = np.minimum(sent, rates * moments[:, None]).sum(axis=1)
+    return float(np.max(arrivals - drained * moments, initial=0.0))

@@ -169,11 +169,11 @@ def _time(
 ) -> JobTime:
     problem, times = only(schedule.problem, realization, name)
     own = [task.job_name == name for task in schedule.problem.job.tasks]
-    released = [t for t, task in enumerate(problem.job.tasks) if task.kind == RELEASE]
-    release = float(times.times[released, 0].sum())
+    releases = [t for t, task in enumerate(problem.job.tasks) if task.kind == RELEASE]
+    release = float(times.times[releases, 0].sum())
     end = float(np.nanmax(schedule.task_end[own]))
-    expected = Profile(times.times, times.volumes)
-    alone = makespan(problem, times, policy, profile=expected) - release
+    profile = Profile(times.times, times.volumes)
+    alone = makespan(problem, times, policy, profile=profile) - release
     seconds = end - release
     slowdown = seconds / alone if alone > 0 else 1.0
     longest = max(problem.job.rounds)
@@ -227,8 +227,8 @@ class Prices:
 
     def functions(self, seconds: NDArray[np.float64]) -> float:
         """Return the dollars of functions that ran for so long each."""
-        billed = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
-        running = float(billed.sum()) * self.function_hour / _HOUR
+        bill = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
+        running = float(bill.sum()) * self.function_hour / _HOUR
         return self.request * seconds.size + running
 
 
@@ -301,7 +301,11 @@ def schedule_cost(
         if not task.gate:
             name = problem.cluster.machines[machine].name
             kinds.setdefault(name, set()).add(task.kind)
-    parameters = {name for name, found in kinds.items() if found <= {*parameter_kinds}}
+    parameters = {
+        name
+        for name, kinds_of_task in kinds.items()
+        if kinds_of_task <= {*parameter_kinds}
+    }
     hours = {True: 0.0, False: 0.0}
     used = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
     for name, price in hourly.items():

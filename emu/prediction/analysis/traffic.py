@@ -71,8 +71,8 @@ class Traffic:
 def sent_matrix(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
     """Return the bytes that each machine sent to each, shape (machines, machines)."""
     pair = packets["source"].astype(np.int64) * machines + packets["destination"]
-    counted = np.bincount(pair, packets["bytes"], minlength=machines * machines)
-    return counted.astype(np.int64).reshape(machines, machines)
+    sums = np.bincount(pair, packets["bytes"], minlength=machines * machines)
+    return sums.astype(np.int64).reshape(machines, machines)
 
 
 def nic_rates(
@@ -158,12 +158,12 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
         )
     )
     last = np.append(new[1:], len(row)) - 1
-    found = np.zeros(len(new), MESSAGE)
+    rows = np.zeros(len(new), MESSAGE)
     for name in CONNECTION:
-        found[name] = row[name][new]
-    found["first"], found["last"] = row["time"][new], row["time"][last]
-    found["bytes"] = np.add.reduceat(row["bytes"].astype(np.uint64), new)
-    return found[np.argsort(found["first"], kind="stable")]
+        rows[name] = row[name][new]
+    rows["first"], rows["last"] = row["time"][new], row["time"][last]
+    rows["bytes"] = np.add.reduceat(row["bytes"].astype(np.uint64), new)
+    return rows[np.argsort(rows["first"], kind="stable")]
 
 
 def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
@@ -179,9 +179,9 @@ def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
     low, high = np.minimum(there, back), np.maximum(there, back)
     order = np.lexsort((found["first"], high, low))
     one, other = order[:-1], order[1:]
-    turned = (there[one] == back[other]) & (back[one] == there[other])
+    is_answer = (there[one] == back[other]) & (back[one] == there[other])
     waits = np.full(len(found), np.nan)
-    waits[one[turned]] = (found["first"][other] - found["last"][one])[turned]
+    waits[one[is_answer]] = (found["first"][other] - found["last"][one])[is_answer]
     return waits
 
 
@@ -205,17 +205,17 @@ def meetings(
     np.minimum.at(first, of, packets["time"])
     np.maximum.at(last, of, packets["time"])
     newest: dict[tuple[str, int, int], int] = {}
-    found = set()
+    pairs = set()
     for way in np.argsort(first, kind="stable").tolist():
         source, there, port, to = ways[way].tolist()
         for nic in (("out", source), ("in", there)):
             queue = (*nic, leaf_of(port, to))
             before = newest.get(queue)
             if before is not None and last[before] > first[way]:
-                found.add((int(ways[before]["source_port"]), port))
+                pairs.add((int(ways[before]["source_port"]), port))
             if before is None or last[before] < last[way]:
                 newest[queue] = way
-    return sorted(found)
+    return sorted(pairs)
 
 
 def named_matrix(
@@ -241,11 +241,11 @@ def received_kinds(
     statistics
         Of every process, as in processes.json; those of an earlier emu have no kinds.
     """
-    found: Counter[tuple[int, str]] = Counter()
-    for counted in statistics.values():
-        for row in counted.get("received", {}).get("payloads", ()):
-            found[int(row["edge"]), str(row["kind"])] += int(row["bytes"])
-    return found
+    counts: Counter[tuple[int, str]] = Counter()
+    for figures in statistics.values():
+        for row in figures.get("received", {}).get("payloads", ()):
+            counts[int(row["edge"]), str(row["kind"])] += int(row["bytes"])
+    return counts
 
 
 def kinds_between_machines(

@@ -119,11 +119,11 @@ def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
     Changes that make no difference are ranked too, with a gain of 0.
     """
     before = span(base)
-    found = []
+    improvements = []
     for change in changes:
         after = span(change)
-        found.append(Improvement(change, after, before - after))
-    return sorted(found, key=lambda improvement: -improvement.gain)
+        improvements.append(Improvement(change, after, before - after))
+    return sorted(improvements, key=lambda improvement: -improvement.gain)
 
 
 #: Kinds of change that are tried two at once -> the factor of those that are.
@@ -252,12 +252,12 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     for name, ports in choices:
         for factor, word in _CAPACITY if ports & used else ():
             cluster = problem.cluster.with_capacities(ports, factor)
-            changed = replace(problem, cluster=cluster)
+            variant = replace(problem, cluster=cluster)
             yield replace(
                 base,
                 kind="network",
                 what=f"{name} {word}",
-                problem=changed,
+                problem=variant,
                 rows=tuple(sorted(ports)),
                 factor=factor,
             )
@@ -277,12 +277,12 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
         for factor, word in _TIME if base.realization.times[rows].any() else ():
             times = np.array(base.realization.times)
             times[rows] *= factor
-            changed = Realization(times, base.realization.volumes)
+            realization = Realization(times, base.realization.volumes)
             yield replace(
                 base,
                 kind="compute",
                 what=f"{name} {word}",
-                realization=changed,
+                realization=realization,
                 rows=tuple(rows),
                 factor=factor,
             )
@@ -301,12 +301,12 @@ def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
         for factor, word in _BYTES:
             volumes = np.array(base.realization.volumes)
             volumes[rows] *= factor
-            changed = Realization(base.realization.times, volumes)
+            realization = Realization(base.realization.times, volumes)
             yield replace(
                 base,
                 kind="bytes",
                 what=f"{kind}: {word}",
-                realization=changed,
+                realization=realization,
                 rows=tuple(rows),
                 factor=factor,
             )
@@ -314,10 +314,10 @@ def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
 def _policies(base: Change) -> Iterator[Change]:
     """Yield the policies that are neither the one in use nor another name of it."""
-    seen = {policy_named(base.policy).code, policy_named("portfolio").code}
+    codes = {policy_named(base.policy).code, policy_named("portfolio").code}
     for policy in RATE_POLICIES.values():
-        if policy.code not in seen:
-            seen.add(policy.code)
+        if policy.code not in codes:
+            codes.add(policy.code)
             what = f"rates by {policy.name}"
             yield replace(base, kind="policy", what=what, policy=policy.name)
 
@@ -329,9 +329,9 @@ def _window(base: Change) -> Iterator[Change]:
     wider = tuple(
         replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
     )
-    changed = replace(problem, job=replace(job, edges=wider))
-    doubled = replace(base, kind="window", what="credit window doubled", factor=2.0)
-    yield replace(doubled, problem=changed)
+    variant = replace(problem, job=replace(job, edges=wider))
+    what_if = replace(base, kind="window", what="credit window doubled", factor=2.0)
+    yield replace(what_if, problem=variant)
     kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
     edges = tuple(job.edges[e] for e in kept)
     yield replace(
@@ -347,8 +347,8 @@ def _window(base: Change) -> Iterator[Change]:
 def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
     """Yield twice the slots of pools that machines state and no rule tunes."""
     cluster = base.problem.cluster
-    tuned = {tuner.pool for tuner in cluster.tuners}
-    for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
+    pools = {tuner.pool for tuner in cluster.tuners}
+    for pool in sorted({link.pool for link in chain.links} - {"", *pools}):
         rows = tuple(m for m, one in enumerate(cluster.machines) if pool in one.slots)
         if not rows:
             continue  # a process that does one thing at a time
@@ -357,12 +357,12 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
             slots = {**machines[m].slots, pool: 2 * machines[m].slots[pool]}
             machines[m] = replace(machines[m], slots=slots)
         more = replace(cluster, machines=tuple(machines))
-        changed = replace(base.problem, cluster=more)
+        variant = replace(base.problem, cluster=more)
         yield replace(
             base,
             kind="slots",
             what=f"{pool} twice as many",
-            problem=changed,
+            problem=variant,
             rows=rows,
             factor=2.0,
             pool=pool,
@@ -373,6 +373,6 @@ def _undisturbed(base: Change) -> Iterator[Change]:
     cluster = base.problem.cluster
     if cluster.changes or cluster.speed_changes:
         still = replace(cluster, changes=(), speed_changes=())
-        changed = replace(base.problem, cluster=still)
+        variant = replace(base.problem, cluster=still)
         what = "no events and failures"
-        yield replace(base, kind="events", what=what, problem=changed)
+        yield replace(base, kind="events", what=what, problem=variant)

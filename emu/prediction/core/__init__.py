@@ -60,10 +60,10 @@ def structure(kind: str, **fields: Any) -> Any:
     ValueError
         As `pointer`.
     """
-    made = ffi.new(f"{kind} *")
-    _fill(made, fields)
-    _kept[made] = fields
-    return made
+    record = ffi.new(f"{kind} *")
+    _fill(record, fields)
+    _kept[record] = fields
+    return record
 
 
 def _fill(part: Any, fields: dict[str, Any]) -> None:

@@ -80,10 +80,10 @@ def _libraries() -> Iterator[_Library]:
     """Yield the wheel, then what the system's packages installed."""
     spec = importlib.util.find_spec("ns3")
     for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
-        found = [*folder.glob("lib*/libns3.*-core.so")]
-        if found and (folder / "include" / "ns3").is_dir():
-            version = found[0].name.removeprefix("libns3.").split("-")[0]
-            where, libs = found[0].parent, [f"-lns3.{version}-{p}" for p in _PARTS]
+        libraries = [*folder.glob("lib*/libns3.*-core.so")]
+        if libraries and (folder / "include" / "ns3").is_dir():
+            version = libraries[0].name.removeprefix("libns3.").split("-")[0]
+            where, libs = libraries[0].parent, [f"-lns3.{version}-{p}" for p in _PARTS]
             paths = f"-I{folder / 'include'}", f"-L{where}", f"-Wl,-rpath,{where}"
             yield _Library(f"3.{version}", ("-std=c++20", *paths, *libs))
     for path in Path("/usr/lib").glob("*/libns3-core.so.*"):
@@ -134,14 +134,16 @@ def _program() -> tuple[Path, str]:
 
 
 def _compile(compiler: str, library: _Library, program: Path) -> None:
-    made = subprocess.run(  # noqa: S603 - our own program
+    outcome = subprocess.run(  # noqa: S603 - our own program
         [compiler, "-O2", str(PROGRAM), "-o", str(program), *library.flags],
         capture_output=True,
         text=True,
         check=False,
     )
-    if made.returncode:
-        first = next((r for r in made.stderr.splitlines() if "error" in r), made.stderr)
+    if outcome.returncode:
+        first = next(
+            (r for r in outcome.stderr.splitlines() if "error" in r), outcome.stderr
+        )
         problem = f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
         raise DataError(problem, path=str(PROGRAM))
 
@@ -195,9 +197,9 @@ def simulate_packets(
     if ran.returncode or words[-1:] != [["end"]]:
         cause = (ran.stderr.strip().splitlines() or ["tasks are left"])[-1]
         raise SchedulingError(f"ns-3 {version} did not end the job: {cause[:300]}")
-    dropped = next(int(row[1]) for row in words if row[0] == "dropped")
+    drops = next(int(row[1]) for row in words if row[0] == "dropped")
     schedule = _schedule(problem, realization, words, time_scale)
-    return PacketRun(schedule, version, dropped)
+    return PacketRun(schedule, version, drops)
 
 
 def check_packets(problem: Problem) -> str:
@@ -228,7 +230,7 @@ def check_carried(problem: Problem) -> None:
         Naming the first key in the way.
     """
     cluster, job = problem.cluster, problem.job
-    for found, key, what in (
+    for value, key, what in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
@@ -237,7 +239,7 @@ def check_carried(problem: Problem) -> None:
         (job.channels, "job", "channels"),
         ([e for e in job.edges if e.latest], "job", "edges that read the newest"),
     ):
-        if found:
+        if value:
             problem_text = f"ns3 carries no {what} yet: leave it out"
             raise ScenarioError(problem_text, key=key)
 
@@ -268,8 +270,8 @@ def _lines(
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
         # Credits and handoffs cross no link: no packet is theirs.
-        carried = scale if problem.hops[e] else 0.0
-        volumes = carried * realization.volumes[e, :count]
+        factor = scale if problem.hops[e] else 0.0
+        volumes = factor * realization.volumes[e, :count]
         whole = " ".join(str(math.ceil(volume)) for volume in volumes.tolist())
         yield f"{edge.source} {edge.destination} {edge.lag} {count} {whole}"
 
@@ -279,12 +281,12 @@ def _schedule(
 ) -> Schedule:
     job = problem.job
     starts, ends = (np.full((len(job.tasks), job.iterations), np.nan) for _ in "ab")
-    ready, began, came = (
+    ready, began, arrivals = (
         np.full((len(job.edges), job.iterations), np.nan) for _ in "abc"
     )
-    columns = {"task": (starts, ends), "flow": (ready, began, came)}
+    columns = {"task": (starts, ends), "flow": (ready, began, arrivals)}
     for kind, *numbers in words:
         for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
             column[int(numbers[0]), int(numbers[1])] = float(time) / slower
     volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
-    return Schedule(problem, starts, ends, ready, began, came, volumes)
+    return Schedule(problem, starts, ends, ready, began, arrivals, volumes)

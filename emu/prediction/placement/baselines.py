@@ -144,12 +144,12 @@ def _named(job: Job, name: str) -> tuple[int, ...]:
 
 
 def _check_capacities(space: Space, placement: Placement) -> None:
-    for machine, used in zip(
+    for machine, use in zip(
         space.cluster.machines, placement.usage(space.job, space.cluster), strict=True
     ):
         for resource in space.resources:
             capacity = machine.resources.get(resource, np.inf)
-            amount = used.get(resource, 0.0)
+            amount = use.get(resource, 0.0)
             if amount > capacity * (1 + 1e-12):
                 raise InfeasiblePlacement(
                     f"machine {machine.name} has {capacity:g} {resource}, the tasks "
@@ -270,9 +270,9 @@ def _one_by_one(
 
 
 def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:
-    placed = np.nonzero(machines >= 0)[0]
+    units = np.nonzero(machines >= 0)[0]
     if not cautious:
-        used = np.zeros_like(space.free)
-        np.add.at(used, machines[placed], space.demand[placed])
-        return bool((used <= space.free + space.slack).all())
+        use = np.zeros_like(space.free)
+        np.add.at(use, machines[units], space.demand[units])
+        return bool((use <= space.free + space.slack).all())
     return fill(space, list(range(len(space.free))), placed=machines) is not None

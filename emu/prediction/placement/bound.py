@@ -110,8 +110,10 @@ class _PortProgram:
         A NIC that some route leaves out bounds nothing of what leaves its machine.
         """
         transfers = self.c.transfers
-        moved = transfers.sent > 0
-        idle = float(transfers.head[moved].min() + transfers.tail[moved].min())
+        transfers_here = transfers.sent > 0
+        idle = float(
+            transfers.head[transfers_here].min() + transfers.tail[transfers_here].min()
+        )
         links = self.space.cluster.links
         for m in range(self.machines):
             for direction in (0, 1):
@@ -119,27 +121,27 @@ class _PortProgram:
                     continue
                 capacity = links.steps.most[links.nic[m, direction]]
                 terms, constant = self._port(m, direction)
-                scaled = [(column, value / capacity) for column, value in terms]
-                self._row([(0, -1.0), *scaled], -idle - constant / capacity)
+                terms_scaled = [(column, value / capacity) for column, value in terms]
+                self._row([(0, -1.0), *terms_scaled], -idle - constant / capacity)
 
     def _port(
         self, machine: int, direction: int
     ) -> tuple[list[tuple[int, float]], float]:
         """Return bytes through one port as (column, factor) terms and a constant."""
         c = self.c
-        sent, fixed = c.transfers.sent, c.units.fixed
+        sizes, machines = c.transfers.sent, c.units.fixed
         near, far = self.source, self.destination
         near_task, far_task = c.arrays.source, c.arrays.destination
         if direction == 1:
             near, far, near_task, far_task = far, near, far_task, near_task
         terms = [
-            (self._crossing(p, machine, direction), float(sent[edge]))
+            (self._crossing(p, machine, direction), float(sizes[edge]))
             for p, edge in enumerate(self.between.tolist())
         ]
         constant = 0.0
-        for edge in np.nonzero(sent > 0)[0].tolist():
-            near_fixed, far_fixed = fixed[near_task[edge]], fixed[far_task[edge]]
-            volume = float(sent[edge])
+        for edge in np.nonzero(sizes > 0)[0].tolist():
+            near_fixed, far_fixed = machines[near_task[edge]], machines[far_task[edge]]
+            volume = float(sizes[edge])
             if near[edge] >= 0 and far[edge] < 0 and far_fixed != machine:
                 terms.append((self._x(int(near[edge]), machine), volume))
             elif near[edge] < 0 and near_fixed == machine:
@@ -177,6 +179,8 @@ class _PortProgram:
         whole = np.zeros(self.columns, dtype=bool)
         whole[parts] = bool(nodes or seconds)
         costs = np.eye(1, self.columns)[0]
-        found = minimise(costs, upper, whole, self.rows, nodes=nodes, seconds=seconds)
+        solution = minimise(
+            costs, upper, whole, self.rows, nodes=nodes, seconds=seconds
+        )
         # The solver is exact to about 1e-7; the bound must not be above the truth.
-        return max(found.bound, 0.0) * (1.0 - 1e-6)
+        return max(solution.bound, 0.0) * (1.0 - 1e-6)

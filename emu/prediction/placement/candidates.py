@@ -166,7 +166,7 @@ def candidates(
     times = plain(realization.times)
     head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]
-    made = Candidates(
+    choices = Candidates(
         arrays,
         times,
         plain(realization.volumes),
@@ -190,7 +190,7 @@ def candidates(
         core=None,
         room=None,
     )
-    return _in_c(made, job)
+    return _in_c(choices, job)
 
 
 def _in_c(c: Candidates, job: BoundJob) -> Candidates:
@@ -214,17 +214,17 @@ def _in_c(c: Candidates, job: BoundJob) -> Candidates:
 
 def _slowness(arrays: JobArrays, tasks: int) -> Floats:
     """Return the factors on reference times, shape (tasks, machines)."""
-    stated = arrays.slowness
-    return stated if len(stated) else np.ones((tasks, stated.shape[1]))
+    slowness = arrays.slowness
+    return slowness if len(slowness) else np.ones((tasks, slowness.shape[1]))
 
 
 def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
     """Return the times of every task on the machine where it is fastest."""
     if not len(arrays.slowness):
         return times
-    pinned = space.fixed >= 0
+    is_fixed = space.fixed >= 0
     least = arrays.slowness.min(axis=1)
-    least[pinned] = arrays.slowness[pinned, space.fixed[pinned]]
+    least[is_fixed] = arrays.slowness[is_fixed, space.fixed[is_fixed]]
     return np.asarray(times * least[:, None])
 
 

@@ -46,11 +46,13 @@ def colocate(
     both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
     worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
     rows = [*_once(units, machines), *_together(both, units, machines), *_room(space)]
-    found = minimise(-worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows)
-    if found.x is None:
+    solution = minimise(
+        -worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows
+    )
+    if solution.x is None:
         return None
-    chosen = found.x[: units * machines].reshape(units, machines)
-    return np.asarray(chosen.argmax(axis=1), dtype=np.int64)
+    choice = solution.x[: units * machines].reshape(units, machines)
+    return np.asarray(choice.argmax(axis=1), dtype=np.int64)
 
 
 def _single_worth(
@@ -67,8 +69,10 @@ def _single_worth(
     for ends in pairs:
         movable = [unit_of[task] for task in ends if task in unit_of]
         if len(movable) == 1:
-            (fixed,) = (int(space.fixed[task]) for task in ends if task not in unit_of)
-            worth[movable[0] * machines + fixed] += 1.0
+            (machine,) = (
+                int(space.fixed[task]) for task in ends if task not in unit_of
+            )
+            worth[movable[0] * machines + machine] += 1.0
     return worth
 
 
@@ -202,8 +206,8 @@ class _Colocation:
 
     def __init__(self, space: Space, teams: SamplerGroups) -> None:
         samplers = [s for team in teams.samplers for s in team]
-        placed = {*teams.workers, *samplers}
-        others = [[u for u in group if u not in placed] for group in space.groups]
+        tasks = {*teams.workers, *samplers}
+        others = [[u for u in group if u not in tasks] for group in space.groups]
         groups = [list(teams.workers), samplers, *filter(None, others)]
         self.k = teams.per_worker
         self.sizes: Counts = tuple(len(group) for group in groups)
@@ -266,16 +270,16 @@ class _Colocation:
         ``states`` agree on workers and samplers and differ in the others, whose
         machines are decided later.
         """
-        wanted = max(int(best[machine][state]) for state in states)
+        most = max(int(best[machine][state]) for state in states)
         for option in self.options[machine][::-1]:
-            reached = self._reached(machine, states, option, wanted, best)
-            if not reached:
+            next_states = self._reached(machine, states, option, most, best)
+            if not next_states:
                 continue
             pair = int(option[0]), int(option[1])
             for other in self.options[machine]:
                 if (int(other[0]), int(other[1])) == pair:
-                    reached |= self._reached(machine, states, other, wanted, best)
-            return pair, reached
+                    next_states |= self._reached(machine, states, other, most, best)
+            return pair, next_states
         raise AssertionError  # some option led to the value wanted
 
     def _reached(
@@ -286,15 +290,15 @@ class _Colocation:
         wanted: int,
         best: list[NDArray[np.int64]],
     ) -> set[Counts]:
-        reached = set()
+        next_states = set()
         for state in states:
             after = tuple(int(q + c) for q, c in zip(state, option, strict=True))
             if any(q > size for q, size in zip(after, self.sizes, strict=True)):
                 continue
             value = int(best[machine + 1][after])
             if value >= 0 and value + self._pairs(option) == wanted:
-                reached.add(after)
-        return reached
+                next_states.add(after)
+        return next_states
 
 
 def _name(

@@ -190,20 +190,20 @@ def search_etp(
     """
     options = options or EtpOptions()
     rng = walk_generator(seed)
-    drawn = common_draws(profile, seed, options.iterations)
+    draws = common_draws(profile, seed, options.iterations)
     space = Space(replace(job, iterations=options.iterations), cluster)
-    arrays = candidates(space, drawn, options.policy, options.cost)
+    arrays = candidates(space, draws, options.policy, options.cost)
     machines = fill(space, rng.permutation(len(space.free)).tolist())
     if machines is None:
         raise infeasibility(space)
-    remembered = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
-    chain = new_chain(arrays, machines, remembered)
-    started = float(chain.cost[0])
-    if started == np.inf:
+    memory = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
+    chain = new_chain(arrays, machines, memory)
+    first_cost = float(chain.cost[0])
+    if first_cost == np.inf:
         raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
     # Nothing is better than 0 s, of which no unit of cost is a part.
-    steps_left = options.transfers if started > 0 else 0
-    unit = options.beta_unit or started * UNIT or 1.0
+    steps_left = options.transfers if first_cost > 0 else 0
+    unit = options.beta_unit or first_cost * UNIT or 1.0
     rules = structure(
         "Rules",
         beta=options.beta / unit,
@@ -211,19 +211,19 @@ def search_etp(
         simulate_all=options.simulate_all,
     )
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
-    steps = np.flatnonzero(np.diff(best, prepend=started) < 0)
+    steps = np.flatnonzero(np.diff(best, prepend=first_cost) < 0)
     history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
     return PlacementResult(
         placement=space.placement(chain.best_machines),
         policy="etp",
         makespan=float(chain.cost[1]),
-        start_makespan=started,
+        start_makespan=first_cost,
         candidates=int(chain.tally[PROPOSED]),
         budget=options.transfers,
         accepted=int(chain.tally[ACCEPTED]),
         evaluations=int(chain.tally[SIMULATED]),
         iterations=options.iterations,
-        history=((0, started), *history),
+        history=((0, first_cost), *history),
     )
 
 

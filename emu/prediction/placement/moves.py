@@ -53,14 +53,14 @@ class Neighbour:
         if len({move.destination for move in self.moves}) == 1:
             names = ", ".join(move.process for move in self.moves)
             return f"move {names} to {self.moves[0].destination}"
-        left, ones, others = list(self.moves), [], []
-        while left:
-            one = left.pop(0)
+        rest, ones, others = list(self.moves), [], []
+        while rest:
+            one = rest.pop(0)
             way = one.destination, one.source
-            back = next((m for m in left if (m.source, m.destination) == way), None)
+            back = next((m for m in rest if (m.source, m.destination) == way), None)
             if back is None:
                 return "; ".join(map(str, self.moves))
-            left.remove(back)
+            rest.remove(back)
             ones.append(one.process)
             others.append(back.process)
         word = " and " if len(ones) == 1 else " with "
@@ -128,14 +128,14 @@ def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour
         space = Space(problem.job, problem.cluster, apart=True)
     symmetry = find_symmetry(space, realization)
     here = space.machines(problem.placement)
-    seen = set()
+    keys = set()
 
     def is_new(machines: Ints) -> bool:
         canonical = machines.copy()
         canonicalise(symmetry, canonical)
-        known = canonical.tobytes() in seen
-        seen.add(canonical.tobytes())
-        return not known and space.fits(machines)
+        is_old = canonical.tobytes() in keys
+        keys.add(canonical.tobytes())
+        return not is_old and space.fits(machines)
 
     is_new(here)
     teams = [np.array([hub, *followers]) for hub, followers in hub_followers(space)]
@@ -266,15 +266,15 @@ def find_symmetry(space: Space, realization: Realization) -> Symmetry:
     automorphisms = _Automorphisms(space, realization)
 
     def classes(blocks: Iterable[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
-        found: list[list[tuple[int, ...]]] = []
+        classes_of_units: list[list[tuple[int, ...]]] = []
         for block in blocks:
-            for others in found:
+            for others in classes_of_units:
                 if automorphisms.exchange(others[0], block):
                     others.append(block)
                     break
             else:
-                found.append([block])
-        return [blocks for blocks in found if len(blocks) > 1]
+                classes_of_units.append([block])
+        return [blocks for blocks in classes_of_units if len(blocks) > 1]
 
     kind = {u: g for g, group in enumerate(space.groups) for u in group}
     twins = [c for group in space.groups for c in classes((u,) for u in group)]
@@ -318,7 +318,7 @@ def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
 
     Of interchangeable blocks and units, those that agree most are paired first.
     """
-    found = machines.copy()
+    labels = machines.copy()
     starts, widths = symmetry.block_start, symmetry.block_width
     classes = [
         symmetry.block[a:b].reshape(-1, width)
@@ -327,13 +327,13 @@ def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
     starts = symmetry.twin_start
     classes += [symmetry.twin[a:b, None] for a, b in pairwise(starts)]
     for rows in classes:
-        wanted, have = found[rows], to[rows]
-        agree = (wanted[:, None, :] == have[None, :, :]).sum(axis=2)
+        source, have = labels[rows], to[rows]
+        agree = (source[:, None, :] == have[None, :, :]).sum(axis=2)
         for _ in rows:
             one, other = np.unravel_index(int(agree.argmax()), agree.shape)
-            found[rows[other]] = wanted[one]
+            labels[rows[other]] = source[one]
             agree[one, :] = agree[:, other] = -1
-    return found
+    return labels
 
 
 class TeamArrays(NamedTuple):

@@ -42,8 +42,8 @@ class Packing:
         """
         most = []
         for demand, size in zip(self.demand, self.sizes, strict=True):
-            asked = demand > 0
-            room = self.free[:, asked] / demand[asked]  # (bins, asked)
+            with_demand = demand > 0
+            room = self.free[:, with_demand] / demand[with_demand]  # (bins, asked)
             count = np.floor(room.min(axis=1, initial=np.inf) * (1 + 1e-12)).max()
             most.append(int(min(max(count, 0), size)))
         return tuple(most)
@@ -57,8 +57,8 @@ class Packing:
         for group, most in enumerate(self.most_per_bin()):
             choices = np.tile(np.arange(most + 1), len(counts))
             counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
-            used = counts @ self.demand[: group + 1]
-            counts = counts[(used <= self.free[where]).all(axis=1)]
+            use = counts @ self.demand[: group + 1]
+            counts = counts[(use <= self.free[where]).all(axis=1)]
         return counts
 
     def solve(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
@@ -76,10 +76,10 @@ class Packing:
         states = np.zeros((1, len(sizes)), dtype=np.int64)
         steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         for position, where in enumerate(order):
-            left = (sizes - states) @ self.demand
-            done = (left <= self.free[where]).all(axis=1)
-            if done.any():
-                state = int(np.argmax(done))
+            rest = (sizes - states) @ self.demand
+            fits = (rest <= self.free[where]).all(axis=1)
+            if fits.any():
+                state = int(np.argmax(fits))
                 last = tuple((sizes - states[state]).tolist())
                 return [*_trace(steps, state, order[:position]), (where, last)]
             states, step = self._extend(states, self.options(where))
@@ -104,8 +104,8 @@ class Packing:
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         strides = _strides(self.sizes)
-        seen: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
-        origins, added = [], []
+        is_old: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
+        origins, additions = [], []
         rows = max(1, CHUNK // max(1, len(options)))
         for first in range(0, len(states), rows):
             block = states[first : first + rows]
@@ -113,11 +113,11 @@ class Packing:
             state, option = np.nonzero(room.all(axis=2))
             codes = block[state] @ strides + options[option] @ strides
             _, at = np.unique(codes, return_index=True)
-            at = np.sort(at[~seen[codes[at]]])  # first come, first kept
-            seen[codes[at]] = True
+            at = np.sort(at[~is_old[codes[at]]])  # first come, first kept
+            is_old[codes[at]] = True
             origins.append(first + state[at])
-            added.append(options[option[at]])
-        origin, counts = np.concatenate(origins), np.concatenate(added)
+            additions.append(options[option[at]])
+        origin, counts = np.concatenate(origins), np.concatenate(additions)
         return states[origin] + counts, (origin, counts)
 
 
@@ -127,11 +127,11 @@ def _trace(
     order: Sequence[int],
 ) -> list[tuple[int, Counts]]:
     """Walk back from ``state`` to the empty one; return counts in ``order``."""
-    found = []
+    path = []
     for (origin, counts), where in zip(reversed(steps), reversed(order), strict=True):
-        found.append((where, tuple(counts[state].tolist())))
+        path.append((where, tuple(counts[state].tolist())))
         state = int(origin[state])
-    return found[::-1]
+    return path[::-1]
 
 
 def _state_count(sizes: Counts) -> int:
@@ -179,8 +179,8 @@ def unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
 
     They limit nothing, although machines state them.
     """
-    demanded = {resource for task in job.tasks for resource in task.demands}
-    return tuple(r for r in sorted(cluster.resource_names()) if r not in demanded)
+    resources = {resource for task in job.tasks for resource in task.demands}
+    return tuple(r for r in sorted(cluster.resource_names()) if r not in resources)
 
 
 def resource_loads(
@@ -197,10 +197,10 @@ def resource_loads(
         ResourceLoad(
             machine.name,
             resource,
-            used.get(resource, 0.0),
+            use.get(resource, 0.0),
             machine.resources.get(resource, np.inf),
         )
-        for machine, used in zip(cluster.machines, usage, strict=True)
+        for machine, use in zip(cluster.machines, usage, strict=True)
         for resource in resources
     )
 
@@ -284,13 +284,13 @@ def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
 def _total(space: Space) -> InfeasiblePlacement | None:
     for r, resource in enumerate(space.resources):
         there = float(space.capacity[:, r].sum())
-        asked = float(space.used[:, r].sum() + space.demand[:, r].sum())
-        if asked > there * (1 + 1e-12):
+        needs = float(space.used[:, r].sum() + space.demand[:, r].sum())
+        if needs > there * (1 + 1e-12):
             return InfeasiblePlacement(
-                f"the tasks need {asked:g} {resource} in total, "
-                f"all machines together have {there:g} ({asked - there:g} short)",
+                f"the tasks need {needs:g} {resource} in total, "
+                f"all machines together have {there:g} ({needs - there:g} short)",
                 resource=resource,
-                shortfall=asked - there,
+                shortfall=needs - there,
             )
     return None
 
@@ -301,14 +301,14 @@ def _largest(space: Space) -> InfeasiblePlacement | None:
     for r, resource in enumerate(space.resources):
         unit = int(np.argmax(space.demand[:, r]))
         machine = int(np.argmax(space.free[:, r]))
-        asked, there = float(space.demand[unit, r]), float(space.free[machine, r])
-        if asked > there + space.slack[machine, r]:
+        demand, there = float(space.demand[unit, r]), float(space.free[machine, r])
+        if demand > there + space.slack[machine, r]:
             return InfeasiblePlacement(
-                f"{space.units[unit].name} needs {asked:g} {resource}, the roomiest "
+                f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
                 f"machine, {space.cluster.machines[machine].name}, has {there:g} left "
-                f"({asked - there:g} short)",
+                f"({demand - there:g} short)",
                 resource=resource,
-                shortfall=asked - there,
+                shortfall=demand - there,
             )
     return None
 
@@ -317,16 +317,16 @@ def _alone(space: Space) -> InfeasiblePlacement | None:
     """Blame a resource that could not be packed even if all others were unlimited."""
     for r in _demanded(space):
         resource = space.resources[r]
-        asked = space.demand[:, r][space.demand[:, r] > 0]
-        amounts, sizes = np.unique(asked, return_counts=True)
+        demands = space.demand[:, r][space.demand[:, r] > 0]
+        amounts, sizes = np.unique(demands, return_counts=True)
         packing = Packing(
             amounts[:, None], tuple(sizes.tolist()), (space.free + space.slack)[:, [r]]
         )
         most = float((packing.reachable() @ amounts).max())
-        shortfall = float(asked.sum()) - most
-        if shortfall > float(asked.sum()) * 1e-12:
+        shortfall = float(demands.sum()) - most
+        if shortfall > float(demands.sum()) * 1e-12:
             return InfeasiblePlacement(
-                f"of {asked.sum():g} {resource} that the movable tasks need, the "
+                f"of {demands.sum():g} {resource} that the movable tasks need, the "
                 f"machines can hold {most:g} at best, in pieces of "
                 f"{', '.join(f'{amount:g}' for amount in amounts)} "
                 f"({shortfall:g} short)",
@@ -389,21 +389,25 @@ def minimise(
         solver.setOptionValue("mip_max_nodes", nodes)
     if seconds:
         solver.setOptionValue("time_limit", seconds)
-    kept = list(rows)
+    remaining_rows = list(rows)
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(costs), len(kept)
+    model.num_col_, model.num_row_ = len(costs), len(remaining_rows)
     model.col_cost_, model.col_upper_ = costs, upper
     model.col_lower_ = np.zeros(len(costs))
-    model.row_lower_ = np.array([row.least for row in kept])
-    model.row_upper_ = np.array([row.most for row in kept])
+    model.row_lower_ = np.array([row.least for row in remaining_rows])
+    model.row_upper_ = np.array([row.most for row in remaining_rows])
     if whole.any():
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
         model.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in kept)])
-    matrix.index_ = np.array([column for row in kept for column in row.columns])
-    matrix.value_ = np.array([factor for row in kept for factor in row.factors])
+    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in remaining_rows)])
+    matrix.index_ = np.array(
+        [column for row in remaining_rows for column in row.columns]
+    )
+    matrix.value_ = np.array(
+        [factor for row in remaining_rows for factor in row.factors]
+    )
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise ValueError("the program is not one: does a row name a column twice?")
     solver.run()

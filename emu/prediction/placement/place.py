@@ -124,28 +124,31 @@ def best_placement(
     if job.fixed and cost is None:
         return replace(_only(short, cluster, run, rates), budget=transfers)
     known = [*known]
-    found = search_run(
+    outcome = search_run(
         short, cluster, run, seed=seed, options=options, progress=progress, known=known
     )
-    if found.optimal and count == job.iterations:
-        return found
+    if outcome.optimal and count == job.iterations:
+        return outcome
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    finalists = [found.placement, *known]
+    finalists = [outcome.placement, *known]
     with suppress(PlacementError):  # its first placement waits for slots forever
-        walked = search_etp(job, cluster, profile, seed=seed, options=walk)
-        finalists += [walked.placement, place_ifs(job, cluster, walk_generator(seed))]
+        walk_outcome = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [
+            walk_outcome.placement,
+            place_ifs(job, cluster, walk_generator(seed)),
+        ]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
     judge = judge_of(job, cluster, reference, rates, cost)
-    best, least = found.placement, np.inf
+    best, least = outcome.placement, np.inf
     for placement in dict.fromkeys(finalists):
         length = judge(placement, least)
         if length < least:
             best, least = placement, length
-    if best == found.placement:
-        return found
+    if best == outcome.placement:
+        return outcome
     makespan = judge_of(short, cluster, run, rates, cost)(best, np.inf)
-    return replace(found, placement=best, makespan=makespan)
+    return replace(outcome, placement=best, makespan=makespan)
 
 
 def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> PlacementResult:
@@ -306,9 +309,9 @@ def place(
     run = expected_run(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
-        found = _placed(name, job, cluster, profile, seed, tasks, progress, options)
-        if judge_of(job, cluster, run, rates)(found.placement, math.inf) < math.inf:
-            return found
+        outcome = _placed(name, job, cluster, profile, seed, tasks, progress, options)
+        if judge_of(job, cluster, run, rates)(outcome.placement, math.inf) < math.inf:
+            return outcome
     return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
 
 
@@ -341,19 +344,19 @@ def _placed(
         )
     iterations = options.get("iterations", SearchOptions.iterations)
     rates = options.get("policy", SearchOptions.policy)
-    left = options.keys() - {"iterations", "policy"}
-    if left:
-        raise TypeError(f"placement policy {name} has no option {min(left)}")
+    unknown = options.keys() - {"iterations", "policy"}
+    if unknown:
+        raise TypeError(f"placement policy {name} has no option {min(unknown)}")
     placement = _simple(name, job, cluster, seed, tasks)
     if profile is None:
         return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
     problem = Problem(cluster, job, placement)
-    taken = problem.taken(common_draws(profile, seed, iterations))
-    simulated = math.inf  # where tasks wait for each other's slots
+    draws = problem.taken(common_draws(profile, seed, iterations))
+    makespan_here = math.inf  # where tasks wait for each other's slots
     with suppress(SchedulingError):
-        simulated = makespan(problem, taken, rates)
-    return PlacementResult(placement, name, makespan=simulated, evaluations=1)
+        makespan_here = makespan(problem, draws, rates)
+    return PlacementResult(placement, name, makespan=makespan_here, evaluations=1)
 
 
 def _simple(

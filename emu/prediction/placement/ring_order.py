@@ -106,14 +106,14 @@ class _Search:
             steps -= 1
             if steps < 0:
                 heap.clear()
-            left = Counter(self._ranks)
-            left.subtract(ring)
+            counts = Counter(self._ranks)
+            counts.subtract(ring)
             for machine in self._used:
-                if left[machine]:
+                if counts[machine]:
                     further = (*ring, machine)
-                    left[machine] -= 1
-                    bound = self._bound(further, left)
-                    left[machine] += 1
+                    counts[machine] -= 1
+                    bound = self._bound(further, counts)
+                    counts[machine] += 1
                     item = (bound, -len(further), machine != ring[-1], further)
                     heapq.heappush(heap, item)
 
@@ -121,15 +121,15 @@ class _Search:
         """Return a lower bound on the cost of every completion of ``ring``."""
         if len(ring) == len(self._ranks):
             return ring_cost(self._links, ring)
-        found = _cost(self._links, [self._way[pair] for pair in pairwise(ring)])
+        cost = _cost(self._links, [self._way[pair] for pair in pairwise(ring)])
         first, last = ring[0], ring[-1]
-        entered = [m for m, ranks in left.items() if ranks and m != last]
-        if not left[first] and (entered or last != first):
-            entered.append(first)
+        machines = [m for m, ranks in left.items() if ranks and m != last]
+        if not left[first] and (machines or last != first):
+            machines.append(first)
         return RingCost(
-            found.crossings + sum(self._enter[m][0] for m in entered),
-            max(found.slowest, self._slowest),
-            _rounded(found.links + sum(self._enter[m][1] for m in entered)),
+            cost.crossings + sum(self._enter[m][0] for m in machines),
+            max(cost.slowest, self._slowest),
+            _rounded(cost.links + sum(self._enter[m][1] for m in machines)),
         )
 
 
@@ -184,17 +184,23 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     The job of a recorded run has no settings. Each rank sends to the next one there;
     which is first matters to nothing but the rounding of chunks.
     """
-    stated = {task.process_name: task.settings.get("rank") for task in steps.values()}
-    known = {name: rank for name, rank in stated.items() if rank is not None}
-    if len(known) == len(stated):
-        return known
-    sent = (
+    ranks_of_names = {
+        task.process_name: task.settings.get("rank") for task in steps.values()
+    }
+    ranks_by_name = {
+        name: rank for name, rank in ranks_of_names.items() if rank is not None
+    }
+    if len(ranks_by_name) == len(ranks_of_names):
+        return ranks_by_name
+    sizes = (
         (steps[edge.source].process_name, steps[edge.destination].process_name)
         for edge in job.edges
         if edge.source in steps and edge.destination in steps and not edge.credit
     )
-    following = {source: to for source, to in sent if source != to}
-    ring = [next(iter(stated))]
-    for _ in range(len(stated) - 1):
+    following = {source: to for source, to in sizes if source != to}
+    ring = [next(iter(ranks_of_names))]
+    for _ in range(len(ranks_of_names) - 1):
         ring.append(following.get(ring[-1], ""))
-    return {name: n for n, name in enumerate(ring)} if {*ring} == {*stated} else {}
+    return (
+        {name: n for n, name in enumerate(ring)} if {*ring} == {*ranks_of_names} else {}
+    )

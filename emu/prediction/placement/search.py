@@ -93,15 +93,15 @@ def list_placements(
     most_steps
         Steps that listing them may take; one is about 0.1 us.
     """
-    found = np.empty((most, len(c.units.demand)), np.int16)
+    placements = np.empty((most, len(c.units.demand)), np.int16)
     bound = np.empty(most)
     count = lib.list_all(
-        c.core, symmetry.core, most, most_steps, pointer(found), pointer(bound)
+        c.core, symmetry.core, most, most_steps, pointer(placements), pointer(bound)
     )
     if count < 0:
         return None
     order = np.argsort(bound[:count], kind="stable")
-    return Listing(found[:count][order], bound[:count][order])
+    return Listing(placements[:count][order], bound[:count][order])
 
 
 def endless(cluster: Cluster) -> str:
@@ -205,9 +205,9 @@ def search(
     """
     options = options or SearchOptions()
     job = replace(job, iterations=options.iterations)
-    drawn = common_draws(profile, seed, options.iterations)
+    draws = common_draws(profile, seed, options.iterations)
     return search_run(
-        job, cluster, drawn, seed=seed, options=options, progress=progress
+        job, cluster, draws, seed=seed, options=options, progress=progress
     )
 
 
@@ -280,11 +280,11 @@ class _Run:
 
     def begin(self, known: Iterable[Placement]) -> None:
         """Start from the best of simple, ``known`` and sketched placements."""
-        remembered = min(self.options.transfers, REMEMBERED)
+        memory = min(self.options.transfers, REMEMBERED)
         starts = [*self._starts(), *(self.space.machines(one) for one in known)]
         count = min(self.options.sketches, self.options.transfers // 4)
         starts += [self._sketched(starts[k % len(starts)]) for k in range(count)]
-        chains = [new_chain(self.arrays, machines, remembered) for machines in starts]
+        chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
         self.start = self.best
@@ -343,11 +343,11 @@ class _Run:
         """Cool down once per round."""
         if not self.space.units:
             return
-        left = self.options.transfers - int(self.chain.tally[PROPOSED])
-        rounds = min(self.options.rounds, max(left // ROUND, 1))
+        budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+        rounds = min(self.options.rounds, max(budget // ROUND, 1))
         for part in range(rounds):
-            left = self.options.transfers - int(self.chain.tally[PROPOSED])
-            steps = max(left, 0) // (rounds - part)
+            budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+            steps = max(budget, 0) // (rounds - part)
             if part % 2:
                 self._restart()
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
@@ -367,8 +367,8 @@ class _Run:
                 )
                 self.arrays.arrays.check()
                 if progress is not None:
-                    done = int(self.chain.tally[PROPOSED])
-                    progress(done, self.options.transfers, self.best)
+                    count = int(self.chain.tally[PROPOSED])
+                    progress(count, self.options.transfers, self.best)
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
@@ -382,8 +382,8 @@ class _Run:
 
     def _restart(self) -> None:
         """Put the chain on a placement sketched anew; the best one stays noted."""
-        drawn = self._sketched(draw_machines(self.space, self.rng))
-        fresh = new_chain(self.arrays, drawn, 0)
+        start = self._sketched(draw_machines(self.space, self.rng))
+        fresh = new_chain(self.arrays, start, 0)
         self.chain.machines[:] = fresh.machines
         self.chain.cost[0] = fresh.cost[0]
 

@@ -68,8 +68,8 @@ class Space:
 
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
         self.job, self.cluster = job, cluster
-        demanded = {r for task in job.tasks for r in task.demands}
-        self.resources = tuple(r for r in cluster.resource_names() if r in demanded)
+        resources = {r for task in job.tasks for r in task.demands}
+        self.resources = tuple(r for r in cluster.resource_names() if r in resources)
         self.capacity: NDArray[np.float64] = np.array(
             [
                 [machine.resources.get(r, np.inf) for r in self.resources]
@@ -104,10 +104,10 @@ class Space:
     @cached_property
     def slack(self) -> NDArray[np.float64]:
         """Excess over a capacity left to rounding, shape (machines, resources)."""
-        limited: NDArray[np.float64] = np.where(
+        limits: NDArray[np.float64] = np.where(
             np.isfinite(self.capacity), self.capacity, 0.0
         )
-        return limited * TOLERANCE
+        return limits * TOLERANCE
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -151,9 +151,9 @@ class Space:
 
     def fits(self, machines: NDArray[np.int64]) -> bool:
         """Return True where units on ``machines`` (shape (units,)) respect (2)."""
-        used = np.zeros_like(self.free)
-        np.add.at(used, machines, self.demand)
-        return bool((used <= self.free + self.slack).all())
+        use = np.zeros_like(self.free)
+        np.add.at(use, machines, self.demand)
+        return bool((use <= self.free + self.slack).all())
 
     def placement(self, machines: Sequence[int] | NDArray[np.int64]) -> Placement:
         """Return the placement of all tasks that puts unit u on ``machines[u]``."""

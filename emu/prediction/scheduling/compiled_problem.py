@@ -33,23 +33,23 @@ def listed_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
     """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
-    tuned = [name for t in cluster.tuners for name in (t.pool, t.watched)]
-    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuned}))}
-    taken = [names.get(task.takes, -1) for task in job.tasks]
-    freed = [names.get(task.gives_back, -1) for task in job.tasks]
+    tuner_pools = [name for t in cluster.tuners for name in (t.pool, t.watched)]
+    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuner_pools}))}
+    takes = [names.get(task.takes, -1) for task in job.tasks]
+    frees = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
     for m, machine in enumerate(cluster.machines):
         for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
     tuners = _tuners(cluster.tuners, names)
-    return np.array(taken, np.int64), np.array(freed, np.int64), slots, tuners
+    return np.array(takes, np.int64), np.array(frees, np.int64), slots, tuners
 
 
 def channels_of(job: Job) -> Ints:
     """Return the channel of every edge, -1 for none; empty without channels."""
-    known = {name: i for i, name in enumerate(job.channels)}
-    channel = [known.get(edge.channel, -1) for edge in job.edges if known]
+    numbers = {name: i for i, name in enumerate(job.channels)}
+    channel = [numbers.get(edge.channel, -1) for edge in job.edges if numbers]
     return np.array(channel, dtype=np.int64)
 
 
@@ -122,8 +122,8 @@ def _speeds(job: Job, cluster: Cluster) -> Speeds:
     if not cluster.speed_changes:
         none = np.empty(0)
         return Speeds(none.astype(np.int64), none, none, none.astype(np.bool_))
-    slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return Speeds(*cluster.speed_steps.flat, slowed)
+    with_speed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return Speeds(*cluster.speed_steps.flat, with_speed)
 
 
 # Routes as flat arrays: the ports that flows between two machines cross.
@@ -282,7 +282,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     links = cluster.links
     latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
-    taken, freed, slots, tuners = pools_by_name(job, cluster)
+    takes, frees, slots, tuners = pools_by_name(job, cluster)
     return JobArrays(
         job.iterations,
         policy.code,
@@ -309,8 +309,8 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         ),
         links.capacities,
         links.steps.rows,
-        taken,
-        freed,
+        takes,
+        frees,
         slots,
         tuners,
         _speeds(job, cluster),

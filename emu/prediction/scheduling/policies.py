@@ -271,8 +271,8 @@ def policy_named(name: str) -> Policy:
     if name in _own:
         return _own[name]()
     if name not in RATE_POLICIES:
-        known = ", ".join(RATE_POLICIES)
-        raise ValueError(f"no policy is called {name}; there are {known}")
+        names = ", ".join(RATE_POLICIES)
+        raise ValueError(f"no policy is called {name}; there are {names}")
     return RATE_POLICIES[name]
 
 
@@ -331,13 +331,13 @@ def checked_rates(
         raise refused(f"{problem} ({error})") from error
     if len(rates) != len(flows):
         raise refused(f"returns {len(rates)} rates for {len(flows)} active flows")
-    used = dict.fromkeys(capacity, 0.0)
+    use = dict.fromkeys(capacity, 0.0)
     for flow, rate in zip(flows, rates, strict=True):
         if not 0.0 <= rate < math.inf:
             raise refused(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
         for link in flow.links:
-            used[link] += rate
-    for link, rate in used.items():
+            use[link] += rate
+    for link, rate in use.items():
         if rate > capacity[link] * (1.0 + _ROUNDING):
             most = f"{link} has {capacity[link]:.10g}"
             raise refused(f"gives the flows over {link} {rate:.10g} B/s, {most}")
@@ -387,7 +387,7 @@ class OwnRates:
             self._known.clear()
         room = ffi.unpack(question.capacity, len(self._links))
         cut = {port for port, capacity in enumerate(room) if not capacity}
-        asked = []
+        questions = []
         for place in range(question.flows):
             flow = question.flow[place]
             if cut and not cut.isdisjoint(_hops(question, flow)):
@@ -396,12 +396,12 @@ class OwnRates:
             known = self._known.get(position)
             if known is None or known[0] != turn:
                 known = self._known[position] = turn, self._constant(question, flow)
-            asked.append((turn, self._ranks[position], place, known[1], flow))
-        asked.sort()
-        flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in asked]
+            questions.append((turn, self._ranks[position], place, known[1], flow))
+        questions.sort()
+        flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in questions]
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
-        for (*_, flow), rate in zip(asked, rates, strict=True):
+        for (*_, flow), rate in zip(questions, rates, strict=True):
             flow.rate = rate
 
     def _constant(self, question: Any, flow: Any) -> tuple[Any, ...]:

@@ -337,7 +337,7 @@ class Scheduler:
         ends = structure("Ends", count=len(given), **listed._asdict())
         passage, (volumes, least) = self._passage, self._arrays
         passage.taken, passage.ahead = taken, ahead
-        found: list[Decisions] = []
+        decisions: list[Decisions] = []
         how = FULL
         while how == FULL:
             self._state.keep_room(ROOM)
@@ -346,11 +346,11 @@ class Scheduler:
                 self._lines, ends, until, self._found, passage,
             )  # fmt: skip
             self._layout.job.arrays.check()
-            found += self._decisions(passage.count)
+            decisions += self._decisions(passage.count)
         if how == IMPOSSIBLE:
             _, *which = given[passage.taken]
             raise SchedulingError(self._why_not(*which))
-        return Settled(found, passage.taken)
+        return Settled(decisions, passage.taken)
 
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""
@@ -359,25 +359,25 @@ class Scheduler:
             begin[: count + 1].tolist()
             for begin in (room.tasks, room.flows, room.lines, room.gates)
         )
-        passed = self._gates_passed(gates[-1])
-        begun = _pairs(room.task, room.task_iteration, tasks[-1])
-        opened = _pairs(room.flow, room.flow_iteration, flows[-1])
-        changed = RateSegments(
+        gates_through = self._gates_passed(gates[-1])
+        starts = _pairs(room.task, room.task_iteration, tasks[-1])
+        flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
+        segments = RateSegments(
             room.edge[: lines[-1]].copy(),
             room.iteration[: lines[-1]].copy(),
             room.amount[: lines[-1]].copy(),
             room.rate[: lines[-1]].copy(),
             room.since[: lines[-1]].copy(),
         )
-        served = room.served[:count].tolist()
+        service = room.served[:count].tolist()
         return [
             Decisions(
                 time=time,
-                tasks=begun[tasks[i] : tasks[i + 1]],
-                flows=opened[flows[i] : flows[i + 1]],
-                lines=changed[lines[i] : lines[i + 1]],
-                served=served[i],
-                gates=passed[gates[i] : gates[i + 1]],
+                tasks=starts[tasks[i] : tasks[i + 1]],
+                flows=flows_opening[flows[i] : flows[i + 1]],
+                lines=segments[lines[i] : lines[i + 1]],
+                served=service[i],
+                gates=gates_through[gates[i] : gates[i + 1]],
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
@@ -405,8 +405,8 @@ class Scheduler:
             return float(self.volumes[edge, iteration])
         fluid = state.c.fluid[self._layout.group[edge]]
         ahead = fluid.rate * max(0.0, time - fluid.since)
-        served = fluid.service + ahead - state.base[edge]
-        return min(float(served), float(self.volumes[edge, iteration]))
+        progress = fluid.service + ahead - state.base[edge]
+        return min(float(progress), float(self.volumes[edge, iteration]))
 
     @property
     def quotas(self) -> Ints | None:

@@ -72,10 +72,10 @@ def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Fl
     Were all other flows free, ``times`` and ``volumes`` being those of `Realization`.
     The results have the same shapes; what flows within a machine is left out.
     """
-    ready, arrived = np.zeros((2, *volumes.shape))
-    ended = np.zeros(times.shape)
-    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrived, ended)))
-    return ready, ended
+    ready, arrivals = np.zeros((2, *volumes.shape))
+    ends = np.zeros(times.shape)
+    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrivals, ends)))
+    return ready, ends
 
 
 def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
@@ -196,9 +196,9 @@ class State:
 
     def keep_room(self, looks: int) -> None:
         """Have room for ``looks`` more looks at quotas."""
-        needed = self.looks + looks
-        if self._tunings.size and needed > len(self.log.quotas):
-            more = np.zeros((2 * needed, self._tunings.size), np.int64)
+        total = self.looks + looks
+        if self._tunings.size and total > len(self.log.quotas):
+            more = np.zeros((2 * total, self._tunings.size), np.int64)
             more[: len(self.log.quotas)] = self.log.quotas
             self.log = self.log._replace(quotas=more)
             self.c.log.quotas, self.c.log.tuning_room = pointer(more), len(more)
@@ -206,8 +206,8 @@ class State:
     @property
     def queued(self) -> list[int]:
         """The tasks that wait for a slot, or for the end of the instant."""
-        queued, length = self._queued
-        return list(map(int, queued[: length[lib.QUEUED]]))
+        queue, length = self._queued
+        return list(map(int, queue[: length[lib.QUEUED]]))
 
 
 class RateChanges(NamedTuple):

@@ -80,9 +80,9 @@ class Attempts:
         """Return ``recovery`` of a simulation's result, where something was killed."""
         if not self.killed:
             return {}
-        ended = [asdict(one) for one in self.killed]
-        found = {"makespan": self.makespan, "lost": self.lost, "attempts": ended}
-        return {"recovery": found}
+        deaths = [asdict(one) for one in self.killed]
+        content = {"makespan": self.makespan, "lost": self.lost, "attempts": deaths}
+        return {"recovery": content}
 
 
 def attempts(
@@ -113,7 +113,7 @@ def attempts(
     ScenarioError
         When one of several jobs dies, and may begin again.
     """
-    killed: list[Killed] = []
+    deaths: list[Killed] = []
     start, holders = began, None
     while True:
         schedule = part(first, began)
@@ -122,22 +122,22 @@ def attempts(
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             length = began + schedule.length - start
-            return Attempts(tuple(killed), length, schedule)
+            return Attempts(tuple(deaths), length, schedule)
         error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
-        if len(killed) == rules.restarts:
+        if len(deaths) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
         if len(job.job_names) > 1:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)
-        newest, kept = _last_cut(schedule, rules, first, ran)
+        newest, cut_time = _last_cut(schedule, rules, first, ran)
         coming = [kill for kill in kills if kill not in due.idle]
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
         begun = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
         came = {*np.flatnonzero(begun < ran).tolist()}
         cut = holders.left_of(newest, first, fallen, came)
         if cut < newest:  # and what earlier attempts had kept, too
-            kept, killed = 0.0, [replace(one, again=one.ran) for one in killed]
-        killed.append(Killed(first, cut, began, ran, ran - kept, pause, error))
+            cut_time, deaths = 0.0, [replace(one, again=one.ran) for one in deaths]
+        deaths.append(Killed(first, cut, began, ran, ran - cut_time, pause, error))
         first, began = cut, began + ran + pause
         kills = kills_after(coming, fallen, began)
 
@@ -256,15 +256,15 @@ def _last_cut(
 ) -> tuple[int, float]:
     """Return the cut that the next attempt begins with, and when it was taken."""
     if rules.every:
-        begun = schedule.task_start[list(rules.keepers)].max(axis=0)
+        starts = schedule.task_start[list(rules.keepers)].max(axis=0)
         there = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
-        left = min(schedule.problem.job.rounds[task] for task in rules.keepers)
-        newest = (first + left - 1) // rules.every * rules.every
+        rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
+        newest = (first + rest - 1) // rules.every * rules.every
         for cut in range(newest, first, -rules.every):
             whole = cut - first + rules.missed
             # At the instant of the kill itself nothing begins any more.
-            if whole < left and there[whole] < ran:
-                return cut, float(begun[cut - first])
+            if whole < rest and there[whole] < ran:
+                return cut, float(starts[cut - first])
     return first, 0.0
 
 

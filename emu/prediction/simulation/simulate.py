@@ -137,12 +137,12 @@ def best_policy(
         As `simulate`.
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
-    expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    realization = Realization(profile.times[:, columns], profile.volumes[:, columns])
     alone = len(problem.job.job_names) == 1  # to divide ports among jobs is the same
-    known = {
+    codes = {
         name for name, rule in RATE_POLICIES.items() if not (alone and rule.by_job)
     }
-    among = {"oes", *(candidates or known)} - {"portfolio"}
+    among = {"oes", *(candidates or codes)} - {"portfolio"}
     # none is maxmin by another name: one simulation for both.
     rules = {
         policy_named(name).code: name
@@ -150,7 +150,7 @@ def best_policy(
         if name in among
     }
     spans = {
-        name: makespan(problem, expected, name, profile=profile)
+        name: makespan(problem, realization, name, profile=profile)
         for _, name in sorted(rules.items())
     }
     return min(spans, key=spans.__getitem__)
@@ -216,23 +216,23 @@ def _run(
 def _stuck(problem: Problem, layout: Layout, state: State) -> str:
     """Return a text on tasks that would never start, and on the holders of slots."""
     tasks = problem.job.tasks
-    unfinished = np.flatnonzero(state.ended < layout.rounds)
-    names = ", ".join(tasks[task].name for task in unfinished[:8])
+    tasks_left = np.flatnonzero(state.ended < layout.rounds)
+    names = ", ".join(tasks[task].name for task in tasks_left[:8])
     text = f"nothing would ever start {names}{_cut_off(problem, state)}"
     waiting = state.queued
     for pool in problem.pools:
-        wanted = [tasks[j].name for j in waiting if j in pool.takers]
-        held = [
+        takers = [tasks[j].name for j in waiting if j in pool.takers]
+        holders = [
             f"{tasks[j].name} (iteration {state.started[j] - 1})"
             for j in pool.takers
             if state.started[j] > state.ended[j]
             or (state.started[j] > 0 and tasks[j].gives_back != pool.name)
         ]
-        if wanted:
+        if takers:
             machine = problem.cluster.machines[pool.machine].name
             text += (
-                f"; {', '.join(wanted)} wait for a slot of {pool.name} on {machine}, "
-                f"held by {', '.join(held) or 'no task'}"
+                f"; {', '.join(takers)} wait for a slot of {pool.name} on {machine}, "
+                f"held by {', '.join(holders) or 'no task'}"
             )
     return text
 
@@ -292,13 +292,13 @@ def sensitivity(
     before = makespan(problem, realization, policy, profile=profile)
     most = 0.0
     for _ in range(NUDGES):
-        nudged = Realization(
+        nudge = Realization(
             *(
                 values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))
                 for values in (realization.times, realization.volumes)
             )
         )
-        after = makespan(problem, nudged, policy, profile=profile)
+        after = makespan(problem, nudge, policy, profile=profile)
         most = max(most, abs(after - before))
     return most
 

@@ -130,20 +130,20 @@ def network_errors(
     machines: Sequence[str],
 ) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names."""
-    known = [link.name for link in links]
-    for position, name in enumerate(known):
-        if name in known[:position] or name in ("in", "out"):
+    names = [link.name for link in links]
+    for position, name in enumerate(names):
+        if name in names[:position] or name in ("in", "out"):
             problem = f"a link cannot be called {name!r}, write another name"
             yield ("cluster", "links", position, "name"), problem
-    known += [link.name for link in rack_links(racks)]
-    known += [f"{name} {way}" for name in machines for way in ("out", "in")]
+    names += [link.name for link in rack_links(racks)]
+    names += [f"{name} {way}" for name in machines for way in ("out", "in")]
     for position, route in enumerate(routes):
         trail: Trail = ("cluster", "routes", position)
         yield from _unknown(route.sources, machines, (*trail, "from"))
         yield from _unknown(route.destinations, machines, (*trail, "to"))
         for name, count in Counter(route.through).items():
-            if name not in (*known, "in", "out"):
-                problem = f"no link {name!r}, {nearest(name, known)}"
+            if name not in (*names, "in", "out"):
+                problem = f"no link {name!r}, {nearest(name, names)}"
                 yield (*trail, "through"), problem
             if count > 1:
                 problem = f"the route crosses {name!r} {count} times, once is right"
@@ -246,10 +246,10 @@ class ClusterSection(Section):
 
     def named(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
-        named: list[tuple[str, int]] = []
+        names: list[tuple[str, int]] = []
         for position, section in enumerate(self.machines):
-            named += [(name, position) for name in section.names(len(named))]
-        return named
+            names += [(name, position) for name in section.names(len(names))]
+        return names
 
     def firsts(self) -> list[int]:
         """Return how many machines stand before each entry of ``machines``."""
@@ -268,9 +268,9 @@ class ClusterSection(Section):
         ValueError
             When a name occurs twice, or as `Links`.
         """
-        named = self.named()
-        unstated = {"gpu": 0.0} if self.has_gpus else {}
-        position = {name: m for m, (name, _) in enumerate(named)}
+        names = self.named()
+        defaults = {"gpu": 0.0} if self.has_gpus else {}
+        position = {name: m for m, (name, _) in enumerate(names)}
         routes = [
             Route(
                 tuple(position[name] for name in route.sources),
@@ -280,10 +280,10 @@ class ClusterSection(Section):
             for route in self.routes
         ]
         return Cluster(
-            tuple(self.machines[place].build(name, unstated) for name, place in named),
+            tuple(self.machines[place].build(name, defaults) for name, place in names),
             (
                 *(Link(link.name, link.bandwidth) for link in self.links),
                 *rack_links(self.racks),
             ),
-            (*routes, *rack_routes(self.racks, [name for name, _ in named])),
+            (*routes, *rack_routes(self.racks, [name for name, _ in names])),
         )

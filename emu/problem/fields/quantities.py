@@ -308,12 +308,12 @@ def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
             raise ValueError(f"found {found!r}, write a list or {word}")  # noqa: TRY004 - pydantic collects ValueErrors
         return found
 
-    listed = {"type": "array", "items": schema, "minItems": 1}
+    list_schema = {"type": "array", "items": schema, "minItems": 1}
     return Annotated[
         tuple[item, ...],
         BeforeValidator(parse),
         PlainSerializer(lambda values: list(values) or word, return_type=Any),
-        WithJsonSchema({"anyOf": [listed, {"const": word}]}),
+        WithJsonSchema({"anyOf": [list_schema, {"const": word}]}),
     ]
 
 

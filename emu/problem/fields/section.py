@@ -42,8 +42,8 @@ class Section(BaseModel):
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         texts = _key_docstrings(cls)
         numbers = {k for k, v in properties.items() if type(v.get("default")) is float}
-        written = cls.model_construct().model_dump(mode="json", include=numbers)
-        for key, value in written.items():
+        defaults = cls.model_construct().model_dump(mode="json", include=numbers)
+        for key, value in defaults.items():
             properties[key]["default"] = value
         for name, field in cls.model_fields.items():
             key = field.alias or name
@@ -57,14 +57,14 @@ def _key_docstrings(section: type[Section]) -> dict[str, str]:
 
     A section made without a file, say at a prompt, has none.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(section.__mro__):
         if base is Section or not issubclass(base, Section):
             continue
         with suppress(OSError, TypeError):
-            parsed = ast.parse(textwrap.dedent(inspect.getsource(base)))
-            found |= _docstrings_below(cast("ast.ClassDef", parsed.body[0]).body)
-    return found
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            docstrings |= _docstrings_below(cast("ast.ClassDef", tree.body[0]).body)
+    return docstrings
 
 
 def _docstrings_below(statements: list[ast.stmt]) -> dict[str, str]:

@@ -47,17 +47,17 @@ def _reached(followers: list[list[int]], ends: Sequence[int]) -> list[int]:
     for task, some in enumerate(followers):
         for follower in some:
             sources[follower].append(task)
-    reached = [0] * len(followers)
+    counts = [0] * len(followers)
     for bit, end in enumerate(ends):
-        reached[end] |= 1 << bit
+        counts[end] |= 1 << bit
     last = [task for task, count in enumerate(waiting) if count == 0]
     for task in last:  # grows while it is walked
         for source in sources[task]:
-            reached[source] |= reached[task]
+            counts[source] |= counts[task]
             waiting[source] -= 1
             if waiting[source] == 0:
                 last.append(source)
-    return reached
+    return counts
 
 
 def credit_edges(
@@ -89,17 +89,17 @@ def credit_edges(
     for edge in edges:
         if edge.lag == 0:
             followers[edge.source].append(edge.destination)
-    fed = {task for reached in followers for task in reached}
-    sources = [task for task in range(len(tasks)) if task not in fed]
+    fed_tasks = {task for counts in followers for task in counts}
+    sources = [task for task in range(len(tasks)) if task not in fed_tasks]
     stores = [task for task in sources if tasks[task].kind == "graph_store"]
     workers = [j for j, task in enumerate(tasks) if task.kind == "worker"]
     ends = workers or [j for j in range(len(tasks)) if not followers[j]]
-    reached = _reached(followers, ends)
+    counts = _reached(followers, ends)
     return tuple(
         Edge(end, start, lag=window, credit=True)
         for bit, end in enumerate(ends)
         for start in stores or sources
-        if reached[start] >> bit & 1 and start != end
+        if counts[start] >> bit & 1 and start != end
     )
 
 

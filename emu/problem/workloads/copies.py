@@ -102,8 +102,8 @@ def copied_bytes(
     for row, edge in zip(volumes, job.edges[first:], strict=True):
         if not edge.credit:
             copy = job.tasks[edge.destination]
-            kept = sizes[copy.settings["of"]][: job.iterations - copy.behind]
-            row[copy.behind + every :: every] = kept[every::every]
+            sizes_of_task = sizes[copy.settings["of"]][: job.iterations - copy.behind]
+            row[copy.behind + every :: every] = sizes_of_task[every::every]
     return volumes
 
 
@@ -136,10 +136,10 @@ def with_peers(
     for owner, copy in copies_of(job).items():
         there = machine_of[job.index(owner)]
         others = [each % count for each in range(there + 1, there + count)]
-        if wanted := stated.get(job.tasks[copy].name):
-            others.insert(0, cluster.index(wanted))
-        found = (each for each in others if cluster.links.route(there, each))
-        peer = next(found, None)
+        if machine := stated.get(job.tasks[copy].name):
+            others.insert(0, cluster.index(machine))
+        candidates = (each for each in others if cluster.links.route(there, each))
+        peer = next(candidates, None)
         if peer is None:
             name = cluster.machines[there].name
             raise ValueError(f"{owner} stands on {name}, and no machine is next to it")

@@ -99,7 +99,7 @@ def first_layer_share(
     hidden = [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])
     layers = []
-    for added, (inputs, outputs), (before, after) in zip(
+    for extra, (inputs, outputs), (before, after) in zip(
         edges, pairwise(vertices), widths, strict=True
     ):
         cheaper = inputs if before > after else outputs
@@ -109,7 +109,7 @@ def first_layer_share(
             "gat": inputs,
             "gin": outputs * (1 + after / before),
         }[model.get("kind", "sage")]
-        layers.append(2 * rows * before * after + added * min(before, after))
+        layers.append(2 * rows * before * after + extra * min(before, after))
     return float(layers[0] / sum(layers))
 
 

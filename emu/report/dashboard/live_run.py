@@ -179,8 +179,8 @@ class LiveRun:
         with self._lock:
             self._fold()
             self._phase, self._processes = "ended", 0
-            shown = {key: float(result[key]) for key in Summary.model_fields}
-            self._outcome = Summary(**shown)
+            figures = {key: float(result[key]) for key in Summary.model_fields}
+            self._outcome = Summary(**figures)
             verdict = result.get("verdict")
             self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))
@@ -235,8 +235,8 @@ class LiveRun:
         return max(self._time, (self._clock() - self._zero) / self._scale)
 
     def _fold(self) -> None:
-        for received, what in self.tape.drain():
-            self._take(received, what)
+        for moment, what in self.tape.drain():
+            self._take(moment, what)
         self._notice_end()
         if self._phase == "running":
             self._advance(self._now())
@@ -281,8 +281,8 @@ class LiveRun:
         self._phase, self._processes = "starting", 0
         self._first, self._base, self._zero = first, self._time, math.inf
         self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
-        for held in (self._running, self._active, self._volumes):
-            held.clear()
+        for container in (self._running, self._active, self._volumes):
+            container.clear()
         for rates in (self._served, self._rate, self._since, self._port_rate):
             rates[:] = 0.0
 
@@ -314,14 +314,14 @@ class LiveRun:
         if message.late > 0:
             self._late += 1
             self._max_late = max(self._max_late, message.late)
-        shown = {
+        figures = {
             figure: value
             for figure, value in message.report.items()
             if (figure == "loss" or "accuracy" in figure) and math.isfinite(value)
         }
-        if shown:
-            self._figures[message.task] = shown
-        for figure, value in shown.items():
+        if figures:
+            self._figures[message.task] = figures
+        for figure, value in figures.items():
             self.history.report(message.end, figure, value)
 
     def _flow_ended(self, message: FlowEnded) -> None:
@@ -358,7 +358,7 @@ class LiveRun:
 
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
-        ended = zip(self._done.tolist(), job.rounds, strict=True)
+        counts = zip(self._done.tolist(), job.rounds, strict=True)
         return Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -367,7 +367,8 @@ class LiveRun:
             run_time=now,
             iterations=job.iterations,
             iterations_ended=min(
-                (done for done, most in ended if done < most), default=job.iterations
+                (count for count, most in counts if count < most),
+                default=job.iterations,
             ),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
@@ -392,10 +393,10 @@ class LiveRun:
 
     def _left(self, now: float) -> float | None:
         """Return the wall seconds left by the prediction, at the pace so far."""
-        done = min(int(self._done.sum()), len(self._ends))
-        if self._phase != "running" or not done or not self._ends[done - 1]:
+        count = min(int(self._done.sum()), len(self._ends))
+        if self._phase != "running" or not count or not self._ends[count - 1]:
             return None
-        return now * self._scale * (self._ends[-1] / self._ends[done - 1] - 1)
+        return now * self._scale * (self._ends[-1] / self._ends[count - 1] - 1)
 
     def _share(self, now: float) -> float:
         """Return the share that has passed: by time, between two predicted ends."""
@@ -426,7 +427,7 @@ class LiveRun:
         flows = []
         for edge, iteration in self._active.items():
             volume = self._volumes.get((edge, iteration), 0.0)
-            sent = self._served[edge] + self._rate[edge] * (now - self._since[edge])
+            progress = self._served[edge] + self._rate[edge] * (now - self._since[edge])
             flows.append(
                 ActiveFlow(
                     edge=job.edge_names[edge],
@@ -434,7 +435,7 @@ class LiveRun:
                     destination=job.tasks[job.edges[edge].destination].name,
                     iteration=iteration,
                     bytes=volume,
-                    sent=min(max(float(sent), 0.0), volume),
+                    sent=min(max(float(progress), 0.0), volume),
                     rate=float(self._rate[edge]),
                 )
             )
@@ -446,7 +447,7 @@ class LiveRun:
         for figures in self._figures.values():
             for figure, value in figures.items():
                 values.setdefault(figure, []).append(value)
-        return {figure: float(np.mean(found)) for figure, found in values.items()}
+        return {figure: float(np.mean(numbers)) for figure, numbers in values.items()}
 
 
 _BAR = 12
@@ -500,6 +501,6 @@ def live_table(status: Status) -> Table:
 
 
 def _cells(port: Port) -> tuple[str, str, str]:
-    filled = round(_BAR * min(port.rate / port.capacity, 1.0))
-    bar = "█" * filled + "░" * (_BAR - filled)
+    full_cells = round(_BAR * min(port.rate / port.capacity, 1.0))
+    bar = "█" * full_cells + "░" * (_BAR - full_cells)
     return bar, format_rate(port.rate), format_size(port.bytes)

@@ -54,20 +54,22 @@ _OF_PORTS = (
 
 def metrics(status: Status) -> str:
     """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
-    named = {"scenario": status.scenario, "policy": status.policy}
-    made = [
-        _metric("run_info", "gauge", "What runs", ({**named, "phase": status.phase}, 1))
+    labels = {"scenario": status.scenario, "policy": status.policy}
+    lines = [
+        _metric(
+            "run_info", "gauge", "What runs", ({**labels, "phase": status.phase}, 1)
+        )
     ]
     for key, name, kind, text in _FIGURES:
-        made.append(_metric(name, kind, text, ({}, getattr(status, key))))
+        lines.append(_metric(name, kind, text, ({}, getattr(status, key))))
     for key, name, kind, text in _OF_PORTS:
         of = f"{text} a direction of a NIC or another link"
         ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
-        made.append(_metric(name, kind, of, *ports))
+        lines.append(_metric(name, kind, of, *ports))
     figures = [({"figure": name}, value) for name, value in status.figures.items()]
     mean = "Mean of what the tasks reported last"
-    made.append(_metric("training_figure", "gauge", mean, *figures))
-    return "".join(made)
+    lines.append(_metric("training_figure", "gauge", mean, *figures))
+    return "".join(lines)
 
 
 def _metric(
@@ -193,13 +195,13 @@ class Pages:
         return guard
 
     def _admitted(self, request: web.Request) -> bool:
-        shown = request.query.get("token", "")
+        token = request.query.get("token", "")
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            shown = bearer
+            token = bearer
         # A header may hold bytes that are no UTF-8.
         return hmac.compare_digest(
-            shown.encode(errors="surrogateescape"), self._token.encode()
+            token.encode(errors="surrogateescape"), self._token.encode()
         )
 
     async def _page(self, _: web.Request) -> web.Response:

@@ -38,8 +38,8 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     float32 for times (7 digits, less than a pixel), uint16 and uint32 for positions.
     """
     problem = run.problem
-    made = {"emulated": run.emulated, "simulated": run.simulated}
-    runs = [run_bars(name, one) for name, one in made.items() if one is not None]
+    schedules = {"emulated": run.emulated, "simulated": run.simulated}
+    runs = [run_bars(name, one) for name, one in schedules.items() if one is not None]
     end = max((one["makespan"] for one in runs), default=0.0)
     deaths = death_bands(run.result)
     return {
@@ -101,28 +101,28 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
 def _flow_bars(schedule: Schedule) -> dict[str, Any]:
     flows = schedule.flows()
     at = tuple(flows.T)
-    crossed = crossings(schedule)
+    crossing_flows = crossings(schedule)
     return {
         "edge": packed(flows[:, 0], "u4"),
         "iteration": packed(flows[:, 1], "u4"),
         "start": packed(schedule.flow_start[at], "f4"),
         "end": packed(schedule.flow_end[at], "f4"),
         "bytes": packed(schedule.flow_bytes[at], "f4"),
-        "crossing": packed(crossed.flow, "u4"),
-        "port": packed(crossed.port, "u4"),
-        "lane": packed(crossed.lane, "u4"),
-        "lanes": crossed.lanes,
+        "crossing": packed(crossing_flows.flow, "u4"),
+        "port": packed(crossing_flows.port, "u4"),
+        "lane": packed(crossing_flows.lane, "u4"),
+        "lanes": crossing_flows.lanes,
     }
 
 
 def _curves(schedule: Schedule) -> dict[str, list[dict[str, str]]]:
     """Return per port the step curves of allocated and of really moved bytes/s."""
-    allocated = assigned_rates(schedule)
-    if allocated is None or schedule.rates is None:
+    rates = assigned_rates(schedule)
+    if rates is None or schedule.rates is None:
         curves = {"moved": mean_rates(schedule)}
     else:
-        moved = with_rates(schedule, moved_rates(schedule, schedule.rates))
-        curves = {"allocated": allocated, "moved": assigned_rates(moved) or []}
+        by_bytes = with_rates(schedule, moved_rates(schedule, schedule.rates))
+        curves = {"allocated": rates, "moved": assigned_rates(by_bytes) or []}
     return {
         name: [
             {"time": packed(time, "f4"), "rate": packed(rate, "f4")}
@@ -138,9 +138,9 @@ def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
     A flow that arrives late moved more slowly than it was allowed to. Only its end is
     measured, so its lateness is spread over all of it.
     """
-    allowed = np.nan_to_num(fluid_bytes(pieces(schedule, rates)))
+    sizes = np.nan_to_num(fluid_bytes(pieces(schedule, rates)))
     volumes = np.nan_to_num(schedule.flow_bytes)
-    scale = np.divide(volumes, allowed, out=np.ones_like(allowed), where=allowed > 0)
+    scale = np.divide(volumes, sizes, out=np.ones_like(sizes), where=sizes > 0)
     return replace(rates, rate=rates.rate * scale[rates.edge, rates.iteration])
 
 

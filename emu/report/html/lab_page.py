@@ -49,10 +49,10 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
 
 def nic_table(lab: dict[str, Any]) -> Table:
     """Return the traffic of every NIC, with all headers, and TCP's losses there."""
-    counted = (">capacity", ">bytes", ">packets", ">dropped")
+    columns = (">capacity", ">bytes", ">packets", ">dropped")
     tcp_counted = (">segments", ">sent again", ">timeouts")
     title = "what crossed, with all headers"
-    table = plain_table(title, "NIC", *counted, *tcp_counted)
+    table = plain_table(title, "NIC", *columns, *tcp_counted)
     for name, counts in lab["traffic"].items():
         tcp = [f"{count:,}" for count in lab["tcp"][name].values()]
         for way in ("out", "in"):
@@ -90,8 +90,8 @@ def how_ended(run: dict[str, Any]) -> str:
     code = run["code"]
     if code is None:
         return "did not end"
-    stopped = ", asked to at the end" if run["stopped"] else ""
-    return f"signal {-code}{stopped}" if code < 0 else f"exit code {code}{stopped}"
+    note = ", asked to at the end" if run["stopped"] else ""
+    return f"signal {-code}{note}" if code < 0 else f"exit code {code}{note}"
 
 
 def matrix_table(crossed: dict[str, Any]) -> Table:
@@ -202,17 +202,17 @@ def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
     runs
         Programs of lab.json.
     """
-    found = messages(traffic.packets)
-    if len(found) > MOST_MESSAGES:
-        chosen = np.argpartition(found["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
-        found = found[np.sort(chosen)]
+    all_messages = messages(traffic.packets)
+    if len(all_messages) > MOST_MESSAGES:
+        rows = np.argpartition(all_messages["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
+        all_messages = all_messages[np.sort(rows)]
     tasks, at = _tasks(runs, traffic)
-    ends = [at[found[way], found[f"{way}_port"]] for way in _WAYS]
+    ends = [at[all_messages[way], all_messages[f"{way}_port"]] for way in _WAYS]
     pairs, edge = np.unique(ends[0] * len(tasks) + ends[1], return_inverse=True)
     names = [f"{task['name']} on {traffic.machines[task['machine']]}" for task in tasks]
     two = [divmod(pair, len(tasks)) for pair in pairs.tolist()]
     edges = [(source, to, f"{names[source]}->{names[to]}") for source, to in two]
-    return Talks(tasks, found, edge, edges)
+    return Talks(tasks, all_messages, edge, edges)
 
 
 def _tasks(
@@ -233,13 +233,13 @@ def _tasks(
         }
         for run in runs
     ]
-    known = {(task["machine"], task["name"]): n for n, task in enumerate(tasks)}
+    numbers = {(task["machine"], task["name"]): n for n, task in enumerate(tasks)}
     at = np.empty((len(names), 1 << 16), np.int64)
     for machine in range(len(names)):
         at[machine] = len(tasks)
         tasks.append({"name": UNKNOWN, "kind": UNKNOWN, "machine": machine})
     for machine, port, program in traffic.owners.tolist():
-        at[machine, port] = known.get(
+        at[machine, port] = numbers.get(
             (machine, traffic.programs[program]), at[machine, port]
         )
     return tasks, at
@@ -247,19 +247,22 @@ def _tasks(
 
 def _flows(talks: Talks, machines: int) -> dict[str, Any]:
     """Return messages at both NICs that they cross."""
-    found = talks.found
-    machine = np.stack([found[way].astype(np.int64) for way in _WAYS], axis=1)
+    all_messages = talks.found
+    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
     port = (2 * machine + np.arange(2)).ravel()
-    crossing: NDArray[np.int64] = np.repeat(np.arange(len(found)), 2)
+    crossing: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
     lane, lanes = pack_lanes_per_group(
-        found["first"][crossing], found["last"][crossing], port, 2 * machines
+        all_messages["first"][crossing],
+        all_messages["last"][crossing],
+        port,
+        2 * machines,
     )
     return {
         "edge": packed(talks.edge, "u4"),
-        "iteration": packed(np.arange(len(found)), "u4"),
-        "start": packed(found["first"], "f4"),
-        "end": packed(found["last"], "f4"),
-        "bytes": packed(found["bytes"], "f4"),
+        "iteration": packed(np.arange(len(all_messages)), "u4"),
+        "start": packed(all_messages["first"], "f4"),
+        "end": packed(all_messages["last"], "f4"),
+        "bytes": packed(all_messages["bytes"], "f4"),
         "crossing": packed(crossing, "u4"),
         "port": packed(port, "u4"),
         "lane": packed(lane, "u4"),
@@ -291,10 +294,10 @@ def _moved(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
     """Return the payload through both directions of every NIC over time."""
     seconds = emulated_seconds(lab)
     one = np.ones((2, len(traffic.machines), _POINTS))
-    moved = nic_use(traffic.packets, one, seconds)
+    use = nic_use(traffic.packets, one, seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return [
-        {"time": packed(time, "f4"), "rate": packed(moved[way, machine], "f4")}
+        {"time": packed(time, "f4"), "rate": packed(use[way, machine], "f4")}
         for machine in range(len(traffic.machines))
         for way in (0, 1)
     ]
@@ -320,8 +323,8 @@ def _counts(
         for number, name in enumerate(machines)
         for way, direction in enumerate(("out", "in"))
     ]
-    dropped = [(name, samples["dropped"][:, way, n]) for name, way, n in both]
-    queued = [(name, samples["queued"][:, way, n]) for name, way, n in both]
+    drops = [(name, samples["dropped"][:, way, n]) for name, way, n in both]
+    queues = [(name, samples["queued"][:, way, n]) for name, way, n in both]
     return [
         {
             "title": title,
@@ -335,8 +338,8 @@ def _counts(
             ("programs at cores", "cores", _each(cores, per_second)),
             ("segments sent again", "1/s", _each(sent_again, per_second)),
             ("timeouts of connections", "1/s", _each(timeouts, per_second)),
-            ("packets that queues dropped", "1/s", _each(dropped, per_second)),
-            ("bytes in queues", "kB", _each(queued, lambda held: held / 1e3)),
+            ("packets that queues dropped", "1/s", _each(drops, per_second)),
+            ("bytes in queues", "kB", _each(queues, lambda held: held / 1e3)),
         )
     ]
 
@@ -346,8 +349,8 @@ def _each(
     made: Callable[[NDArray[Any]], NDArray[np.float64]],
 ) -> list[tuple[str, NDArray[np.float64]]]:
     """Return the curves made of counts, without those that are nothing but zero."""
-    found = [(name, made(count)) for name, count in curves]
-    return [(name, curve) for name, curve in found if curve.any()]
+    curves_made = [(name, made(count)) for name, count in curves]
+    return [(name, curve) for name, curve in curves_made if curve.any()]
 
 
 def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
@@ -368,7 +371,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
-    said = table(_talks(talks)) if talks.edges else ""
+    text = table(_talks(talks)) if talks.edges else ""
     parts = [
         figures(lab_facts(lab)),
         section("doubt", "What went wrong", _doubts(run, lab, len(talks.found))),
@@ -377,7 +380,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
         chart("ports", "Rate through every NIC", _PORTS),
         chart("counts", "Losses, queues, and the host", _COUNTS),
         section("programs", "Programs", table(program_table(lab))),
-        section("talks", "Who sent to whom", said, note=_TALKS),
+        section("talks", "Who sent to whom", text, note=_TALKS),
         section("nics", "NICs and TCP, with all headers", table(nic_table(lab))),
     ]
     return run.name, _title(run, lab) + "".join(parts), data
@@ -398,40 +401,42 @@ def _traffic(run: Path, lab: dict[str, Any], missing: list[str]) -> Traffic:
 def _title(run: Path, lab: dict[str, Any]) -> str:
     scale = lab.get("time_scale", 1.0)
     pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
-    said = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
-    return f"<header><h1>{escape(run.name)}</h1><p>{escape(said)}</p></header>"
+    text = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
+    return f"<header><h1>{escape(run.name)}</h1><p>{escape(text)}</p></header>"
 
 
 def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
-    said = []
-    if failed := lab["failed"]:
-        log = log_name(failed["program"], failed["machine"])
-        said.append(
-            f"{failed['program']} failed first, on {failed['machine']} (code "
-            f"{failed['code']}): its output is {run.name}/{log}"
+    doubts = []
+    if failures := lab["failed"]:
+        log = log_name(failures["program"], failures["machine"])
+        doubts.append(
+            f"{failures['program']} failed first, on {failures['machine']} (code "
+            f"{failures['code']}): its output is {run.name}/{log}"
         )
-    if (gained := lab.get("early_seconds", 0.0)) > MOST_GAINED * emulated_seconds(lab):
-        said.append(
-            f"a machine computed for {format_duration(gained)} less than its cpu says: "
+    if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * emulated_seconds(lab):
+        doubts.append(
+            f"a machine computed for {format_duration(gain)} less than its cpu says: "
             "after a pause, a program has up to a millisecond of CPU at full speed"
         )
     if lab["waited_share"] > MOST_GAINED:
-        said.append(
+        doubts.append(
             f"programs waited for a core {lab['waited_share']:.0%} of their computing: "
             "with fewer machines, or slower NICs, this computer would be in it less"
         )
-    if shared := lab.get("crossed", {}).get("shared_queues"):
-        said.append(
-            f"{shared} pairs of connections met in one queue of a NIC: each had less "
+    if queues := lab.get("crossed", {}).get("shared_queues"):
+        doubts.append(
+            f"{queues} pairs of connections met in one queue of a NIC: each had less "
             "than its fair share meanwhile"
         )
-    if lost := lab.get("capture", {}).get("lost"):
-        said.append(f"{lost:,} packets were not noted: {FILE} and this page lack them")
+    if loss := lab.get("capture", {}).get("lost"):
+        doubts.append(
+            f"{loss:,} packets were not noted: {FILE} and this page lack them"
+        )
     count = lab.get("crossed", {}).get("messages", 0)
     if count > drawn:
-        said.append(f"the largest {drawn:,} of {count:,} messages are drawn")
-    items = "".join(f"<li>{escape(text)}</li>" for text in said)
+        doubts.append(f"the largest {drawn:,} of {count:,} messages are drawn")
+    items = "".join(f"<li>{escape(text)}</li>" for text in doubts)
     return f"<ul>{items}</ul>" if items else ""
 
 
@@ -439,20 +444,22 @@ def _talks(talks: Talks) -> Table:
     """Return messages by sender and receiver: how many, how large, how long."""
     sizes = (">messages", ">bytes", ">median bytes")
     times = (">median length", ">median answer after")
-    shown = plain_table("who sent to whom", "from → to", *sizes, *times)
-    found, waits = talks.found, answer_times(talks.found)
+    grid = plain_table("who sent to whom", "from → to", *sizes, *times)
+    all_messages, waits = talks.found, answer_times(talks.found)
     for number, (_, _, name) in enumerate(talks.edges):
         mine = talks.edge == number
-        answered = waits[mine & ~np.isnan(waits)]
-        shown.add_row(
+        answers = waits[mine & ~np.isnan(waits)]
+        grid.add_row(
             name.replace("->", " → "),
             f"{mine.sum():,}",
-            format_size(int(found["bytes"][mine].sum())),
-            format_size(int(np.median(found["bytes"][mine]))),
-            format_duration(np.median((found["last"] - found["first"])[mine])),
-            format_duration(np.median(answered)) if len(answered) else "",
+            format_size(int(all_messages["bytes"][mine].sum())),
+            format_size(int(np.median(all_messages["bytes"][mine]))),
+            format_duration(
+                np.median((all_messages["last"] - all_messages["first"])[mine])
+            ),
+            format_duration(np.median(answers)) if len(answers) else "",
         )
-    return shown
+    return grid
 
 
 _GANTT = (

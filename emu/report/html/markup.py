@@ -58,15 +58,15 @@ def table(shown: Table) -> str:
 
 def figures(facts: Iterable[Fact]) -> str:
     """Return the numbers of a headline, each with the key of result.json it is of."""
-    shown = []
+    cells = []
     for label, value, note, name, _ in facts:
         key = f' data-key="{escape(name)}"' if name else ""
-        shown.append(
+        cells.append(
             f"<div class=figure><span class=label>{escape(label)}</span>"
             f"<span class=value{key}>{escape(value)}</span>"
             f"<span class=note>{escape(note)}</span></div>"
         )
-    return f"<div class=figures>{''.join(shown)}</div>"
+    return f"<div class=figures>{''.join(cells)}</div>"
 
 
 def meter(label: str, fraction: float, text: str) -> str:
@@ -121,21 +121,21 @@ def link_ends(
             end = root[end]
         return end
 
-    touched: dict[int, set[int]] = {}
+    ends: dict[int, set[int]] = {}
     for source in range(count):
         for to in range(count):
             if route := links.route(source, to):
                 for one, other in itertools.pairwise(route):
                     root[found(2 * one + 1)] = found(2 * other)
-                touched.setdefault(2 * route[0], set()).add(source)
-                touched.setdefault(2 * route[-1] + 1, set()).add(to)
+                ends.setdefault(2 * route[0], set()).add(source)
+                ends.setdefault(2 * route[-1] + 1, set()).add(to)
     roots = [found(end) for end in range(len(root))]
     size = np.bincount(roots, minlength=len(root))
     number = {one: place for place, one in enumerate(dict.fromkeys(roots))}
     nodes: list[Node] = []
     spokes: set[tuple[Node, Node]] = set()
     for end, of in enumerate(roots):
-        machines = touched.get(end, set())
+        machines = ends.get(end, set())
         alone = size[of] == 1 and len(machines) == 1
         node = (min(machines), 0) if alone else (number[of], 1)
         nodes.append(node)
@@ -152,7 +152,7 @@ def _places(
     at = {(m, 0): ring[m] for m in range(machines)}
     free = [*dict.fromkeys(node for pair in joined for node in pair if node[1])]
     row = {node: place for place, node in enumerate(free)}
-    matrix, fixed = 1e-3 * np.eye(len(free)), np.zeros((len(free), 2))
+    matrix, offsets = 1e-3 * np.eye(len(free)), np.zeros((len(free), 2))
     for one, other in joined:
         for node, end in ((one, other), (other, one)):
             if node[1] and node != end:
@@ -160,9 +160,9 @@ def _places(
                 if end[1]:
                     matrix[row[node], row[end]] -= 1
                 else:
-                    fixed[row[node]] += at[end]
+                    offsets[row[node]] += at[end]
     for place, node in enumerate(free):
-        middle = np.linalg.solve(matrix, fixed)[place]
+        middle = np.linalg.solve(matrix, offsets)[place]
         near = sum(bool(np.abs(middle - other).max() < 0.05) for other in at.values())
         at[node] = middle + 0.12 * near * np.array([1.0, 0.6])
     scale = np.array([_WIDTH / 2 - 60, _HEIGHT / 2 - 50])
@@ -185,22 +185,22 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     rows = port_rows(schedule)
     most = max((row["used"] for row in rows), default=0.0) or 1.0
     by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
-    named = {*by_use[-_NAMED:]}
-    shown = [
+    labels = {*by_use[-_NAMED:]}
+    parts = [
         f'<path class="spoke" d="{_path(at[one], at[other])}"/>'
         for one, other in sorted(spokes)
     ]
     for port in by_use:  # the busiest on top
         tail, head = (at[node] for node in ends[port])
-        shown.append(_link(tail, head, rows[port], most, schedule.length))
+        parts.append(_link(tail, head, rows[port], most, schedule.length))
     for port in by_use:
-        if port in named and rows[port]["bytes"]:
+        if port in labels and rows[port]["bytes"]:
             tail, head = (at[node] for node in ends[port])
-            shown.append(_label(_bend(tail, head)[1], rows[port]["port"], "name"))
-    shown += [_node(node, place, cluster) for node, place in at.items()]
+            parts.append(_label(_bend(tail, head)[1], rows[port]["port"], "name"))
+    parts += [_node(node, place, cluster) for node, place in at.items()]
     return (
         f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'role="img" aria-label="links and their load">{"".join(shown)}</svg></div>'
+        f'role="img" aria-label="links and their load">{"".join(parts)}</svg></div>'
     )
 
 
@@ -223,25 +223,25 @@ def _link(
     makespan: float,
 ) -> str:
     """Return a link as a curve with an arrow, and its figures for the pointer."""
-    used = row["used"] / most
-    part = [np.interp(used, [0, 0.5, 1], _RAMP[:, i]) for i in range(3)]
+    use = row["used"] / most
+    part = [np.interp(use, [0, 0.5, 1], _RAMP[:, i]) for i in range(3)]
     colour = f"rgb({','.join(f'{value:.0f}' for value in part)})"
     control, middle = _bend(tail, head)
     if (tail == head).all():  # both ends are at one junction
         place = f'cx="{tail[0] + 22:.0f}" cy="{tail[1]:.0f}" r="22"'
-        drawn = f'<circle fill="none" {place}/>'
+        shape = f'<circle fill="none" {place}/>'
     else:
-        drawn = f'<path fill="none" d="{_path(tail, control, head)}"/>'
-        drawn += _arrow(middle, head - tail, colour)
-    said = (
+        shape = f'<path fill="none" d="{_path(tail, control, head)}"/>'
+        shape += _arrow(middle, head - tail, colour)
+    text = (
         f"{row['port']}: {format_size(row['bytes'])} at "
         f"{format_rate(row['bytes_per_second'])}, busy "
         f"{format_duration(row['used'] * makespan, 3)} ({row['used']:.0%})"
     )
-    unused = "" if row["bytes"] else ' class="unused"'
+    attribute = "" if row["bytes"] else ' class="unused"'
     return (
-        f'<g stroke="{colour}" stroke-width="{1 + 5 * used:.1f}"{unused}>'
-        f"<title>{escape(said)}</title>{drawn}</g>"
+        f'<g stroke="{colour}" stroke-width="{1 + 5 * use:.1f}"{attribute}>'
+        f"<title>{escape(text)}</title>{shape}</g>"
     )
 
 

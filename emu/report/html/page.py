@@ -66,10 +66,10 @@ _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 def headline(result: dict[str, Any]) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
     facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
-    restarted = any(fact.label == "with restarts" for fact in facts)
-    wanted = {*FIRST[:-1], "with restarts" if restarted else FIRST[-1]}
-    first = [fact for fact in facts if fact.label in wanted]
-    more = figures(fact for fact in facts if fact.label not in wanted)
+    with_restarts = any(fact.label == "with restarts" for fact in facts)
+    labels = {*FIRST[:-1], "with restarts" if with_restarts else FIRST[-1]}
+    first = [fact for fact in facts if fact.label in labels]
+    more = figures(fact for fact in facts if fact.label not in labels)
     return (
         f"{figures(first)}<details class=more>"
         f"<summary>Further figures</summary>{more}</details>"
@@ -99,16 +99,16 @@ def chain_table(run: RecordedRun) -> str:
     causes = dict.fromkeys(cause for one in sums for cause in one)
     if not causes:
         return ""
-    shown = plain_table("", "cause", *(f">{name}" for name in schedules))
+    grid = plain_table("", "cause", *(f">{name}" for name in schedules))
     for cause in causes:
         spent = [
             _seconds(one.get(cause, 0.0), made.makespan)
             for one, made in zip(sums, schedules.values(), strict=True)
         ]
-        shown.add_row(cause, *spent)
+        grid.add_row(cause, *spent)
     total = (format_duration(math.fsum(one.values())) for one in sums)
-    shown.add_row("sum = makespan", *total)
-    return table(shown)
+    grid.add_row("sum = makespan", *total)
+    return table(grid)
 
 
 def _seconds(spent: float, makespan: float) -> str:
@@ -184,9 +184,9 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             if load.machine == machine.name and (load.used or load.fraction)
         ]
         for port in problem.links.of_machine(position) if through else ():
-            link, used = problem.links[port], through[port]["used"]
-            said = f"{used:.0%} of {format_rate(link.capacity)}"
-            meters.append(meter(f"NIC {link.direction}", used, said))
+            link, use = problem.links[port], through[port]["used"]
+            text = f"{use:.0%} of {format_rate(link.capacity)}"
+            meters.append(meter(f"NIC {link.direction}", use, text))
         cards.append(
             f"<div class=card><h3>{escape(machine.name)}</h3>"
             f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
@@ -196,8 +196,8 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
 
 def edges_section(result: dict[str, Any]) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
-    said = payload_line(result.get("payloads", {}))
-    line = f"<p class=remark>{escape(said)}.</p>" if said else ""
+    text = payload_line(result.get("payloads", {}))
+    line = f"<p class=remark>{escape(text)}.</p>" if text else ""
     return line + table(flow_table(result["edges"]))
 
 
@@ -250,8 +250,8 @@ def would_help(found: Explanation) -> str:
             f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
             " <code>emu explain</code> takes the time it needs.</p>"
         )
-    shown = improvements(found, SHOWN)
-    return table(shown) if shown.row_count else "<p>Nothing that was tried.</p>"
+    text = improvements(found, SHOWN)
+    return table(text) if text.row_count else "<p>Nothing that was tried.</p>"
 
 
 def parted(run: RecordedRun, found: Explanation) -> str:
@@ -311,27 +311,27 @@ def report_page(run: Path) -> str:
     """
     missing: list[str] = []
     if (run / "lab.json").exists():
-        title, body, drawn = lab_parts(run, missing)
-        return _page(title, _warnings(missing) + body, drawn)
-    recorded, result = _read(run, missing)
+        title, body, script = lab_parts(run, missing)
+        return _page(title, _warnings(missing) + body, script)
+    record, result = _read(run, missing)
     training = _tried(lambda: training_data(run / "training.csv"), missing) or []
     data: dict[str, Any] = {"runs": []}
-    if recorded is not None:
-        data = chart_data(recorded)
+    if record is not None:
+        data = chart_data(record)
     data["training"] = training
-    body = _body(recorded, result, data, missing)
+    body = _body(record, result, data, missing)
     return _page(str(result.get("scenario", run.name)), body, data)
 
 
 def _read(run: Path, missing: list[str]) -> tuple[RecordedRun | None, dict[str, Any]]:
     try:
-        recorded = load_run(run)
+        record = load_run(run)
     except DataError as error:
         missing.append(str(error))
         result = _tried(lambda: read_json(run / "result.json"), missing)
         return None, result if isinstance(result, dict) else {}
-    missing += [name for name in recorded.missing if "training.csv" not in name]
-    return recorded, recorded.result
+    missing += [name for name in record.missing if "training.csv" not in name]
+    return record, record.result
 
 
 def _tried(read: Callable[[], Any], missing: list[str]) -> Any:
@@ -369,8 +369,8 @@ def _body(
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
     if best is not None:
-        drawn = part("links", lambda: link_graph(best.problem.cluster, best))
-        parts.append(section("links", "Links and their load", drawn, note=_LINKS))
+        graph = part("links", lambda: link_graph(best.problem.cluster, best))
+        parts.append(section("links", "Links and their load", graph, note=_LINKS))
     if recorded is not None:
         cards = placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
@@ -380,8 +380,8 @@ def _body(
         ("ports", _NICS, lambda result: table(port_table(result["ports"]))),
     ):
         if key in result:
-            made = part(key, lambda make=make: make(result))  # type: ignore[misc]
-            parts.append(section(f"{key}-table", title, made))
+            content = part(key, lambda make=make: make(result))  # type: ignore[misc]
+            parts.append(section(f"{key}-table", title, content))
     return parts[0] + _warnings(missing) + "".join(parts[1:])
 
 
@@ -391,25 +391,25 @@ def _causes(
     part: Callable[[str, Callable[[], str]], str],
 ) -> Iterator[str]:
     """Yield what a schedule says of the run: which tasks should move, and why."""
-    if (found := explained(recorded)) is None:
+    if (explanation := explained(recorded)) is None:
         return
-    moves = part("schedule", lambda: which_task(found))
+    moves = part("schedule", lambda: which_task(explanation))
     yield section("moves", QUESTION, moves, note=_MOVES)
     yield chart("gantt", "What ran when, and what travelled", _GANTT)
     chain = part("critical path", lambda: chain_table(recorded))
     yield section("why", "Why this long", chain, note=_WHY)
-    helps = part("schedule", lambda: would_help(found))
+    helps = part("schedule", lambda: would_help(explanation))
     yield section("helps", "What would help", helps, note=_HELPS)
-    distance = part("schedule", lambda: parted(recorded, found))
+    distance = part("schedule", lambda: parted(recorded, explanation))
     distance += part("error budget", lambda: budget(result))
     yield section("apart", _PARTED, distance, note=_APART)
     yield chart("ports", "Rate through every NIC and link", _PORTS)
 
 
 def _title(result: dict[str, Any]) -> str:
-    said = ", ".join(fact.note for fact in setting(result) if fact.note)
+    text = ", ".join(fact.note for fact in setting(result) if fact.note)
     name = escape(str(result.get("scenario", "run")))
-    return f"<header><h1>{name}</h1><p>{escape(said)}</p></header>"
+    return f"<header><h1>{name}</h1><p>{escape(text)}</p></header>"
 
 
 def _warnings(missing: list[str]) -> str:

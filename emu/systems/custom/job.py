@@ -242,12 +242,12 @@ def with_collectives(
         When a collective names a task that is not there.
     """
     all_tasks, all_flows = [*tasks], [*flows]
-    known = {task.name: task for task in tasks}
+    tasks_by_name = {task.name: task for task in tasks}
     for number, one in enumerate(collectives):
         for name in (*one.among, *one.then):
-            if name not in known:
+            if name not in tasks_by_name:
                 raise ValueError(f"an all-reduce names task {name}, which is not there")
-        ranks = [known[name] for name in one.among]
+        ranks = [tasks_by_name[name] for name in one.among]
         for segment in range(one.segments):
             label = f"allreduce{number}.{segment}"
             all_tasks += _steps(ranks, label)

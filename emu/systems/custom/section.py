@@ -236,7 +236,7 @@ class CustomJobSection(JobSection):
 
     @override
     def demands_at(self, task: Task) -> Trail:
-        names = [stated.name for stated in self.tasks]
+        names = [task_section.name for task_section in self.tasks]
         if task.name in names:
             return ("job", "tasks", names.index(task.name), "demands")
         return ("job", "demands")
@@ -258,9 +258,9 @@ class CustomJobSection(JobSection):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of stated tasks, scaled, and these tasks."""
-        found = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
-        edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in found}
-        return edit, {task.name for _, task in found}
+        rows = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
+        edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in rows}
+        return edit, {task.name for _, task in rows}
 
     @override
     def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
@@ -333,8 +333,8 @@ def _flows(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
             if name in gates and flow.channel:
                 problem = f"nothing is sent to or from the gate {name!r}, remove this"
                 yield (*trail, "channel"), problem
-        needed = own.get(flow.source, job.iterations)
-        yield from _enough(flow.volume, needed, (*trail, "volume"))
+        rounds = own.get(flow.source, job.iterations)
+        yield from _enough(flow.volume, rounds, (*trail, "volume"))
 
 
 def _all_reduce(
@@ -345,8 +345,8 @@ def _all_reduce(
     own = _own(job)
     rounds = {name: own[name] for name in one.among if name in own}
     if len(set(rounds.values())) > 1:
-        listed = ", ".join(f"{name} {count}" for name, count in rounds.items())
-        yield "among", f"found different numbers of iterations: {listed}"
+        counts = ", ".join(f"{name} {count}" for name, count in rounds.items())
+        yield "among", f"found different numbers of iterations: {counts}"
     if not one.then and one.lag == 0:
         yield "lag", "found 0: who brings can wait for the sum later only, write 1"
     if not _brings(one.volume):
@@ -405,8 +405,8 @@ def _process(task: CustomTaskSection) -> str:
 
 def _slot_problems(job: CustomJobSection, cluster: ClusterSection) -> Problems:
     """Yield slots that are taken or given back where there are none."""
-    offered = sorted({pool for m in cluster.machines for pool in m.slots})
-    taken = {name for task in job.tasks for name in (task.slot, task.takes) if name}
+    pools = sorted({pool for m in cluster.machines for pool in m.slots})
+    takes = {name for task in job.tasks for name in (task.slot, task.takes) if name}
     for position, task in enumerate(job.tasks):
         trail: Trail = ("job", "tasks", position)
         if task.slot and (task.takes or task.frees):
@@ -414,21 +414,21 @@ def _slot_problems(job: CustomJobSection, cluster: ClusterSection) -> Problems:
             yield (*trail, "slot"), problem
         for key in ("slot", "takes"):
             name = getattr(task, key)
-            if name and name not in offered:
+            if name and name not in pools:
                 yield (
                     (*trail, key),
-                    f"no machine has slots of {name!r}, {_known(name, offered)}",
+                    f"no machine has slots of {name!r}, {_known(name, pools)}",
                 )
             elif name and name == _process(task):
                 problem = f"the process is called {name!r} too, call one otherwise"
                 yield (*trail, key), problem
-        freed = task.given_back()
-        if freed and freed not in taken:
+        frees = task.given_back()
+        if frees and frees not in takes:
             yield (
                 (*trail, "frees"),
-                f"no task takes a slot of {freed!r}, {_known(freed, taken)}",
+                f"no task takes a slot of {frees!r}, {_known(frees, takes)}",
             )
-        if task.server in offered:
+        if task.server in pools:
             problem = f"machines have slots called {task.server!r}, call it otherwise"
             yield (*trail, "server"), problem
 

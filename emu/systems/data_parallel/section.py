@@ -172,9 +172,9 @@ def _write(common: CommonJob) -> dict[str, Any]:
     common = common.spread(len(common.machines), len(common.machines))
     times = common.taken("sampler", "worker", "graph_store", "all_reduce")
     times |= {k: summed(times[k], common.step) for k in times.keys() & {"worker"}}
-    imported = common.partitioner == "imported"  # which only dgtp takes
+    by_import = common.partitioner == "imported"  # which only dgtp takes
     return {
-        "partitioner": "hash" if imported else common.partitioner,
+        "partitioner": "hash" if by_import else common.partitioner,
         **placed(common),
         **written(common, times, "replica", "graph_store"),
     }

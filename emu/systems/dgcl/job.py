@@ -214,11 +214,11 @@ def _device_tasks(config: DgclConfig, rank: int) -> Iterator[Task]:
 
 def _gather_tasks(config: DgclConfig, gather: Gathering) -> Iterator[Task]:
     kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
-    begins, receives = kinds[gather.letter]
+    first, receives = kinds[gather.letter]
     for rank, stages in config.stages(gather):
         for stage in stages:
             name = gather.stage(rank, stage)
-            yield _on(config, rank, name, begins, layer=gather.layer, stage=stage)
+            yield _on(config, rank, name, first, layer=gather.layer, stage=stage)
     for stage, sender, receiver in gather.plan.transfers.tolist():
         name = gather.receive(stage, sender, receiver)
         place = {"layer": gather.layer, "stage": stage, "sender": sender}
@@ -253,13 +253,13 @@ def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
     for (stage, sender, receiver), count in zip(
         plan.transfers.tolist(), plan.counts.tolist(), strict=True
     ):
-        received = gather.receive(stage, sender, receiver)
+        receiver_task = gather.receive(stage, sender, receiver)
         place = (gather.layer, count)
         yield NamedEdge(
-            gather.stage(sender, stage), received, carries="rows", place=place
+            gather.stage(sender, stage), receiver_task, carries="rows", place=place
         )
-        yield NamedEdge(received, gather.stage(receiver, stage + 1))
-        yield NamedEdge(received, gather.stage(sender, stage + 1), credit=True)
+        yield NamedEdge(receiver_task, gather.stage(receiver, stage + 1))
+        yield NamedEdge(receiver_task, gather.stage(sender, stage + 1), credit=True)
 
 
 def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
@@ -286,5 +286,5 @@ def _gate_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
                 yield NamedEdge(gather.stage(rank, stage), gate, credit=True)
             yield NamedEdge(gate, gather.stage(rank, stage + 1), credit=True)
     for stage, sender, receiver in gather.plan.transfers.tolist():
-        received = gather.receive(stage, sender, receiver)
-        yield NamedEdge(received, gather.gate(stage + 1), credit=True)
+        receiver_task = gather.receive(stage, sender, receiver)
+        yield NamedEdge(receiver_task, gather.gate(stage + 1), credit=True)

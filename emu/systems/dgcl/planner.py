@@ -87,20 +87,20 @@ class Topology:
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """True where a device reaches another over any number of links."""
-        joined = np.eye(self.devices, dtype=bool)
+        reach = np.eye(self.devices, dtype=bool)
         for pair in self.routes:
-            joined[pair] = True
+            reach[pair] = True
         for middle in range(self.devices):
-            joined |= np.outer(joined[:, middle], joined[middle])
-        return joined
+            reach |= np.outer(reach[:, middle], reach[middle])
+        return reach
 
     def within(self, boxes: Sequence[int]) -> Topology:
         """Return the topology without routes between boxes of consecutive devices."""
         box = np.repeat(np.arange(len(boxes)), boxes)
-        kept = {
+        links = {
             pair: to for pair, to in self.routes.items() if len({*box[[*pair]]}) < 2
         }
-        return replace(self, routes=kept)
+        return replace(self, routes=links)
 
     def _pairs(self) -> itertools.product[tuple[int, int]]:
         return itertools.product(range(self.devices), range(self.devices))
@@ -203,8 +203,8 @@ class Needs:
             bits = int(sum(1 << int(d) for d in np.flatnonzero(missing[owner])))
             cut_off = self.readers[self.owners == owner] & bits
             if cut_off.any():
-                lost = int(cut_off[np.flatnonzero(cut_off)[0]])
-                return owner, (lost & -lost).bit_length() - 1
+                row = int(cut_off[np.flatnonzero(cut_off)[0]])
+                return owner, (row & -row).bit_length() - 1
         return None
 
 
@@ -278,40 +278,40 @@ class Plan:
             of a vertex sends in the l-th part of the stage, so that each has one writer
             at a time (section 6.2).
         """
-        found: list[tuple[int, int, int, NDArray[np.int64]]] = []
+        transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
         last, stage = self.stages - 1, 0
         for number in range(self.stages):
             within = self.transfers[:, 0] == last - number
             parts = self._by_writer(np.flatnonzero(within), atomic=atomic)
             for part, sender, receiver, rows in parts:
-                found.append((stage + part, sender, receiver, rows))
+                transfers.append((stage + part, sender, receiver, rows))
             stage += 1 + max(part for part, *_ in parts)
-        found.sort(key=lambda one: one[:3])
-        return plan_of(self.devices, found)
+        transfers.sort(key=lambda one: one[:3])
+        return plan_of(self.devices, transfers)
 
     def _by_writer(
         self, numbers: NDArray[np.intp], *, atomic: bool
     ) -> list[tuple[int, int, int, NDArray[np.int64]]]:
         """Return (part of the stage, sender, receiver, vertices) of gradients."""
-        found: list[tuple[int, int, int, NDArray[np.int64]]] = []
-        written: dict[int, list[NDArray[np.int64]]] = {}
+        transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
+        writes: dict[int, list[NDArray[np.int64]]] = {}
         for number in numbers.tolist():
             _, receiver, sender = self.transfers[number].tolist()
             rows = self.rows[self.bounds[number] : self.bounds[number + 1]]
             if atomic:
-                found.append((0, sender, receiver, rows))
+                transfers.append((0, sender, receiver, rows))
                 continue
-            parts = written.setdefault(receiver, [])
+            parts = writes.setdefault(receiver, [])
             for part in range(len(parts) + 1):
                 if part == len(parts):
                     parts.append(rows[:0])
-                taken = np.isin(rows, parts[part], assume_unique=True)
-                if (free := rows[~taken]).size:
-                    found.append((part, sender, receiver, free))
+                is_taken = np.isin(rows, parts[part], assume_unique=True)
+                if (free := rows[~is_taken]).size:
+                    transfers.append((part, sender, receiver, free))
                     parts[part] = np.concatenate([parts[part], free])
-                if not (rows := rows[taken]).size:
+                if not (rows := rows[is_taken]).size:
                     break
-        return found
+        return transfers
 
 
 def plan_of(
@@ -326,16 +326,16 @@ def plan_of(
 
 def peer_to_peer(needs: Needs, devices: int) -> Plan:
     """Return the plan of one stage in which every owner sends to every reader."""
-    found: list[tuple[int, int, int, NDArray[np.int64]]] = []
+    transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
     for owner in range(devices):
         mine = needs.owners == owner
         vertices, readers = needs.vertices[mine], needs.readers[mine]
-        found += [
+        transfers += [
             (0, owner, reader, vertices[readers >> reader & 1 == 1])
             for reader in range(devices)
             if (readers >> reader & 1).any()
         ]
-    return plan_of(devices, found)
+    return plan_of(devices, transfers)
 
 
 def swap(needs: Needs, host: int) -> Plan:
@@ -352,8 +352,10 @@ def swap(needs: Needs, host: int) -> Plan:
         (1, host, reader, needs.vertices[others >> reader & 1 == 1])
         for reader in range(host)
     ]
-    found = [(stage, *ends, rows) for stage, *ends, rows in (*up, *down) if len(rows)]
-    return plan_of(host + 1, found)
+    transfers = [
+        (stage, *ends, rows) for stage, *ends, rows in (*up, *down) if len(rows)
+    ]
+    return plan_of(host + 1, transfers)
 
 
 def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
@@ -372,15 +374,15 @@ def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
         len(np.unique(plan.transfers, axis=0)) != len(order)
     ):
         raise PlanError("transfers are not in ascending order, or one occurs twice")
-    known = np.unique(needs.vertices)
-    depth = np.full((len(known), plan.devices), -1, np.int8)
-    depth[np.searchsorted(known, needs.vertices), needs.owners] = 0
+    vertices = np.unique(needs.vertices)
+    depth = np.full((len(vertices), plan.devices), -1, np.int8)
+    depth[np.searchsorted(vertices, needs.vertices), needs.owners] = 0
     for transfer in plan:
-        _follow(depth, known, transfer)
-    at = np.searchsorted(known, needs.vertices)
+        _follow(depth, vertices, transfer)
+    at = np.searchsorted(vertices, needs.vertices)
     for reader in range(plan.devices):
-        wanted = needs.readers >> reader & 1 == 1
-        missing = wanted & (depth[at, reader] < 0)
+        is_need = needs.readers >> reader & 1 == 1
+        missing = is_need & (depth[at, reader] < 0)
         if missing.any():
             vertex = needs.vertices[np.flatnonzero(missing)[0]]
             raise PlanError(f"vertex {vertex} does not come to device {reader}")
@@ -402,8 +404,8 @@ def _follow(
     if (wrong := depth[at, sender] != stage).any():
         row = int(np.flatnonzero(wrong)[0])
         had = int(depth[at[row], sender])
-        found = "does not have" if had < 0 else f"has since stage {had} and not {stage}"
-        raise PlanError(f"{where}: {sender} {found} vertex {rows[row]}")
+        state = "does not have" if had < 0 else f"has since stage {had} and not {stage}"
+        raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
     if (again := depth[at, receiver] >= 0).any():
         row = rows[np.flatnonzero(again)[0]]
         raise PlanError(f"{where}: vertex {row} comes to {receiver} again")

@@ -48,12 +48,12 @@ def topology_settings(cluster: Cluster, machines: Sequence[str]) -> dict[str, An
         for j, b in enumerate(ranks)
         if i != j
     ]
-    used = sorted({port for *_, ports in routes for port in ports})
-    place = {port: number for number, port in enumerate(used)}
+    ports_in_use = sorted({port for *_, ports in routes for port in ports})
+    place = {port: number for number, port in enumerate(ports_in_use)}
     return {
         "devices": len(ranks),
-        "links": [cluster.links[port].name for port in used],
-        "capacities": [cluster.links[port].capacity for port in used],
+        "links": [cluster.links[port].name for port in ports_in_use],
+        "capacities": [cluster.links[port].capacity for port in ports_in_use],
         "routes": [[i, j, [place[port] for port in ports]] for i, j, ports in routes],
     }
 
@@ -165,28 +165,28 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     needs = functools.cache(lambda: needs_of_settings(settings))
 
     def write(partial: Path) -> dict[str, Any]:
-        planned = [make_plan(one, topology, settings["plan"]) for one in needs()]
+        plans = [make_plan(one, topology, settings["plan"]) for one in needs()]
         _forget(dataset.folder, MOST_KEPT - 1)
-        return write_plans(partial, planned, facts)
+        return write_plans(partial, plans, facts)
 
     folder = dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}")
-    prepared = prepare_arrays(folder, write)
-    os.utime(prepared.folder)  # the newest now: in use
-    known = (prepared.folder, prepared.checksum)
+    arrays = prepare_arrays(folder, write)
+    os.utime(arrays.folder)  # the newest now: in use
+    known = (arrays.folder, arrays.checksum)
     if known not in _CHECKED:
-        _CHECKED[known] = read_plans(prepared, facts, needs(), topology)
+        _CHECKED[known] = read_plans(arrays, facts, needs(), topology)
     found = _CHECKED[known]
     return found if len(found) == layers else found * layers
 
 
 def _forget(parts: Path, most: int) -> None:
     """Remove all plans of a data set's parts but those ``most`` last used."""
-    made = {
+    paths = {
         folder: folder.stat().st_mtime
         for folder in parts.parent.glob(f"{glob.escape(parts.name)}-plan-*")
         if folder.is_dir() and not folder.suffix
     }
-    for folder in sorted(made, key=lambda one: made[one])[:-most]:
+    for folder in sorted(paths, key=lambda one: paths[one])[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
@@ -228,20 +228,20 @@ def read_plans(
     DataError
         As `open_plans`.
     """
-    for name, expected in facts.items():
-        if (found := prepared.facts.get(name)) != expected:
+    for name, value in facts.items():
+        if (fact := prepared.facts.get(name)) != value:
             raise DataError(
-                f"is a plan of {name} {found!r}, not {expected!r}; delete the folder "
+                f"is a plan of {name} {fact!r}, not {value!r}; delete the folder "
                 "and it will be made again",
                 path=str(prepared.folder),
             )
     plans = []
-    for number, wanted in enumerate(needs):
+    for number, need in enumerate(needs):
         names = (f"transfers_{number}", f"bounds_{number}", f"rows_{number}")
         plan = Plan(topology.devices, *(prepared.array(name) for name in names))
         try:
             _check_tables(plan)
-            check_plan(plan, wanted, topology)
+            check_plan(plan, need, topology)
         except PlanError as error:
             raise DataError(
                 f"is no plan: {error}; delete the folder and it will be made again",
@@ -277,8 +277,8 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
     if settings["replicas"]:
         _, graphs = open_layers(settings)
         parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
-        kept = sum(len(part.local) + len(part.held) for part in parts)
-        factor = kept / graphs[0].vertices
+        rows = sum(len(part.local) + len(part.held) for part in parts)
+        factor = rows / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
     if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
         settings, read_topology(settings["topology"])
@@ -294,7 +294,7 @@ def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
         (peer_to_peer(needs, topology.devices), spst(needs, topology, seed=0, group=10))
         for needs in needs_of_settings(settings)
     ]
-    direct, planned = (
+    direct, by_plan = (
         sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
     )
-    return bool(direct <= _WORTH * planned)
+    return bool(direct <= _WORTH * by_plan)

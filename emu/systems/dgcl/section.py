@@ -184,10 +184,10 @@ class DgclJobSection(WholeGraphSection):
         kinds = {tasks[name] for name in wanted}
         if wanted != {name for name, kind in tasks.items() if kind in kinds}:
             return {}, set()
-        last, known = self.model.layers, {"gather", "scatter", "coordination"} & kinds
-        edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in known}
+        last, keys = self.model.layers, {"gather", "scatter", "coordination"} & kinds
+        edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
         if {"gathered", "scattered"} <= kinds:
-            known |= {"gathered", "scattered"}
+            keys |= {"gathered", "scattered"}
             edit["job.times.receive"] = scale(self.times.receive)
         passes = {
             "forward": {f"layer{number}": number for number in range(1, last + 1)},
@@ -195,16 +195,16 @@ class DgclJobSection(WholeGraphSection):
             | {f"layer{last}": last},
         }
         for key, layers in passes.items():
-            changed = {layers[kind] for kind in kinds & layers.keys()}
-            known |= kinds & layers.keys()
-            if changed:
+            layers_changed = {layers[kind] for kind in kinds & layers.keys()}
+            keys |= kinds & layers.keys()
+            if layers_changed:
                 edit[f"job.times.{key}"] = [
-                    (scale if number in changed else written_time)(
+                    (scale if number in layers_changed else written_time)(
                         layer_time(getattr(self.times, key), number - 1)
                     )
                     for number in range(1, last + 1)
                 ]
-        return edit, {name for name in wanted if tasks[name] in known}
+        return edit, {name for name in wanted if tasks[name] in keys}
 
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
@@ -305,10 +305,10 @@ def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
     if not settings["replicas"]:
         return {}
     _, graphs = open_layers(settings)
-    found = {}
+    works = {}
     for rank in range(settings["parts"]):
         edges = [int(graph.part(rank).forward.indptr[-1]) for graph in graphs]
         for layer, count in enumerate(edges, 1):
             for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
-                found[name] = count / max(edges[-1], 1)
-    return found
+                works[name] = count / max(edges[-1], 1)
+    return works

@@ -65,8 +65,8 @@ def spst(
     PlanError
         When a device that needs a row cannot be reached.
     """
-    if (lost := needs.unreachable(topology)) is not None:
-        raise PlanError(f"no links lead from device {lost[0]} to device {lost[1]}")
+    if (row := needs.unreachable(topology)) is not None:
+        raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")
     group_of, forest = _ungrown(needs, topology.devices, group)
     stages = max(topology.devices - 1, 1)
     rows, peaks = np.zeros((stages, len(topology.links)), np.int64), np.zeros(stages)
@@ -105,8 +105,8 @@ def _groups(
         np.diff(readers[order], prepend=-1) != 0
     )
     position = np.arange(len(order))
-    begins = np.maximum.accumulate(np.where(new_kind, position, 0))
-    new = (position - begins) % most == 0
+    starts = np.maximum.accumulate(np.where(new_kind, position, 0))
+    new = (position - starts) % most == 0
     group_of = np.empty(len(order), np.int64)
     group_of[order] = np.cumsum(new) - 1
     return group_of, order[new], np.bincount(group_of)
@@ -173,14 +173,14 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     stage of t seconds links carry no more than t times the sum of their capacities, so
     neither do some links that together every route across the cut crosses.
     """
-    found = 0.0
+    bound = 0.0
     owners, readers, counts = _kinds(needs)
     for inside in _cuts(topology.devices):
         leaving = (np.int64(1) << owners) & inside != 0
         rows = int(counts[leaving & (readers & ~inside != 0)].sum())
         if rows:
-            found = max(found, rows / _capacity(topology, inside))
-    return found
+            bound = max(bound, rows / _capacity(topology, inside))
+    return bound
 
 
 def _kinds(
@@ -219,17 +219,17 @@ def _capacity(topology: Topology, inside: int) -> float:
         for (sender, receiver), links in topology.routes.items()
         if inside >> sender & 1 and not inside >> receiver & 1
     ]
-    chosen: list[int] = []
+    ports: list[int] = []
     missing = routes
     while missing:
         worth: dict[int, float] = {}
         for link in itertools.chain(*missing):
             worth[link] = worth.get(link, 0.0) + 1 / topology.capacities[link]
         best = max(worth, key=worth.__getitem__)
-        chosen.append(best)
+        ports.append(best)
         missing = [route for route in missing if best not in route]
-    for link in sorted(chosen, key=lambda one: -topology.capacities[one]):
-        others = {*chosen} - {link}
+    for link in sorted(ports, key=lambda one: -topology.capacities[one]):
+        others = {*ports} - {link}
         if all(route & others for route in routes):
-            chosen.remove(link)
-    return float(topology.capacities[chosen].sum())
+            ports.remove(link)
+    return float(topology.capacities[ports].sum())

@@ -135,16 +135,16 @@ def _tasks(config: DgtpConfig) -> Iterator[Task]:
                 process=f"s{i}",
                 program=PROGRAMS["sampler_fetch"],
             )
-    served = config.sync == "parameter_server"
+    by_server = config.sync == "parameter_server"
     workers = [
         replace(
             _task(f"w{i}", "worker", config, worker=i),
-            program=PROGRAMS["worker" if served else "replica"],
+            program=PROGRAMS["worker" if by_server else "replica"],
         )
         for i in range(config.workers)
     ]
     yield from workers
-    if served:
+    if by_server:
         for i in range(config.parameter_servers):
             yield _task(f"ps{i}", "parameter_server", config, server=i)
     else:

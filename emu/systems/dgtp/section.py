@@ -67,8 +67,8 @@ def _edge_bytes(
             frontier = counts.frontier_owned[place["hop"] - 1]
             return VERTEX_ID_BYTES * frontier[place["store"]]
         case "graph_store_hop":
-            answered = counts.answered[place["hop"] - 1]
-            return ANSWERED_EDGE_BYTES * answered[place["store"]]
+            answers = counts.answered[place["hop"] - 1]
+            return ANSWERED_EDGE_BYTES * answers[place["store"]]
         case kind:
             raise ValueError(f"a {kind} sends nothing that was sampled")
 
@@ -114,8 +114,8 @@ def dgtp_volumes(
             row[:] = itemsize * shards[ends["server"]]
             continue
         row[:] = [
-            _edge_bytes(source, destination, sampled, feature_length, itemsize)
-            for sampled in counts[ends["sampler"]][: job.iterations]
+            _edge_bytes(source, destination, counts_of_batch, feature_length, itemsize)
+            for counts_of_batch in counts[ends["sampler"]][: job.iterations]
         ]
     return volumes
 
@@ -203,10 +203,10 @@ class DgtpJobSection(TrainingSection):
         """Return those between stores and samplers, and those of gradients."""
         samplers = self.workers * self.samplers_per_worker
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
-        fetched = (len(self.ranks(machines)) * rounds + 1) * samplers
+        fetches = (len(self.ranks(machines)) * rounds + 1) * samplers
         if self.sync == "parameter_server":
-            return fetched + 2 * self.workers * self.parameter_servers
-        return fetched + all_reduce_edge_count(self.workers, self.sync)
+            return fetches + 2 * self.workers * self.parameter_servers
+        return fetches + all_reduce_edge_count(self.workers, self.sync)
 
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
         """Return the machines that take part, out of those of the cluster."""
@@ -347,7 +347,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
         for name in worker | sampler
     }
-    served = job.sync == "parameter_server" and "parameter_server" in times
+    by_server = job.sync == "parameter_server" and "parameter_server" in times
     return {
         "workers": job.workers,
         "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
@@ -356,7 +356,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
         "step": scaled(times["parameter_server"], job.parameter_servers)
-        if served
+        if by_server
         else 0.0,
     }
 

@@ -76,8 +76,8 @@ def _remarks(schedules: Mapping[str, Schedule], _policy: str) -> Iterable[str]:
 def _figures(schedule: Schedule) -> Mapping[str, Any]:
     from emu.systems.dorylus.remarks import relaunches  # noqa: PLC0415 - numpy
 
-    found = relaunches(schedule)
-    return {"relaunches": found} if found else {}
+    figures = relaunches(schedule)
+    return {"relaunches": figures} if figures else {}
 
 
 def _follow(

@@ -87,9 +87,9 @@ def drawn_attempts(
     """
     if not dying.share:
         return {}
-    drawn = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
-    failed = drawn[..., 0] < dying.share
-    deaths = np.cumprod(failed, axis=-1).sum(axis=-1)
+    draws = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
+    dies = draws[..., 0] < dying.share
+    deaths = np.cumprod(dies, axis=-1).sum(axis=-1)
     if (deaths == dying.attempts).any():
         n, i, k = np.argwhere(deaths == dying.attempts)[0]
         raise UnansweredLambda(
@@ -97,20 +97,20 @@ def drawn_attempts(
             f"tensor task {k} of interval {i} in epoch {n}: lower share, or raise "
             "attempts"
         )
-    found = {}
+    attempts_by_key = {}
     for i, k in np.argwhere(deaths.any(axis=0)).tolist():
         count = int(deaths[:, i, k].max()) + 1
-        found[i, k] = [
-            _attempt(dying, a, deaths[:, i, k], drawn[:, i, k, a]) for a in range(count)
+        attempts_by_key[i, k] = [
+            _attempt(dying, a, deaths[:, i, k], draws[:, i, k, a]) for a in range(count)
         ]
-    return found
+    return attempts_by_key
 
 
 def _attempt(
     dying: DyingLambdas, number: int, deaths: NDArray[np.int64], drawn: Array
 ) -> Attempt:
     """Return an attempt from how many fail in every epoch, and what was drawn of it."""
-    ends, done = [], []
+    ends, is_done = [], []
     for count, (_, late, part) in zip(deaths.tolist(), drawn.tolist(), strict=True):
         if number > count:
             end, share = IDLE, 0.0
@@ -121,8 +121,8 @@ def _attempt(
         else:
             end, share = DIES, part
         ends.append(end)
-        done.append(share)
-    return Attempt(tuple(ends), tuple(done))
+        is_done.append(share)
+    return Attempt(tuple(ends), tuple(is_done))
 
 
 def timeouts(dying: DyingLambdas, work: Array) -> Array:
@@ -137,13 +137,13 @@ def timeouts(dying: DyingLambdas, work: Array) -> Array:
         Seconds of the lambda that answers, shape (epochs, servers, intervals of each,
         steps).
     """
-    found = np.full((len(work), work.shape[1], work.shape[3]), dying.timeout)
-    smoothed = work[0, :, 0]
+    seconds = np.full((len(work), work.shape[1], work.shape[3]), dying.timeout)
+    mean = work[0, :, 0]
     for n in range(1, len(work)):
         for each in np.moveaxis(work[n - 1], 1, 0):
-            smoothed = _KEEP * smoothed + (1 - _KEEP) * each
-        found[n] = np.maximum(dying.timeout, dying.ratio * smoothed)
-    return found
+            mean = _KEEP * mean + (1 - _KEEP) * each
+        seconds[n] = np.maximum(dying.timeout, dying.ratio * mean)
+    return seconds
 
 
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
@@ -160,7 +160,7 @@ def function_times(
     """
     job, ends = schedule.problem.job, schedule.task_end
     tasks = _by_key(job)
-    answered, lost = [np.zeros(0)], [np.zeros(0)]
+    answers, losses = [np.zeros(0)], [np.zeros(0)]
     for key, first in tasks["begins"].items():
         work, answer = tasks["works"].get(key), tasks["answers"].get((*key[:3], 1))
         if answer is None or work is None:
@@ -173,13 +173,13 @@ def function_times(
             (LATE, tasks["late"].get(key, work)),
         ):
             ran = (ends[last] - ends[first])[fates == fate]
-            (answered if fate == ANSWERS else lost).append(ran[~np.isnan(ran)])
-    return np.concatenate(answered), np.concatenate(lost)
+            (answers if fate == ANSWERS else losses).append(ran[~np.isnan(ran)])
+    return np.concatenate(answers), np.concatenate(losses)
 
 
 def _by_key(job: Job) -> dict[str, dict[_Key, int]]:
     """Return the tasks of every lambda by what they are to it."""
-    found: dict[str, dict[_Key, int]] = {
+    rows_by_kind: dict[str, dict[_Key, int]] = {
         what: {} for what in ("begins", "works", "answers", "late")
     }
     roles = {
@@ -196,5 +196,5 @@ def _by_key(job: Job) -> dict[str, dict[_Key, int]]:
             attempt = own.get("attempt", 1)
             key = task.job_name, own["interval"], own["tensor"], attempt
             # The launch where there is one, else the call.
-            found[roles[task.kind]].setdefault(key, position)
-    return found
+            rows_by_kind[roles[task.kind]].setdefault(key, position)
+    return rows_by_kind

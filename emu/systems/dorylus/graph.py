@@ -196,8 +196,8 @@ class Graph:
 
     def sends_gradient(self, step: Step) -> bool:
         """Return True where a tensor task sends a gradient of weights."""
-        fused = self.config.fuse and step.layer == self.config.layers - 1
-        loss = step.kind == "apply" and fused and not self.config.attention
+        is_last = self.config.fuse and step.layer == self.config.layers - 1
+        loss = step.kind == "apply" and is_last and not self.config.attention
         return step.kind.endswith("apply_back") or loss
 
     @property

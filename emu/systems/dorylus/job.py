@@ -72,8 +72,8 @@ def relaunched_tasks(graph: Graph, server: Task, away: Task, step: Step) -> None
         in common.
     """
     i, tensor = away.settings["interval"], away.settings["tensor"]
-    known = graph.attempts.get((i, tensor), [])
-    for number, attempt in enumerate(known, 1):
+    attempts = graph.attempts.get((i, tensor), [])
+    for number, attempt in enumerate(attempts, 1):
         end = suffix(number)
         own: dict[str, Any] = {"attempt": number, **attempt.presence}
         if number > 1:
@@ -102,10 +102,10 @@ def relaunched_edges(graph: Graph, i: int, tensor: int, step: Step) -> None:
         graph.join(call, name + end)
         graph.join(name + end, f"back{tensor}_{i}")
         if LATE in previous.ends:
-            held = f"{name}{before}.late"
-            graph.join(name + before, held)
-            graph.join(call, held, credit=True)
-            graph.join(held, f"late{tensor}_{i}{before}")
+            late = f"{name}{before}.late"
+            graph.join(name + before, late)
+            graph.join(call, late, credit=True)
+            graph.join(late, f"late{tensor}_{i}{before}")
         if _pulls_weights(graph, step):
             stash = _stash_again(step, i, end)
             graph.join(f"av{step.layer}_{i}", stash)
@@ -213,11 +213,11 @@ def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -
     """Add what the launch of one lambda of an interval takes, to its answer."""
     config = graph.config
     what = {"layer": step.layer, "step": step.name, "tensor": number}
-    taken = {"takes": LAMBDAS, "frees": ""}
+    slots = {"takes": LAMBDAS, "frees": ""}
     if config.launches:
-        graph.add(server, f"launch{number}_{i}", "launch", settings=what, **taken)
-        taken = {}
-    graph.add(server, f"call{number}_{i}", "call", settings=what, **taken)
+        graph.add(server, f"launch{number}_{i}", "launch", settings=what, **slots)
+        slots = {}
+    graph.add(server, f"call{number}_{i}", "call", settings=what, **slots)
     away = replace(server, pinned=config.lambdas[i], process=f"lambda{i}")
     if config.stream > 1:
         first = {**what, "part": 0}
@@ -334,9 +334,9 @@ def _stash(step: Step, i: int) -> str:
 def _parameter_edges(graph: Graph) -> None:
     """Join what each parameter server has summed with the updates of all."""
     for sums, updates in zip(graph.sums, graph.updates, strict=True):
-        for summed in sums if len(sums) > 1 else ():
+        for sum_task in sums if len(sums) > 1 else ():
             for update in updates:
-                graph.join(summed, update)
+                graph.join(sum_task, update)
 
 
 def _receivers(graph: Graph, scatter: Step, gather: Step, prefix: str) -> None:

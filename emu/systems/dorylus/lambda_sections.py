@@ -34,8 +34,8 @@ class SlowLambdasSection(Section):
 
 def _long_enough(period: float) -> float:
     if period < LEAST_PERIOD:
-        found, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
-        raise ValueError(f"found {found}, write {least} or more")
+        seconds, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        raise ValueError(f"found {seconds}, write {least} or more")
     return period
 
 

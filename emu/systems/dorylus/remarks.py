@@ -37,27 +37,27 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
     ``late`` of the lambdas before them answered after all and were dropped; ``seconds``
     are of timeouts and launches, of all intervals. Empty where none may die.
     """
-    found = {"count": 0, "late": 0, "seconds": 0.0}
+    figures = {"count": 0, "late": 0, "seconds": 0.0}
     for j, task in enumerate(schedule.problem.job.tasks):
         if task.kind in {"recall", "held"}:
-            wanted = {LATE} if task.kind == "held" else {ANSWERS, DIES, LATE}
-            epochs = [n for n, end in enumerate(task.settings["ends"]) if end in wanted]
+            ends = {LATE} if task.kind == "held" else {ANSWERS, DIES, LATE}
+            epochs = [n for n, end in enumerate(task.settings["ends"]) if end in ends]
             epochs = [n for n in epochs if n < schedule.task_end.shape[1]]
             if task.kind == "held":
-                found["late"] += len(epochs)
+                figures["late"] += len(epochs)
                 continue
-            found["count"] += len(epochs)
+            figures["count"] += len(epochs)
             took = schedule.task_end[j, epochs] - schedule.task_start[j, epochs]
-            found["seconds"] += float(took.sum())
-    return found if found["count"] else {}
+            figures["seconds"] += float(took.sum())
+    return figures if figures["count"] else {}
 
 
 def relaunch_line(found: Mapping[str, Any]) -> str:
     """Return `relaunches` in one line."""
-    waited = format_duration(found["seconds"], 4)
+    wait = format_duration(found["seconds"], 4)
     return (
         f"{found['count']} lambdas launched again, {found['late']} of them for one "
-        f"that answered too late, {waited} waited for them"
+        f"that answered too late, {wait} waited for them"
     )
 
 
@@ -72,10 +72,10 @@ def quota_lines(schedule: Schedule) -> Iterator[str]:
             if (pool.machine, pool.name) == (tuner.machine, tuner.pool)
         )
         since, quotas = schedule.slots_of(pool)
-        held = np.diff(np.minimum(np.append(since, end), end))
+        spans = np.diff(np.minimum(np.append(since, end), end))
         yield (
             f"{name} tuned from {quotas[0]} to {quotas.min()} to {quotas.max()}, "
-            f"{quotas @ held / end:.1f} on average, {quotas[-1]} at last"
+            f"{quotas @ spans / end:.1f} on average, {quotas[-1]} at last"
         )
 
 
@@ -85,12 +85,12 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
     What no epoch has made yet is left out; none are returned where all are waited for.
     """
     job = schedule.problem.job
-    found = [np.zeros(0, np.int64)]
+    ages = [np.zeros(0, np.int64)]
     for e, edge in enumerate(job.edges):
         if schedule.reads is not None and edge.latest and _gathers(job, e):
             epochs = np.flatnonzero(schedule.reads[e] >= 0)
-            found.append(epochs - schedule.reads[e, epochs])
-    return np.concatenate(found)
+            ages.append(epochs - schedule.reads[e, epochs])
+    return np.concatenate(ages)
 
 
 def _gathers(job: Job, edge: int) -> bool:
@@ -112,17 +112,17 @@ def live_versions(schedule: Schedule) -> int:
         if kinds != ("weight_update", "apply"):
             continue
         ends = until.setdefault(edge.source, np.zeros(job.iterations + 1))
-        used = _use_ends(schedule, edge.destination)
+        uses = _use_ends(schedule, edge.destination)
         epochs = np.arange(job.iterations)
         versions = epochs - edge.lag
         if edge.latest and schedule.reads is not None:
             versions = schedule.reads[e]
-        np.maximum.at(ends, np.maximum(versions, -1) + 1, used)
+        np.maximum.at(ends, np.maximum(versions, -1) + 1, uses)
     most = 0
     for update, ends in until.items():
-        begins = np.concatenate([[0.0], schedule.task_end[update]])
-        last = np.maximum(ends, np.append(begins[1:], np.inf))
-        alive = (begins[None, :] <= begins[:, None]) & (last[None, :] > begins[:, None])
+        starts = np.concatenate([[0.0], schedule.task_end[update]])
+        last = np.maximum(ends, np.append(starts[1:], np.inf))
+        alive = (starts[None, :] <= starts[:, None]) & (last[None, :] > starts[:, None])
         most = max(most, int(alive.sum(axis=1).max()))
     return most
 
@@ -130,11 +130,11 @@ def live_versions(schedule: Schedule) -> int:
 def _use_ends(schedule: Schedule, apply: int) -> NDArray[np.float64]:
     """Return when the weights of every epoch's apply were needed no more."""
     job = schedule.problem.job
-    found: NDArray[np.float64] = schedule.task_end[apply]
+    ends: NDArray[np.float64] = schedule.task_end[apply]
     for e in job.out_edges(apply):
         to = job.edges[e].destination
         if job.tasks[to].kind == "stash":
-            found = np.maximum(found, schedule.task_end[to])
+            ends = np.maximum(ends, schedule.task_end[to])
         elif job.tasks[to].kind == "apply":  # the second half of a streaming lambda
-            found = np.maximum(found, _use_ends(schedule, to))
-    return found
+            ends = np.maximum(ends, _use_ends(schedule, to))
+    return ends

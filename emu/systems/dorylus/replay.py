@@ -126,7 +126,7 @@ class Replay:
         self._weights: list[list[Array]] = [[one] for one in first]  # by epoch + 1
         self._held = [one.copy() for one in first]
         self._optimizers = [
-            make_optimizer(settings, held.reshape(-1)) for held in self._held
+            make_optimizer(settings, array.reshape(-1)) for array in self._held
         ]
         self._known: dict[tuple[Any, ...], Any] = {}
 
@@ -146,8 +146,8 @@ class Replay:
     def _once(self, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = compute()
-        found: T = self._known[key]
-        return found
+        value: T = self._known[key]
+        return value
 
     def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
         """Return the rows of A, or of A transposed, of an interval times vectors."""
@@ -155,12 +155,12 @@ class Replay:
 
         def rows() -> Any:
             whole = self._transposed if backward else self._matrix
-            chosen = torch.from_numpy(self._rows[interval])
-            return whole.index_select(0, chosen)
+            rows_of = torch.from_numpy(self._rows[interval])
+            return whole.index_select(0, rows_of)
 
         matrix = self._once(("A", backward, interval), rows)
-        found: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
-        return found
+        sums: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
+        return sums
 
     def _gathered(
         self, gather: str, i: int, n: int, value: Callable[..., Array]
@@ -222,8 +222,8 @@ class Replay:
 
     def _gradient(self, layer: int, i: int, n: int) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        found: Array = self.gathered(layer, i, n).T @ self.of_scores(layer, i, n)
-        return found
+        gradient: Array = self.gathered(layer, i, n).T @ self.of_scores(layer, i, n)
+        return gradient
 
     def _loss(self, i: int, n: int) -> Loss:
         last = self._config.layers - 1
@@ -263,9 +263,9 @@ class Replay:
 
     def after(self, epoch: int) -> Array:
         """Return all weights after an epoch, flat; asked for epoch by epoch."""
-        found = [self.weights(layer, epoch) for layer in range(self._config.layers)]
+        weights = [self.weights(layer, epoch) for layer in range(self._config.layers)]
         self._forget(epoch - 2 * self._config.staleness - 3)
-        return flat_weights(found, self._settings["model"]["kind"])
+        return flat_weights(weights, self._settings["model"]["kind"])
 
     def _forget(self, epoch: int) -> None:
         """Drop the values of an epoch that no later one reads."""
@@ -286,8 +286,8 @@ class AttentionReplay(Replay):
 
     def _z(self, layer: int, i: int, n: int) -> Array:
         def product() -> Array:
-            found: Array = self._input(layer, i, n) @ self._used(layer, i, n)[:-2]
-            return found
+            product_of: Array = self._input(layer, i, n) @ self._used(layer, i, n)[:-2]
+            return product_of
 
         return self._once(("z", layer, i, n), product)
 
@@ -328,10 +328,10 @@ class AttentionReplay(Replay):
 
     def _of_z(self, layer: int, i: int, n: int) -> Array:
         def total() -> Array:
-            found: Array = np.zeros_like(self._z(layer, i, n))
+            total_of: Array = np.zeros_like(self._z(layer, i, n))
             for number, epoch in self._log.rows(f"dga{layer}", i, n):
-                found += self._pushed(layer, number, epoch)[0][self._rows[i]]
-            return found
+                total_of += self._pushed(layer, number, epoch)[0][self._rows[i]]
+            return total_of
 
         return self._once(("dz", layer, i, n), total)
 
@@ -373,8 +373,8 @@ def replayed_training(
     DataError, ValueError
         As `Replay`.
     """
-    made = AttentionReplay if config.attention else Replay
-    replay, losses = made(config, schedule), []
+    kind = AttentionReplay if config.attention else Replay
+    replay, losses = kind(config, schedule), []
     flat: Array = np.zeros(0)
     for epoch in range(config.epochs):
         losses.append(replay.loss(epoch))

@@ -121,11 +121,11 @@ class DorylusTimesSection(Section):
 
     def by_kind(self) -> dict[str, float | dict[str, float]]:
         """Return kind -> time, of those that are stated or follow from others."""
-        known = {kind: time for kind, time in self if time is not None}
+        times = {kind: time for kind, time in self if time is not None}
         for kind in ("gather", "apply", "scatter", "edge_apply"):
-            if kind in known:
-                known.setdefault(f"{kind}_back", known[kind])
-        return known
+            if kind in times:
+                times.setdefault(f"{kind}_back", times[kind])
+        return times
 
     def stated(self) -> dict[str, float]:
         """Return kind -> seconds on the default device, as of `by_kind`."""
@@ -297,14 +297,14 @@ class DorylusJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        known = [name for name, _ in cluster.named() if not name.startswith(_LAMBDA)]
+        names = [name for name, _ in cluster.named() if not name.startswith(_LAMBDA)]
         for position, name in enumerate(self.parameter_servers):
             trail: Trail = ("job", "parameter_servers", position)
-            if name not in known:
-                yield trail, f"no machine {name!r}, {nearest(name, known)}"
+            if name not in names:
+                yield trail, f"no machine {name!r}, {nearest(name, names)}"
             elif name in self.parameter_servers[:position]:
                 yield trail, f"{name!r} occurs twice, write it once"
-        graph_servers = len(self.ranks(known))
+        graph_servers = len(self.ranks(names))
         if not graph_servers:
             problem = "no machine is left for a graph server, write machines"
             yield ("job", "machines"), problem
@@ -387,19 +387,19 @@ class DorylusJobSection(WholeGraphSection):
 
         A backward time that follows from a forward one is written out beside it.
         """
-        kinds, known = {tasks[name] for name in wanted}, self.times.by_kind()
+        kinds, times = {tasks[name] for name in wanted}, self.times.by_kind()
         if wanted != {name for name, kind in tasks.items() if kind in kinds}:
             return {}, set()
         edit: Edit = {}
         if "launch" in kinds:
             edit |= {f"job.launch.{key}": scale(time) for key, time in self.launch}
-        for kind in kinds & known.keys():
-            edit[f"job.times.{kind}"] = scale(known[kind])
+        for kind in kinds & times.keys():
+            edit[f"job.times.{kind}"] = scale(times[kind])
             back = f"{kind}_back"
-            if back in known and back not in kinds:
-                edit[f"job.times.{back}"] = written_time(known[back])
-        covered = {"launch", *known}
-        return edit, {name for name in wanted if tasks[name] in covered}
+            if back in times and back not in kinds:
+                edit[f"job.times.{back}"] = written_time(times[back])
+        keys = {"launch", *times}
+        return edit, {name for name in wanted if tasks[name] in keys}
 
     @override
     def scaled_links(
@@ -529,14 +529,14 @@ class DorylusJobSection(WholeGraphSection):
         Raises ScenarioError when one has not that much.
         """
         one = sum(map(sum, weight_bytes(config, widths, itemsize)))
-        needed = (self.staleness + 2) * one
+        size = (self.staleness + 2) * one
         for name in config.parameter_servers:
             machine = cluster.machines[cluster.index(name)]
-            lacking = needed - machine.resources.get("memory", math.inf)
+            lacking = size - machine.resources.get("memory", math.inf)
             if lacking > 0:
                 problem = (
                     f"{self.staleness + 2} versions of the weights are "
-                    f"{SIZE.format(needed)}, {SIZE.format(lacking)} more than the "
+                    f"{SIZE.format(size)}, {SIZE.format(lacking)} more than the "
                     f"memory of {name}"
                 )
                 raise ScenarioError(problem, key="job.parameter_servers")

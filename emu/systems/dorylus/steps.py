@@ -123,20 +123,20 @@ def convolution_steps(layers: int, *, fuse: bool) -> list[Step]:
         return "" if layers == 2 else str(layer)
 
     last = layers - 1
-    found: list[Step] = []
+    steps: list[Step] = []
     for layer in range(layers):
         if layer:
-            found.append(Step("sc" + tag(layer), "scatter", layer))
-        found.append(Step(f"ga{layer}", "gather", layer))
-        found.append(Step(f"av{layer}", "apply", layer))
+            steps.append(Step("sc" + tag(layer), "scatter", layer))
+        steps.append(Step(f"ga{layer}", "gather", layer))
+        steps.append(Step(f"av{layer}", "apply", layer))
     if not fuse:
-        found.append(Step(f"dav{last}", "apply_back", last))
+        steps.append(Step(f"dav{last}", "apply_back", last))
     for layer in reversed(range(last)):
         back = layer + 1
-        found.append(Step("dsc" + tag(back), "scatter_back", back))
-        found.append(Step("dga" + tag(back), "gather_back", back))
-        found.append(Step("dav" + tag(layer), "apply_back", layer))
-    return found
+        steps.append(Step("dsc" + tag(back), "scatter_back", back))
+        steps.append(Step("dga" + tag(back), "gather_back", back))
+        steps.append(Step("dav" + tag(layer), "apply_back", layer))
+    return steps
 
 
 def attention_steps(layers: int) -> list[Step]:
@@ -146,7 +146,7 @@ def attention_steps(layers: int) -> list[Step]:
     them up (dGA).
     """
     forward = ("av", "apply"), ("sc", "scatter"), ("ae", "edge_apply"), ("ga", "gather")
-    found = [
+    steps = [
         Step(f"{name}{layer}", kind, layer)
         for layer in range(layers)
         for name, kind in forward
@@ -157,7 +157,7 @@ def attention_steps(layers: int) -> list[Step]:
         ("dga", "gather_back"),
         ("dav", "apply_back"),
     ]
-    return found + [
+    return steps + [
         Step(f"{name}{layer}", kind, layer)
         for layer in reversed(range(layers))
         for name, kind in back

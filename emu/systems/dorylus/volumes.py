@@ -41,11 +41,11 @@ class SlowLambdas:
 
         Epochs that follow change none before: ``until`` decides how many there are.
         """
-        drawn = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
+        draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":
-            extra *= -np.log1p(-drawn[1])
-        return 1.0 + np.where(drawn[0] < self.share, extra, 0.0)
+            extra *= -np.log1p(-draws[1])
+        return 1.0 + np.where(draws[0] < self.share, extra, 0.0)
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def step_bytes(
             return b * (before + after), b * before if layer else 0
         twice = 1 if config.rematerialize or last else 2
         return b * before, twice * b * after
-    pulled = before + (after if config.rematerialize else 2 * after)
-    return b * pulled, b * before if layer else 0
+    pull = before + (after if config.rematerialize else 2 * after)
+    return b * pull, b * before if layer else 0
 
 
 def attention_bytes(
@@ -114,14 +114,14 @@ def attention_bytes(
     if kind == "apply":
         return b * vertices * before, b * vertices * after
     if kind == "apply_back":
-        returned = b * vertices * before if layer else 0
-        return b * vertices * (before + after), returned
-    pulled = edges * (2 * b * after + EDGE_END)
+        answer = b * vertices * before if layer else 0
+        return b * vertices * (before + after), answer
+    pull = edges * (2 * b * after + EDGE_END)
     if kind == "edge_apply":
-        return pulled, b * edges
+        return pull, b * edges
     last = layer == config.layers - 1
-    pulled += b * vertices * after * (2 if last else 1)
-    return pulled, b * after * (edges + vertices)
+    pull += b * vertices * after * (2 if last else 1)
+    return pull, b * after * (edges + vertices)
 
 
 def dorylus_volumes(
@@ -148,9 +148,9 @@ def dorylus_volumes(
             loops = int(counts.vertices[i])
             sizes = loops, int(counts.edges[i]) + loops
             return attention_bytes(step, config, widths, itemsize, sizes)
-        pulled, returned = step_bytes(step, config, widths, itemsize)
+        pull, answer = step_bytes(step, config, widths, itemsize)
         rows = _rows(task.settings, config, counts)
-        return pulled * rows, returned * rows
+        return pull * rows, answer * rows
 
     weights = weight_bytes(config, widths, itemsize)
     for e, edge in enumerate(job.edges):
@@ -164,8 +164,8 @@ def dorylus_volumes(
             volumes[e] = of_lambda(source)[1]
         elif kinds[1] == "ghosts":
             i, g = source.settings["interval"], to.settings["server"]
-            pushed = config.attention and kinds[0] == "scatter_back"
-            rows = (counts.sources if pushed else counts.ghosts)[i, g]
+            pushes = config.attention and kinds[0] == "scatter_back"
+            rows = (counts.sources if pushes else counts.ghosts)[i, g]
             width = widths[to.settings["layer"] + config.attention]
             volumes[e] = rows * (GHOST_ID + itemsize * width)
         elif {*kinds} & {*PARAMETER_KINDS}:

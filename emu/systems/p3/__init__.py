@@ -72,9 +72,9 @@ def joined_columns(job: Job, results: Results) -> NDArray[Any]:
 
     dataset = open_for(job.settings)
     blocks = _blocks(job.settings, dataset.feature_length)
-    owned = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
+    columns = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
     split = ColumnSplit(job.settings, dataset, blocks, 0)
-    return split.joined(owned, results["Mf0"]["upper"])
+    return split.joined(columns, results["Mf0"]["upper"])
 
 
 def own_state(job: Job) -> dict[str, tuple[str, ...]]:

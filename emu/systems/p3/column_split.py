@@ -105,8 +105,8 @@ class ColumnSplit:
         import torch
 
         with torch.no_grad():
-            found = self._linear(as_tensor(own), block, rows).numpy()
-        return np.ascontiguousarray(found)
+            product = self._linear(as_tensor(own), block, rows).numpy()
+        return np.ascontiguousarray(product)
 
     def own_gradient(
         self, block: Block, rows: NDArray[Any], of_sum: NDArray[Any]
@@ -121,8 +121,8 @@ class ColumnSplit:
         weights = torch.zeros(size, dtype=as_tensor(of_sum).dtype, requires_grad=True)
         part = self._linear(weights, block, rows)
         (gradient,) = torch.autograd.grad(part, weights, as_tensor(of_sum))
-        found: NDArray[Any] = gradient.numpy()
-        return found
+        array: NDArray[Any] = gradient.numpy()
+        return array
 
     def _linear(self, weights: Tensor, block: Block, rows: NDArray[Any]) -> Tensor:
         shapes = [(out, rows.shape[1]) for out, _ in self._split]

@@ -221,9 +221,9 @@ class P3JobSection(ReplicaSection):
         """Return those of partial activations, of questions, and of the rings."""
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
-        hashed = 2 * self.hops * ranks if self.structure == "hashed" else 0
+        pushes = 2 * self.hops * ranks if self.structure == "hashed" else 0
         rings = all_reduce_edge_count(ranks)
-        return ranks * (2 * (members - 1) + hashed + 4) + rings
+        return ranks * (2 * (members - 1) + pushes + 4) + rings
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -342,11 +342,11 @@ def _check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None
     for rank, name in enumerate(config.machines):
         room = cluster.machines[cluster.index(name)].resources.get("memory", math.inf)
         columns = blocks[rank % config.members]
-        needed = dataset.vertices * columns * _FEATURE_BYTES
-        lacking = needed + config.demands.get("memory", 0.0) - room
+        size = dataset.vertices * columns * _FEATURE_BYTES
+        lacking = size + config.demands.get("memory", 0.0) - room
         if lacking > 0:
             problem = (
-                f"{columns} of {length} columns are {SIZE.format(needed)}, "
+                f"{columns} of {length} columns are {SIZE.format(size)}, "
                 f"{SIZE.format(lacking)} more than machine {name} has room for"
             )
             raise ScenarioError(problem, key="job.cache")

@@ -52,26 +52,26 @@ class Trials:
             wrong.append(f"it ended with {self.undisturbed.error!r}")
         else:
             case, run = self.case, self.undisturbed.run
-            simulated = simulate(case.problem, case.expected, case.policy).makespan
-            apart = run.schedule.makespan - simulated
-            if abs(apart) > EXACT * max(1.0, simulated):
+            makespan = simulate(case.problem, case.expected, case.policy).makespan
+            apart = run.schedule.makespan - makespan
+            if abs(apart) > EXACT * max(1.0, makespan):
                 wrong.append(f"its makespan is {apart:g} s off the simulated one")
         if wrong:
             raise AssertionError(f"without any fault: {'; '.join(wrong)}")
 
     def faults(self, seed: int) -> Faults:
         """Return the faults of a seed."""
-        draw, seen = random.Random(seed), self.undisturbed  # noqa: S311 -- to be repeated
+        draw, trial = random.Random(seed), self.undisturbed  # noqa: S311 -- to be repeated
         damages: dict[int, Damage] = {}
         deaths: dict[str, int] = {}
         for _ in range(draw.choice((0, 1, 1, 1, 1, 2))):
             kind = draw.choice(_KINDS)
             if kind == "kill":
-                name = draw.choice(sorted(seen.steps))
-                deaths[name] = draw.randint(1, seen.steps[name])
+                name = draw.choice(sorted(trial.steps))
+                deaths[name] = draw.randint(1, trial.steps[name])
                 continue
-            wire = draw.choice([w for w, n in enumerate(seen.carried) if n])
-            length = seen.carried[wire]
+            wire = draw.choice([w for w, n in enumerate(trial.carried) if n])
+            length = trial.carried[wire]
             # What frames and handshakes are made of is at the beginning.
             most = draw.choice((length, length, min(length, 400)))
             late = draw.random() ** 3 * _LONGEST

@@ -61,11 +61,11 @@ class Case:
 
     def after(self, cut: Cut) -> Case:
         """Return what is left to do after a cut of this case."""
-        done = cut.iteration - self.start.iteration
+        count = cut.iteration - self.start.iteration
         return replace(
             self,
-            problem=self.problem.beginning_at(done),
-            expected=self.expected.beginning_at(done, self.problem.job),
+            problem=self.problem.beginning_at(count),
+            expected=self.expected.beginning_at(count, self.problem.job),
             start=cut,
         )
 
@@ -90,8 +90,8 @@ class Case:
         models = tuple(model.name for model in model_programs(experiment.scenario))
         policy = experiment.chosen_policy()
         parts = experiment.problem, experiment.realization, policy, settings
-        stated = experiment.scenario.checkpoint
-        return cls(*parts, hosts, models, stated.every if stated else 0)
+        section = experiment.scenario.checkpoint
+        return cls(*parts, hosts, models, section.every if section else 0)
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ class Wire:
             self._network.touch(self._to.peer)
             return b""
         elif damage.kind == "corrupt":
-            flipped = data[at] ^ (1 << damage.byte % 8)
-            return data[:at] + bytes([flipped]) + data[at + 1 :]
+            byte = data[at] ^ (1 << damage.byte % 8)
+            return data[:at] + bytes([byte]) + data[at + 1 :]
         elif damage.kind == "delay":
             self._due = self._network.now + damage.seconds
         else:
@@ -389,16 +389,16 @@ class Network:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         self._ports += 1
         sock.address = sock.address[0], self._ports
-        accepted = VirtualSocket(self, there.owner)
-        accepted.address = there.address
-        for mine, other in ((sock, accepted), (accepted, sock)):
+        peer = VirtualSocket(self, there.owner)
+        peer.address = there.address
+        for mine, other in ((sock, peer), (peer, sock)):
             mine.peer, mine.connected = other, True
             mine.wire = Wire(self, len(self.wires), other)
             self.wires.append(mine.wire)
         owners = (sock.owner, there.owner)
         one, two = (owner.name if owner else "a stranger" for owner in owners)
         self.ends.append((one, two))
-        there.queue.append(accepted)
+        there.queue.append(peer)
         self.touch(there)
 
     def repeat(self, address: Address, data: bytes) -> None:

@@ -171,12 +171,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # any arguments
         self, _executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        done = self.create_future()
+        future = self.create_future()
         try:
-            done.set_result(func(*args))
+            future.set_result(func(*args))
         except Exception as error:  # noqa: BLE001 -- the caller's
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
     @override
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
@@ -372,8 +372,8 @@ class World:
 
         def over(_: asyncio.Task[int]) -> None:
             if process.code is None:
-                failed = task.cancelled() or task.exception()
-                self._over(process, 1 if failed else task.result())
+                is_failure = task.cancelled() or task.exception()
+                self._over(process, 1 if is_failure else task.result())
 
         task.add_done_callback(over, context=_THE_WORLD)
         process.tasks.pop(task)  # it ends the others
@@ -398,11 +398,11 @@ class World:
         try:
             return await work()
         finally:
-            left = [task for task in process.tasks if not task.done()]
-            process.left = [repr(task) for task in left]
-            for task in left:
+            rest = [task for task in process.tasks if not task.done()]
+            process.left = [repr(task) for task in rest]
+            for task in rest:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*rest, return_exceptions=True)
 
     def kill(self, process: VirtualProcess) -> None:
         """End a process at once, as SIGKILL does, and its children with it."""
@@ -432,13 +432,13 @@ class World:
 
     def close(self) -> None:
         """End everything; complain of what is left over."""
-        found = [f"a timer is left: {timer}" for timer in self.loop.timers()]
-        found += [
+        complaints = [f"a timer is left: {timer}" for timer in self.loop.timers()]
+        complaints += [
             f"a socket of {sock.owner.name} is left"
             for sock in self.network.sockets.values()
             if sock.owner is not None
         ]
-        self.complaints += found
+        self.complaints += complaints
         self._bury()
         self.loop.close()
         self._give_back()
@@ -466,16 +466,16 @@ class World:
 
     def _bury(self) -> None:
         """Have what killed processes were at unwind, now that it shows nowhere."""
-        left = [task for task in self._lives if not task.done()]
+        rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
             process.dead, process.dies_at = False, 0
             self.loop.resume(process)
-            left += [task for task in process.tasks if not task.done()]
-        for task in left:
+            rest += [task for task in process.tasks if not task.done()]
+        for task in rest:
             task.cancel()
-        if left:
+        if rest:
             self.buried = True
             with contextlib.suppress(Stuck):
-                self.loop.run_until_complete(asyncio.wait(left, timeout=_UNWIND))
+                self.loop.run_until_complete(asyncio.wait(rest, timeout=_UNWIND))
                 self.loop.abort_all()
                 self.loop.run_until_complete(asyncio.sleep(0))

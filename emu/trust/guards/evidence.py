@@ -77,8 +77,8 @@ class Evidence:
         values = np.full(self.schedule.flow_end.shape, np.nan)
         edges, iterations = self.schedule.flow_end.shape
         edge, iteration = rows["edge"], rows["iteration"]
-        known = (edge < edges) & (iteration < iterations)
-        values[edge[known], iteration[known]] = rows[known][column]
+        is_flow = (edge < edges) & (iteration < iterations)
+        values[edge[is_flow], iteration[is_flow]] = rows[is_flow][column]
         return values
 
 
@@ -93,22 +93,22 @@ _ROUNDING = 1e-12
 
 def stated_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     """Return bytes per second of every link by its name, from ``time`` on."""
-    found = {link.name: link.capacity for link in problem.cluster.shared_links}
+    capacities = {link.name: link.capacity for link in problem.cluster.shared_links}
     for machine in problem.cluster.machines:
-        found[f"{machine.name} out"] = machine.bandwidth_out
-        found[f"{machine.name} in"] = machine.bandwidth_in
+        capacities[f"{machine.name} out"] = machine.bandwidth_out
+        capacities[f"{machine.name} in"] = machine.bandwidth_in
     for change in sorted(problem.cluster.changes, key=lambda change: change.time):
         if change.time <= time * (1.0 + _ROUNDING):
-            found[change.link] = change.capacity
-    return found
+            capacities[change.link] = change.capacity
+    return capacities
 
 
 def most_stated(problem: Problem) -> dict[str, float]:
     """Return the most bytes per second that every link ever has, by its name."""
-    found = stated_capacities(problem)
+    capacities = stated_capacities(problem)
     for change in problem.cluster.changes:
-        found[change.link] = max(found[change.link], change.capacity)
-    return found
+        capacities[change.link] = max(capacities[change.link], change.capacity)
+    return capacities
 
 
 def fitting(problem: Problem, link: str, times: Floats) -> Floats:
@@ -137,7 +137,7 @@ def stated_hops(problem: Problem) -> list[tuple[str, ...]]:
         for source in route.sources
         for destination in route.destinations
     }
-    found = []
+    hops = []
     for edge in problem.job.edges:
         a, b = machine_of[edge.source], machine_of[edge.destination]
         nics = {
@@ -145,5 +145,5 @@ def stated_hops(problem: Problem) -> list[tuple[str, ...]]:
             "in": f"{cluster.machines[b].name} in",
         }
         names = () if a == b or edge.credit else through.get((a, b), ("out", "in"))
-        found.append(tuple(nics.get(name, name) for name in names))
-    return found
+        hops.append(tuple(nics.get(name, name) for name in names))
+    return hops

@@ -52,10 +52,10 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         makespan=evidence.schedule.makespan,
         at_once=evidence.at_once,
     )
-    seen = set()
+    names = set()
     for violation in report.violations:
-        if violation.constraint not in seen:
-            seen.add(violation.constraint)
+        if violation.constraint not in names:
+            names.add(violation.constraint)
             count = sum(v.constraint == violation.constraint for v in report.violations)
             others = f" (and {count - 1} others)" if count > 1 else ""
             yield Finding(CONSTRAINTS, np.nan, f"{violation}{others}")
@@ -113,9 +113,9 @@ def earliest_ends(
     at_once
         Bytes that a link of some capacity lets go at once after a pause.
     """
-    job, stated = problem.job, most_stated(problem)
+    job, capacities = problem.job, most_stated(problem)
     narrowest = [
-        min((stated[link] for link in hops), default=np.inf)
+        min((capacities[link] for link in hops), default=np.inf)
         for hops in stated_hops(problem)
     ]
     free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
@@ -153,19 +153,19 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     Every frame of an edge must come once, with the bytes that its task announced, after
     the frame before it.
     """
-    schedule, received = evidence.schedule, evidence.received
+    schedule, in_rows = evidence.schedule, evidence.received
     job = schedule.problem.job
     due = _due(evidence)
     count = np.zeros(due.shape, dtype=np.int64)
-    known = (received["edge"] < due.shape[0]) & (received["iteration"] < due.shape[1])
-    rows = received[known]
+    is_due = (in_rows["edge"] < due.shape[0]) & (in_rows["iteration"] < due.shape[1])
+    rows = in_rows[is_due]
     np.add.at(count, (rows["edge"], rows["iteration"]), 1)
-    last = evidence.grid(received, "last")
-    came = evidence.grid(received, "bytes")
-    announced = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
-    shaped = _shaped(evidence)
+    last = evidence.grid(in_rows, "last")
+    arrivals = evidence.grid(in_rows, "bytes")
+    sizes = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
+    is_shaped = _shaped(evidence)
     end = schedule.task_end[[edge.source for edge in job.edges]] if job.edges else last
-    off = shaped & (np.abs(came - announced) > 1 + 1e-9 * announced)
+    off = is_shaped & (np.abs(arrivals - sizes) > 1 + 1e-9 * sizes)
     backwards = np.zeros_like(due)
     backwards[:, 1:] = last[:, 1:] < last[:, :-1]
     for broken, words in (
@@ -184,29 +184,43 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     leave before the task that makes it has ended, but for the lead.
     """
     schedule, job = evidence.schedule, evidence.schedule.problem.job
-    shaped = _shaped(evidence)
+    is_shaped = _shaped(evidence)
     if not job.edges:
         return
     clocks = CLOCKS / evidence.time_scale
     ready = schedule.task_end[[edge.source for edge in job.edges]]
-    gone, left = (evidence.grid(evidence.sent, end) for end in ("first", "last"))
-    came = evidence.grid(evidence.received, "last")
-    begun = evidence.grid(evidence.received, "first")
+    first_sends, last_sends = (
+        evidence.grid(evidence.sent, end) for end in ("first", "last")
+    )
+    arrivals = evidence.grid(evidence.received, "last")
+    firsts = evidence.grid(evidence.received, "first")
     lead = evidence.lead / evidence.time_scale
-    reported = came if evidence.notified is None else evidence.notified
+    notices = arrivals if evidence.notified is None else evidence.notified
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
     for broken, at, words in (
-        (came < left - clocks, came, "came before its last byte was sent"),
-        (shaped & (begun < ready - lead - clocks), begun, "came before its task ended"),
-        (shaped & (gone < ready - lead - clocks), gone, "left before its task ended"),
         (
-            shaped & (reported > schedule.flow_end + later),
-            reported,
+            arrivals < last_sends - clocks,
+            arrivals,
+            "came before its last byte was sent",
+        ),
+        (
+            is_shaped & (firsts < ready - lead - clocks),
+            firsts,
+            "came before its task ended",
+        ),
+        (
+            is_shaped & (first_sends < ready - lead - clocks),
+            first_sends,
+            "left before its task ended",
+        ),
+        (
+            is_shaped & (notices > schedule.flow_end + later),
+            notices,
             "counts as ended before its last byte came",
         ),
         (
-            np.abs(reported - came) > clocks,
-            came,
+            np.abs(notices - arrivals) > clocks,
+            arrivals,
             "was notified to have come at another time",
         ),
     ):
@@ -226,9 +240,9 @@ def _due(evidence: Evidence) -> NDArray[np.bool_]:
 def _shaped(evidence: Evidence) -> NDArray[np.bool_]:
     """Return which (edge, iteration) are flows of some bytes between machines."""
     schedule = evidence.schedule
-    shaped = np.zeros(schedule.flow_end.shape, dtype=bool)
-    shaped[tuple(schedule.flows().T)] = True
-    return shaped & (schedule.flow_bytes > 0)
+    is_shaped = np.zeros(schedule.flow_end.shape, dtype=bool)
+    is_shaped[tuple(schedule.flows().T)] = True
+    return is_shaped & (schedule.flow_bytes > 0)
 
 
 def _first(
@@ -316,22 +330,22 @@ def _begins_and_ends(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
         if task.name.startswith(prefix) and task.name != f"{prefix}release"
     }
     feeds: dict[int, set[int]] = {t: set() for t in own}
-    fed: set[int] = set()
+    targets: set[int] = set()
     for edge in job.edges:
         if edge.lag == 0 and edge.source in own and edge.destination in own:
             feeds[edge.source].add(edge.destination)
-            fed.add(edge.destination)
-    begins = [t for t in sorted(own) if t not in fed]
-    stores = [t for t in begins if job.tasks[t].kind == "graph_store"]
+            targets.add(edge.destination)
+    first_tasks = [t for t in sorted(own) if t not in targets]
+    stores = [t for t in first_tasks if job.tasks[t].kind == "graph_store"]
     workers = {t for t in own if job.tasks[t].kind == "worker"}
     ends = workers or {t for t in own if not feeds[t]}
-    for first in stores or begins:
-        seen, left = {first}, [first]
-        while left:
-            further = feeds[left.pop()] - seen
-            seen |= further
-            left += further
-        for last in sorted((seen & ends) - {first}):
+    for first in stores or first_tasks:
+        visits, stack = {first}, [first]
+        while stack:
+            further = feeds[stack.pop()] - visits
+            visits |= further
+            stack += further
+        for last in sorted((visits & ends) - {first}):
             yield first, last
 
 
@@ -365,7 +379,7 @@ def headline_faults(
     )
     # The time in which a job is down is as stated: no share of it is an error.
     down = [one.outages.recovery for one in (predicted, replayed)]
-    wanted: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "makespan": length,
         "predicted_makespan": before,
         "makespan_error": _over(length - down[0], before - down[0]),
@@ -376,19 +390,19 @@ def headline_faults(
     if isinstance(bound, bool) or not isinstance(bound, int | float):
         bound = math.nan
     else:
-        wanted["gap"] = _over(length, bound) if bound else None
-    found = []
-    for key, number in wanted.items():
-        said = result.get(key)
-        if not _alike(said, number):
-            sentence = f"{key} is {said!r}, {number!r} by itself"
-            found.append(Violation("headline", key, 1, "values", sentence))
+        figures["gap"] = _over(length, bound) if bound else None
+    faults = []
+    for key, number in figures.items():
+        value = result.get(key)
+        if not _alike(value, number):
+            sentence = f"{key} is {value!r}, {number!r} by itself"
+            faults.append(Violation("headline", key, 1, "values", sentence))
     least = 0.0 if dies else least_makespan(emulated.problem, measured)
     # Of a job that died there is none; else NaN is wrong, too.
     if dies is not math.isnan(bound) or bound < least * (1 - _EXACT):
         sentence = f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
-        found.append(Violation("headline", "bound", 1, "values", sentence))
-    return len(wanted) + 1, found
+        faults.append(Violation("headline", "bound", 1, "values", sentence))
+    return len(figures) + 1, faults
 
 
 def least_makespan(problem: Problem, measured: Realization) -> float:
@@ -402,13 +416,13 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     ran = np.arange(problem.job.iterations) < rounds[:, None]
     longest = float(ends[ran].max(initial=0.0))
     counts = np.array(problem.job.flow_counts, dtype=np.int64)
-    sent = np.arange(problem.job.iterations) < counts[:, None]
-    totals = np.where(sent, measured.volumes, 0.0).sum(axis=1)
-    carried: dict[str, float] = {}
+    exists = np.arange(problem.job.iterations) < counts[:, None]
+    totals = np.where(exists, measured.volumes, 0.0).sum(axis=1)
+    loads: dict[str, float] = {}
     for hops, volume in zip(stated_hops(problem), totals.tolist(), strict=True):
         for link in hops:
-            carried[link] = carried.get(link, 0.0) + volume
-    return max([longest, *(_time(problem, *one) for one in carried.items())])
+            loads[link] = loads.get(link, 0.0) + volume
+    return max([longest, *(_time(problem, *one) for one in loads.items())])
 
 
 def _time(problem: Problem, link: str, volume: float) -> float:

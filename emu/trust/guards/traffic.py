@@ -103,22 +103,22 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     """
     problem, scale = evidence.schedule.problem, evidence.time_scale
     ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
-    edge, ready, there, sent = _flows(evidence)
+    edge, ready, there, sizes = _flows(evidence)
     crossed = stated_hops(problem)
     for link, capacity in most_stated(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
         depth = capacity * ahead + evidence.at_once(capacity)
-        begun, ended = (fitting(problem, link, t[over]) for t in (ready, there))
-        found = of_flows(begun, ended, sent[over], 1.0, depth)
-        if found is not None:
-            start = dict(zip(begun.tolist(), ready[over].tolist(), strict=True))
-            end = dict(zip(ended.tolist(), there[over].tolist(), strict=True))
-            fit = found.until - found.since
+        starts, ends = (fitting(problem, link, t[over]) for t in (ready, there))
+        burst = of_flows(starts, ends, sizes[over], 1.0, depth)
+        if burst is not None:
+            start = dict(zip(starts.tolist(), ready[over].tolist(), strict=True))
+            end = dict(zip(ends.tolist(), there[over].tolist(), strict=True))
+            fit = burst.until - burst.since
             yield Finding(
                 LINK_BYTES,
-                end[found.at],
-                f"link {link} of {capacity:g} B/s carried {found.most + fit:.4g} bytes "
-                f"from {start[found.since]:.6g} to {end[found.until]:.6g} s, "
+                end[burst.at],
+                f"link {link} of {capacity:g} B/s carried {burst.most + fit:.4g} bytes "
+                f"from {start[burst.since]:.6g} to {end[burst.until]:.6g} s, "
                 f"{fit:.4g} fit",
             )
 
@@ -129,10 +129,15 @@ def _flows(evidence: Evidence) -> tuple[NDArray[np.int64], Floats, Floats, Float
     source = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
     there = evidence.grid(evidence.received, "last")[edge, iteration]
-    sent = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    sizes = evidence.grid(evidence.received, "bytes")[edge, iteration]
     ready = schedule.task_end[source[edge], iteration]
-    seen = np.isfinite(ready) & np.isfinite(there) & (sent > 0)
-    return edge[seen], ready[seen], there[seen], sent[seen] / evidence.byte_scale
+    is_known = np.isfinite(ready) & np.isfinite(there) & (sizes > 0)
+    return (
+        edge[is_known],
+        ready[is_known],
+        there[is_known],
+        sizes[is_known] / evidence.byte_scale,
+    )
 
 
 BURSTS = "bursts"
@@ -151,26 +156,26 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     """
     if evidence.catch_up is None:
         return
-    most, crossed = (
+    most, hops = (
         most_stated(evidence.schedule.problem),
         stated_hops(evidence.schedule.problem),
     )
     names = evidence.schedule.problem.job.edge_names
-    for counted in evidence.statistics.values():
-        stood = float(counted.get("host_metrics", {}).get("loop_lag_max", 0.0))
+    for figures in evidence.statistics.values():
+        stood = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
         ahead = (
             evidence.catch_up
             + (evidence.lead + stood + _UNSEEN + CLOCKS) / evidence.time_scale
         )
-        for row in counted.get("received", {}).get("bursts", ()):
-            edge, came = int(row["edge"]), row["bytes"] / evidence.byte_scale
-            rate = min(most[link] for link in crossed[edge])
+        for row in figures.get("received", {}).get("bursts", ()):
+            edge, size = int(row["edge"]), row["bytes"] / evidence.byte_scale
+            rate = min(most[link] for link in hops[edge])
             fits = rate * ahead + _CHUNK / evidence.byte_scale
-            if came > fits:
+            if size > fits:
                 yield Finding(
                     BURSTS,
                     evidence.schedule.length,
-                    f"{came:.4g} bytes more than {rate:g} B/s carries came at once of "
+                    f"{size:.4g} bytes more than {rate:g} B/s carries came at once of "
                     f"{names[edge]}, {fits:.4g} may",
                 )
 
@@ -193,14 +198,14 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     stand_for = schedule.flow_bytes[edge, iteration] > 0
     if not stand_for.any():
         return
-    came = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
-    packets = float(came[stand_for].mean()) / PACKET
+    sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
+    packets = float(sizes[stand_for].mean()) / PACKET
     if packets < FEW:
         yield Finding(
             ENOUGH,
             math.nan,
             "nothing was carried: this run tests control, not the network "
-            f"({packets:.2g} packets per flow, {came.sum():,.0f} real bytes in all)",
+            f"({packets:.2g} packets per flow, {sizes.sum():,.0f} real bytes in all)",
             _remedy(evidence.byte_scale, packets),
         )
 
@@ -224,13 +229,13 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     that take long hide a drift and never make one.
     """
     scale = evidence.time_scale
-    for process, counted in evidence.statistics.items():
-        if "clock" not in counted or "answered" not in counted:
+    for process, figures in evidence.statistics.items():
+        if "clock" not in figures or "answered" not in figures:
             continue  # a run of an earlier emu
-        (asked, answered), (least, most) = counted["clock"], counted["answered"]
+        (question, answer), (least, most) = figures["clock"], figures["answered"]
         for reading, off in (
-            (asked, least - scale * asked),
-            (answered, scale * answered - most),
+            (question, least - scale * question),
+            (answer, scale * answer - most),
         ):
             if off > CLOCKS:
                 yield Finding(

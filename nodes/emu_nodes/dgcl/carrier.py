@@ -39,15 +39,15 @@ class Tables:
         mine = [one for one in transfers if rank in one[1:3]]
         passing = [vertices for *_, vertices in mine]
         every = np.unique(np.concatenate([part.local[:0], *passing]))
-        relayed = np.setdiff1d(every, part.vertices)
-        vertices = np.concatenate([part.vertices, relayed])
+        relays = np.setdiff1d(every, part.vertices)
+        vertices = np.concatenate([part.vertices, relays])
         order = np.argsort(vertices)
         self.rows = len(vertices)
         self._rank = rank
         self._sent: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._received: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
-        for stage, sender, receiver, wanted in mine:
-            at = order[np.searchsorted(vertices[order], wanted)]
+        for stage, sender, receiver, rows in mine:
+            at = order[np.searchsorted(vertices[order], rows)]
             if sender == rank:
                 self._sent[stage, receiver] = at
             else:
@@ -99,16 +99,16 @@ class Rows:
         """
         for sender, at in self._tables.received(stage):
             expected = len(at), self.values.shape[1]
-            found = parts.get(sender)
-            if found is None or found.shape != expected:
-                shape = "nothing" if found is None else f"rows of shape {found.shape}"
+            rows = parts.get(sender)
+            if rows is None or rows.shape != expected:
+                shape = "nothing" if rows is None else f"rows of shape {rows.shape}"
                 raise NodeMisbehaved(
                     f"device {sender} sent {shape} in stage {stage}, not {expected}"
                 )
             if add:
-                self.values[at] += found
+                self.values[at] += rows
             else:
-                self.values[at] = found
+                self.values[at] = rows
 
 
 class Carrier:
@@ -163,8 +163,8 @@ class Carrier:
     def enter(self, of: Pass, stage: int) -> None:
         """Take in what the stage before has brought."""
         if stage > 0:
-            arrived = self._arrived.pop((of, stage - 1), {})
-            self._rows[of].take_in(stage - 1, arrived, add=of[1])
+            arrivals = self._arrived.pop((of, stage - 1), {})
+            self._rows[of].take_in(stage - 1, arrivals, add=of[1])
 
     def _begin(self, of: Pass, values: NDArray[Any]) -> None:
         layer, backward, _ = of

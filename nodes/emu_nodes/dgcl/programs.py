@@ -74,9 +74,9 @@ class Device(Carrier):
             out = model.forward(layer, np.zeros(shape, self._precision))
         gradient = model.score(out).gradient
         for layer in reversed(range(self.layers)):
-            shared = model.backward(layer, gradient)
-            if shared is not None:
-                gradient = shared[: len(self.parts[layer - 1].local)]
+            gradients = model.backward(layer, gradient)
+            if gradients is not None:
+                gradient = gradients[: len(self.parts[layer - 1].local)]
         return model
 
     @override
@@ -112,11 +112,11 @@ class Device(Carrier):
         if self._model is None:
             self._backward(layer, iteration, out)
             return {}
-        scored = self._model.score(out)
-        self._backward(layer, iteration, scored.gradient)
+        loss = self._model.score(out)
+        self._backward(layer, iteration, loss.gradient)
         return {
-            "loss": scored.loss * self.ranks,
-            "accuracy": scored.accuracy * self.ranks,
+            "loss": loss.loss * self.ranks,
+            "accuracy": loss.accuracy * self.ranks,
         }
 
     def _step(self, epochs: int) -> None:
@@ -245,16 +245,16 @@ class _Stage(_CarrierTask):
         stage: int = self._brief.settings["stage"]
         of = self._layer, self.backward, iteration
         self._carrier.enter(of, stage)
-        sent: dict[int, Payload] = {}
+        payloads: dict[int, Payload] = {}
         for out in self._brief.outputs:
             if sends(out, iteration):
                 receiver = _receiver(out.peer)
-                sent[out.edge] = (
+                payloads[out.edge] = (
                     {}
                     if receiver is None
                     else {"rows": self._carrier.send(of, stage, receiver)}
                 )
-        return sent
+        return payloads
 
 
 class Gather(_Stage):
@@ -290,5 +290,5 @@ class Scattered(Gathered):
 
 def _receiver(peer: str) -> int | None:
     """Return the rank in ``f0.2to1`` or ``f0.2to1@3``; None of this device's tasks."""
-    found = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", peer)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", peer)
+    return int(match[1]) if match else None

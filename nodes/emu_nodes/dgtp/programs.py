@@ -111,10 +111,8 @@ class GraphStore(TaskProgram):
 
     def _derived(self, sampler: int, iteration: int) -> NDArray[np.int64]:
         vertices = self._data.batch(sampler, iteration).vertices
-        owned: NDArray[np.int64] = vertices[
-            self._dataset.owner[vertices] == self._index
-        ]
-        return owned
+        rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
+        return rows
 
     def _collected(self, owned: NDArray[np.int64]) -> NDArray[Any]:
         rows = self._features[self._dataset.local[owned]]
@@ -298,11 +296,11 @@ class Sampler(_SamplerTask):
         for store, sender in enumerate(self._brief.inputs):
             mine = owners == store
             rows = tensor(inputs[sender.edge], "features", sender)
-            expected = int(mine.sum()), length
-            if rows.shape != expected or rows.dtype != features.dtype:
+            shape = int(mine.sum()), length
+            if rows.shape != shape or rows.dtype != features.dtype:
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
-                    f"{rows.dtype}, not {expected} {features.dtype}"
+                    f"{rows.dtype}, not {shape} {features.dtype}"
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
@@ -315,8 +313,8 @@ class Sampler(_SamplerTask):
         if not len(rows):
             return
         some = self._own.integers(len(rows), size=_LOOKED_AT)
-        stated = self._dataset.look_at(vertices[some]).astype(rows.dtype, copy=False)
-        if not np.array_equal(rows[some], stated):
+        features = self._dataset.look_at(vertices[some]).astype(rows.dtype, copy=False)
+        if not np.array_equal(rows[some], features):
             raise NodeMisbehaved(
                 f"{sender.peer} sent {self._brief.name} other features than the data "
                 "set has of its vertices"
@@ -407,16 +405,16 @@ class _Trainer(TaskProgram):
         if batch.labels[at] != dataset.labels[vertex]:
             return False
         for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
-            drawn = self._drawn(vertex, hop, stream)
+            neighbours = self._drawn(vertex, hop, stream)
             first, last = np.searchsorted(destination, [at, at + 1])
-            if last - first != len(drawn):
+            if last - first != len(neighbours):
                 return False
-            if len(drawn):
-                one = int(self._own.integers(len(drawn)))
-                at, vertex = int(source[first + one]), drawn[one]
-        stated = self._data.dataset.look_at(np.array([vertex]))
+            if len(neighbours):
+                one = int(self._own.integers(len(neighbours)))
+                at, vertex = int(source[first + one]), neighbours[one]
+        features = self._data.dataset.look_at(np.array([vertex]))
         return np.array_equal(
-            batch.features[at], stated[0].astype(self._data.precision)
+            batch.features[at], features[0].astype(self._data.precision)
         )
 
     def _drawn(

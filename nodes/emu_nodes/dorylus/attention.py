@@ -75,8 +75,8 @@ class GatherBack(_OnServer):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep the sums; return nothing."""
-        found = self.server.gathered(self.interval, self.rows(inputs))
-        self.server.keep(self.interval, iteration, gathered=found)
+        sums = self.server.gathered(self.interval, self.rows(inputs))
+        self.server.keep(self.interval, iteration, gathered=sums)
         return {}
 
 

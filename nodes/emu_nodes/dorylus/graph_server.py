@@ -80,11 +80,11 @@ class GraphServer:
 
     def prepare_ghosts(self, interval: int, server: int) -> None:
         """Find the rows of an interval that a server needs."""
-        needed = self._graph.needed(self._server, server)
-        needed = needed[self._interval[needed] == interval]
+        ghosts = self._graph.needed(self._server, server)
+        ghosts = ghosts[self._interval[ghosts] == interval]
         mine = self._part.local[self.rows_of(interval)]
-        rows = np.searchsorted(mine, needed)
-        self._ghosts[interval, server] = needed.astype(np.int32), rows
+        rows = np.searchsorted(mine, ghosts)
+        self._ghosts[interval, server] = ghosts.astype(np.int32), rows
 
     def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
         """Return what a server needs of the rows of an interval."""
@@ -151,18 +151,18 @@ class GraphServer:
         """
         kind, layer = step
         last = layer == self._settings["model"]["layers"] - 1
-        found = {"ah": self.kept(interval, epoch, f"ah{layer}")}
+        arrays = {"ah": self.kept(interval, epoch, f"ah{layer}")}
         if kind == "apply":
             if last and self._settings["fuse"]:
-                found["targets"] = self.targets(interval)
-            return found
+                arrays["targets"] = self.targets(interval)
+            return arrays
         if not self._settings["rematerialize"]:
-            found["z"] = self.kept(interval, epoch, f"z{layer}")
+            arrays["z"] = self.kept(interval, epoch, f"z{layer}")
         if last:
-            found["targets"] = self.targets(interval)
+            arrays["targets"] = self.targets(interval)
         else:
-            found["gradient"] = self.kept(interval, epoch, "gathered")
-        return found
+            arrays["gradient"] = self.kept(interval, epoch, "gathered")
+        return arrays
 
     def ask_again(self, chunk: Chunk, number: int) -> None:
         """Take the answers of earlier lambdas no more."""
@@ -195,8 +195,8 @@ class GraphServer:
     ) -> None:
         """Take what a tensor task has returned."""
         kind, layer = step
-        renamed = {"z": f"z{layer}"} if kind == "apply" else {}
-        self.keep(interval, epoch, **{renamed.get(k, k): a for k, a in answer.items()})
+        names = {"z": f"z{layer}"} if kind == "apply" else {}
+        self.keep(interval, epoch, **{names.get(k, k): a for k, a in answer.items()})
         if kind == "apply_back" and layer == 0:
             self.forget(interval, epoch)
 
@@ -226,8 +226,8 @@ class AttentionServer(GraphServer):
             self.kept(interval, epoch, f"of_{end}") for end in ("sources", "own")
         )
         count = len(self._part.vertices)
-        pushed = self.edges(interval).pushed(of_sources, of_own, count)
-        self.keep(interval, epoch, pushed=pushed)
+        sums = self.edges(interval).pushed(of_sources, of_own, count)
+        self.keep(interval, epoch, pushed=sums)
 
     def pushed(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
@@ -248,7 +248,9 @@ class AttentionServer(GraphServer):
 
     def gathered(self, interval: int, payloads: Iterable[Payload]) -> NDArray[Any]:
         """Return the sum of an interval's gradients of all edges that came."""
-        pieces = {name: array for came in payloads for name, array in came.items()}
+        pieces = {
+            name: array for payload in payloads for name, array in payload.items()
+        }
         total = np.zeros(0)
         for name, rows in pieces.items():
             if name.startswith(ROWS):
@@ -262,20 +264,20 @@ class AttentionServer(GraphServer):
     def pulled(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         kind, layer = step
         if kind in {"apply", "apply_back"}:
-            found = {"rows": self._before(layer, interval, epoch)}
+            arrays = {"rows": self._before(layer, interval, epoch)}
             if kind == "apply_back":
-                found["gradient"] = self.kept(interval, epoch, "gathered")
-            return found
+                arrays["gradient"] = self.kept(interval, epoch, "gathered")
+            return arrays
         read = self.kept(interval, epoch, f"{READ}{layer}")
-        found = dict(self.edges(interval).both(read))
+        arrays = dict(self.edges(interval).both(read))
         if kind == "edge_apply":
-            return found
+            return arrays
         if layer == self._settings["model"]["layers"] - 1:
-            found["scores"] = self.kept(interval, epoch, f"{OUT}{layer}")
-            found["targets"] = self.targets(interval)
+            arrays["scores"] = self.kept(interval, epoch, f"{OUT}{layer}")
+            arrays["targets"] = self.targets(interval)
         else:
-            found["gradient"] = self.kept(interval, epoch, "gradient")
-        return found
+            arrays["gradient"] = self.kept(interval, epoch, "gradient")
+        return arrays
 
     def _before(self, layer: int, interval: int, epoch: int) -> NDArray[Any]:
         if layer:
@@ -288,5 +290,5 @@ class AttentionServer(GraphServer):
     ) -> None:
         """Take what a tensor task has returned, z and attention by their layer."""
         of_layer = {name: f"{name}{step[1]}" for name in (Z, ATTENTION)}
-        named = {of_layer.get(name, name): array for name, array in answer.items()}
-        super().returned(step, interval, epoch, named)
+        arrays = {of_layer.get(name, name): array for name, array in answer.items()}
+        super().returned(step, interval, epoch, arrays)

@@ -43,9 +43,9 @@ class Nothing(TaskProgram):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return what `work` made, for every out-edge that sends."""
-        came = self.work(iteration, inputs)
+        payload = self.work(iteration, inputs)
         return {
-            one.edge: self.payload(one, iteration, came)
+            one.edge: self.payload(one, iteration, payload)
             for one in self.brief.outputs
             if sends(one, iteration)
         }
@@ -96,8 +96,8 @@ class OnServer(Nothing):
         if "server" not in process:
             server = brief.settings["server"]
             attends = attention_rows(brief) > 0
-            made = AttentionServer if attends else GraphServer
-            process["server"] = made(brief.job_settings, server)
+            kind = AttentionServer if attends else GraphServer
+            process["server"] = kind(brief.job_settings, server)
         self.server: GraphServer = process["server"]
         self.interval: int = brief.settings.get("interval", -1)
         self.layer: int = brief.settings.get("layer", -1)
@@ -132,11 +132,11 @@ class Gather(OnServer):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep the sums for the lambda; return nothing."""
-        summed = self._constant
-        if summed is None:
-            summed = self._sums(self.server.assembled(self.rows(inputs)))
+        sums = self._constant
+        if sums is None:
+            sums = self._sums(self.server.assembled(self.rows(inputs)))
         name = "gathered" if self.backward else f"ah{self.layer}"
-        self.server.keep(self.interval, iteration, **{name: summed})
+        self.server.keep(self.interval, iteration, **{name: sums})
         return {}
 
 
@@ -197,12 +197,12 @@ class Call(OnServer):
         if output.peer_kind not in TENSORS:
             return {}
         step = output.peer_kind, self.layer
-        pulled = self.server.pulled(step, self.interval, iteration)
+        arrays = self.server.pulled(step, self.interval, iteration)
         if self.brief.job_settings["stream"] == 1:
-            return pulled
-        half = (len(pulled["ah"]) + 1) // 2
+            return arrays
+        half = (len(arrays["ah"]) + 1) // 2
         first = output.peer.endswith(".first")
-        return {k: a[:half] if first else a[half:] for k, a in pulled.items()}
+        return {k: a[:half] if first else a[half:] for k, a in arrays.items()}
 
 
 class Recall(Call):
@@ -264,9 +264,9 @@ class Late(OnServer):
         own = self.brief.settings
         if end_of(self.brief, iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
-            came = {k: a.copy() for one in inputs.values() for k, a in one.items()}
+            arrays = {k: a.copy() for one in inputs.values() for k, a in one.items()}
             step = own["of"], self.layer
-            self._dropped += not self.server.take(chunk, own["attempt"], step, came)
+            self._dropped += not self.server.take(chunk, own["attempt"], step, arrays)
         return {}
 
     @override
@@ -303,37 +303,37 @@ class _Tensor(Nothing):
         if end == DIES:
             version = self.weights(iteration, inputs)[1]
             return {"version": np.array([version], np.int64)}
-        made = self._whole_work(iteration, inputs)
+        payload = self._whole_work(iteration, inputs)
         if end == LATE:
             self._figures = {}
-        return made
+        return payload
 
     def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         step = self.brief.kind, self.layer
-        pulled = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
+        arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
         server: GraphServer | None = None
-        if not pulled:
+        if not arrays:
             server = self.process["server"]
-            pulled = server.pulled(step, self.interval, iteration)
-        held = self.process.setdefault("held", {})
+            arrays = server.pulled(step, self.interval, iteration)
+        versions_here = self.process.setdefault("held", {})
         key = self.brief.kind, self.layer, iteration
-        before = held.pop(key, None)
+        before = versions_here.pop(key, None)
         weights, version = before[0] if before else self.weights(iteration, inputs)
-        answer, gradient, loss = self.compute(pulled, weights)
+        answer, gradient, loss = self.compute(arrays, weights)
         if before:
             gradient = before[1] if gradient is None else before[1] + gradient
             loss += before[2]
         if self.part + 1 < self.parts:
-            held[key] = (weights, version), gradient, loss
+            versions_here[key] = (weights, version), gradient, loss
         elif self.computes_loss:
             # So that the mean over intervals is that of the graph.
             self._figures = {"loss": self.count * loss}
         if server is not None:
             server.returned(step, self.interval, iteration, answer)
-        made = {"version": np.array([version], np.int64)}
+        payload = {"version": np.array([version], np.int64)}
         if gradient is not None:
-            made["gradient"] = gradient
-        return made | {f"answer.{name}": array for name, array in answer.items()}
+            payload["gradient"] = gradient
+        return payload | {f"answer.{name}": array for name, array in answer.items()}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
@@ -409,9 +409,9 @@ class Apply(_Tensor):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the weights that its layer's update had."""
-        (held,) = state.values()
+        (weights,) = state.values()
         initial = self.process["initial"]
-        initial[self.layer] = held["parameters"].reshape(initial[self.layer].shape)
+        initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
 
     @override
     def compute(
@@ -421,8 +421,8 @@ class Apply(_Tensor):
         z = pulled["ah"] @ weights
         if self.fused:
             loss = cross_entropy(z, pulled["targets"])
-            wanted = weights if self.layer else None
-            answer, gradient = backward(pulled, loss.gradient, wanted)
+            needs = weights if self.layer else None
+            answer, gradient = backward(pulled, loss.gradient, needs)
             return answer, gradient, loss.value
         if self.last:
             return {"z": z}, None, 0.0
@@ -456,12 +456,12 @@ class ApplyBack(_Tensor):
     ) -> tuple[Payload, NDArray[Any] | None, float]:
         """Return the gradient of the gathered rows, and that of the weights."""
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
-        wanted = weights if self.layer else None
+        needs = weights if self.layer else None
         if self.last:
             loss = cross_entropy(z, pulled["targets"])
-            return (*backward(pulled, loss.gradient, wanted), loss.value)
+            return (*backward(pulled, loss.gradient, needs), loss.value)
         of_z = pulled["gradient"] * activation_slope(self.activation, z)
-        return (*backward(pulled, of_z, wanted), 0.0)
+        return (*backward(pulled, of_z, needs), 0.0)
 
 
 class Stash(Nothing):
@@ -552,8 +552,8 @@ def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray
         settings = brief.job_settings
         first = initial_weights(settings, open_for(settings))
         process["versions"] = [{-1: one} for one in first]
-    found: list[dict[int, NDArray[Any]]] = process["versions"]
-    return found
+    versions_of_process: list[dict[int, NDArray[Any]]] = process["versions"]
+    return versions_of_process
 
 
 def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
@@ -563,17 +563,17 @@ def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
     the first that came counts, the others are dropped.
     """
     totals: dict[bool, NDArray[Any]] = {}
-    counted = set()
+    senders = set()
     for sender in brief.inputs:
         chunk = sender.peer.partition(".")[0]
-        if chunk in counted:
+        if chunk in senders:
             continue
         if sender.edge in inputs and "gradient" in inputs[sender.edge]:
-            counted.add(chunk)
-            came = tensor(inputs[sender.edge], "gradient", sender)
+            senders.add(chunk)
+            gradient = tensor(inputs[sender.edge], "gradient", sender)
             of_edges = sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)
-            total = came.copy() if total is None else total + came
+            total = gradient.copy() if total is None else total + gradient
             totals[of_edges] = total
     if not totals:
         raise NodeMisbehaved(f"{brief.name} has no gradient to sum")

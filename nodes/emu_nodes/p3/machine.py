@@ -148,9 +148,9 @@ class P3Machine:
             self._sampled[batch] = sampled
         source, destination = sampled.edges[0]
         block = Block(source, destination, sampled.sizes[0], sampled.sizes[1])
-        found = FirstLayer(sampled.vertices, block)
-        self.structures[rank, batch] = found
-        return found
+        layer = FirstLayer(sampled.vertices, block)
+        self.structures[rank, batch] = layer
+        return layer
 
     def begin(self, batch: int) -> None:
         """Keep the upper parameters that this mini-batch is to be learnt with."""
@@ -181,16 +181,16 @@ class P3Machine:
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
-        sampled = self._sampled[batch]
-        done = self._split.forward(
+        batch_sample = self._sampled[batch]
+        output = self._split.forward(
             self._begun_with.pop(batch),
-            sampled.sizes,
-            sampled.edges,
+            batch_sample.sizes,
+            batch_sample.edges,
             total,
-            self._data.dataset.labels[sampled.seeds],
+            self._data.dataset.labels[batch_sample.seeds],
         )
-        self._forward[batch] = done
-        return {"loss": done.loss, "accuracy": done.accuracy}
+        self._forward[batch] = output
+        return {"loss": output.loss, "accuracy": output.accuracy}
 
     def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradients of the upper parameters and of layer 1's sum."""
@@ -283,7 +283,7 @@ class P3Machine:
                 if name.startswith(f"{part}.")
             }
             for batch in range(self._updates, self._first):
-                if (found := own.pop(f"gradient{batch}", None)) is None:
+                if (gradient := own.pop(f"gradient{batch}", None)) is None:
                     raise ValueError(f"state without gradient {batch} of {part}")
-                gradients[batch] = found.copy()
+                gradients[batch] = gradient.copy()
             optimizer.restore(own)

@@ -40,10 +40,10 @@ class _P3Task(TaskProgram):
         self._arrived, self._figures = inputs, {}
         machine = self._machine
         batch = iteration - machine.pipeline.behind[self.phase]
-        sent = self._work(batch) if machine.has(batch) else {}
+        payloads = self._work(batch) if machine.has(batch) else {}
         self._arrived = {}
         return {
-            out.edge: sent.get(out.peer, {})
+            out.edge: payloads.get(out.peer, {})
             for out in self._brief.outputs
             if sends(out, iteration)
         }
@@ -93,16 +93,16 @@ class ModelForward(_P3Task):
     def _work(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         machine.begin(batch)
-        sent: dict[str, Payload] = {}
+        payloads: dict[str, Payload] = {}
         for rank in machine.group if machine.holds(machine.rank) else ():
             if rank != machine.rank and not machine.derived:
                 machine.structures[rank, batch] = _received(*self._from(f"s{rank}"))
             part = machine.partial(rank, batch)
-            sent[f"Df{rank}"] = {"partial": part}
-        if own := sent.pop(f"Df{machine.rank}", None):
+            payloads[f"Df{rank}"] = {"partial": part}
+        if own := payloads.pop(f"Df{machine.rank}", None):
             machine.parts[batch] = own["partial"]
         self._figures = {"versions": float(machine.versions)}
-        return sent
+        return payloads
 
     @property
     def missed(self) -> int:
@@ -158,14 +158,14 @@ class DataBackward(_P3Task):
     @override
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Share the gradient; where there is no mini-batch, one of no elements."""
-        found = super().run(iteration, inputs)
+        payloads = super().run(iteration, inputs)
         machine = self._machine
         if machine.ranks > 1:
             batch = iteration - machine.pipeline.behind[self.phase]
             mine = machine.upper_gradients if machine.has(batch) else {}
             gradient = mine.get(batch, machine.upper[:0])
             share_vector(self._process, f"w{machine.rank}", gradient, iteration)
-        return found
+        return payloads
 
     @override
     def _work(self, batch: int) -> dict[str, Payload]:
@@ -187,14 +187,14 @@ class ModelBackward(_P3Task):
     @override
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Share the gradient with other groups; without a mini-batch an empty one."""
-        found = super().run(iteration, inputs)
+        payloads = super().run(iteration, inputs)
         machine = self._machine
         if machine.groups > 1:
             batch = iteration - machine.pipeline.behind[self.phase]
             mine = machine.own_gradients if machine.has(batch) else {}
             gradient = mine.get(batch, machine.own[:0])
             share_vector(self._process, f"v{machine.rank}", gradient, iteration)
-        return found
+        return payloads
 
     @override
     def _work(self, batch: int) -> dict[str, Payload]:
