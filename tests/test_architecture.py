@@ -84,7 +84,7 @@ def test_names_in_backticks_are_there() -> None:
 
 @pytest.mark.parametrize("path", PRODUCT)
 def test_files_are_read_within_bounds(path: str) -> None:
-    """Ten bytes may unpack to gigabytes; `emu.host.input_file` reads what others wrote."""
+    """Ten bytes may unpack to gigabytes; `input_file` reads what others wrote."""
     calls = {
         ast.unparse(node.func)
         for node in ast.walk(ast.parse((ROOT / path).read_text()))

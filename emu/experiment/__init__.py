@@ -1,4 +1,6 @@
 """An experiment from scenario to run directory: scales, run, replay, judgement.
 
-Must not know: sockets, how a rate is chosen, how results are drawn.
+Decides at which scales a run goes, what it is compared with, and what of it is kept. It
+must not know sockets, how a rate is chosen, or how results are drawn.
+Start at ``run_experiment.py``.
 """

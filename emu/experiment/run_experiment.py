@@ -36,6 +36,7 @@ from emu.prediction.analysis.critical_path import (
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
+from emu.problem.cut import Cut
 from emu.runs.array_files import (
     REALIZATION,
     REPORTS,
@@ -45,7 +46,7 @@ from emu.runs.array_files import (
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
-from emu.runs.run_directory import Cut, RunDirectory, write_scenario
+from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
 from emu.scenario.realize import model_programs, noted
 from emu.systems.system import system_guards

@@ -1,7 +1,8 @@
-"""Graphs: sources, partitions, the prepared cache, deterministic sampling, volumes.
+"""Graphs: sources, imports, partitions, the prepared cache, deterministic sampling.
 
-Must not know: sockets, schedules, training. torch and dgl only to read their files, and
-dgl for its own partitions.
+Decides which vertices a batch holds, as a function of seed, sampler and iteration. It
+must not know sockets, schedules, training; torch and dgl only to read their files.
+Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has one file per format.
 """
 
 from emu.graph_data.batches import (

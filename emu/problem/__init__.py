@@ -1,8 +1,9 @@
-"""Scheduling problems and their schedules.
+"""Frozen data and the arithmetic on it: machines, jobs, placements, schedules.
 
-Frozen data and the arithmetic on it: machines, tasks, edges, placement, costs, and what
-happened when. Must not know: policies, clocks, files, sockets.
-Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
+Decides what a job is and what must hold of it, in seconds, bytes, bytes per second;
+iterations count from 0. It must not know policies, clocks, files, sockets.
+Start at ``job.py`` and ``cluster.py``; ``fields/`` makes keys, ``workloads/`` parts of
+jobs.
 """
 
 from emu.problem.changes import CapacityChange, SpeedChange, end_of_work

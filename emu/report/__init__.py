@@ -1,6 +1,9 @@
-"""Tables of a run for a terminal, of at most 100 columns.
+"""Tables, pictures and pages of a run, and the live page while it goes.
 
-Must not know: how a schedule was made, files, the command line.
+Decides what a person sees, in at most 100 columns. It must not know how a schedule was
+made, nor the command line.
+Start at ``facts.py``; ``html/page.py`` makes pages, ``dashboard/`` shows a run as it
+goes.
 """
 
 from emu.report.comparison import (

@@ -92,8 +92,8 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
     seconds ``cpu``; by (edge, iteration) ``flow_ready``, ``flow_start``, ``flow_end``
     and the iteration in ``reads``; ``task_settled`` and ``flow_settled`` of the
-    schedule; ``sends``: rows of `emu.emulation.network.send_log.SendLog`; ``quotas`` of the
-    schedule where some are tuned.
+    schedule; ``sends``: rows of `emu.emulation.network.send_log.SendLog`; ``quotas`` of
+    the schedule where some are tuned.
 
     Raises
     ------

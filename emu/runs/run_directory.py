@@ -36,7 +36,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +55,7 @@ from emu.host.input_file import (
 )
 from emu.names import file_part
 from emu.problem import Problem, RateHistory
+from emu.problem.cut import Cut
 from emu.runs.problem_json import (
     problem_to_json,
 )
@@ -321,16 +321,6 @@ def _kept(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 FOLDER, RECORD = "checkpoints", "commit.json"
 #: Cuts that are kept: the newest, and one to fall back to.
 _KEPT = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """State of all tasks that keep some, before an iteration."""
-
-    iteration: int
-    """The first that is not done, counted from the beginning of the whole job."""
-    states: Mapping[str, Arrays]
-    """Arrays of every task whose state is needed, by its name."""
 
 
 class _Part(TypedDict):

@@ -1,6 +1,8 @@
 """Scenario files: what a user writes becomes a problem, or a clear error.
 
-Must not know: sockets, node processes, how a schedule is made.
+Decides what keys mean and which line an error names. It must not know sockets, node
+processes, or how a schedule is made.
+Start at ``scenario_file.py``, then ``experiment.py``.
 """
 
 from emu.scenario.experiment import Experiment, place, prepare

@@ -1,4 +1,4 @@
-"""Write what-ifs of `emu.prediction.analysis.what_if` as keys and values of their scenario.
+"""Write what-ifs of `what_if` as keys and values of their scenario.
 
 A simulation of the file with these keys and values gives the makespan reported.
 """

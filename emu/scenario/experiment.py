@@ -540,7 +540,8 @@ def check_rule(scenario: Scenario) -> None:
     Raises
     ------
     ScenarioError
-        When it cannot be loaded, or may not: see `emu.host.foreign_code.code_of_others`.
+        When it cannot be loaded, or may not: see
+        `emu.host.foreign_code.code_of_others`.
     """
     try:
         policy_named(scenario.schedule.rule)

@@ -1,6 +1,8 @@
-"""For the tests of users and our own: problems with known answers, strategies.
+"""For the tests of users and our own: problems with known answers, strategies, trials.
 
-Must not know: processes and sockets. `emu.testing.strategies` needs Hypothesis.
+Decides what is drawn and what a trial in virtual time checks. It must not know
+processes and sockets; `emu.testing.strategies` needs Hypothesis.
+Start at ``problems.py``, then ``trials/trial.py``.
 """
 
 from emu.testing.problems import two_machine_example

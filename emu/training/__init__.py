@@ -1,7 +1,8 @@
 """Models, their flat parameters, optimisers, the one-process reference, evaluation.
 
-torch is imported inside functions: parameter servers and timed workers run
-without them.
+Decides how a gradient is computed. It must not know schedules and sockets; torch is
+imported inside functions, as parameter servers and timed workers run without it.
+Start at ``reference.py``.
 """
 
 from emu.training.graph_model import (

@@ -1,9 +1,9 @@
 """A graph neural network, and the flat parameter vector of any model.
 
 Parameters stand layer by layer from the input, tensors as in
-`emu.problem.workloads.model_shapes`, or those of a program. Workers and parameter servers
-derive the same first values from the seed, so iteration 0 needs no message. No torch
-here for a model of emu's: its parameter server runs on numpy alone.
+`emu.problem.workloads.model_shapes`, or those of a program. Workers and parameter
+servers derive the same first values from the seed, so iteration 0 needs no message. No
+torch here for a model of emu's: its parameter server runs on numpy alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class GraphModel:
-    """Layers of one kind with ReLU between them; see `emu.problem.workloads.model_shapes`.
+    """Layers of one kind with ReLU between them; see `model_shapes`.
 
     Building one gives this process a single torch thread: the machine's cores belong
     to dozens of processes, and one thread sums in one order.

@@ -19,7 +19,7 @@ from emu.emulation.wire.messages import RunTask
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
 from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
 from emu.problem import Outages
-from emu.runs.run_directory import Cut
+from emu.problem.cut import Cut
 from emu.scenario import Experiment
 from tests.testing.trial_cases import experiment
 

@@ -10,7 +10,8 @@ import pytest
 from emu.experiment.attempts import cut_plan
 from emu.experiment.resumption import resumed
 from emu.experiment.run_experiment import emulation_settings, manifest
-from emu.runs.run_directory import Cut, RunDirectory, write_scenario
+from emu.problem.cut import Cut
+from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from tests.testing.trial_cases import DGTP

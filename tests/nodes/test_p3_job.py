@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.wire import payload_kind
 from emu.graph_data import open_for
 from emu.prediction.simulation import simulate
+from emu.problem.payloads import payload_kind
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.data_parallel.section import DataParallelJobSection

@@ -15,8 +15,8 @@ from emu.emulation.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
 from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
 from emu.experiment.training_results import by_mini_batch
+from emu.problem.cut import Cut
 from emu.problem.workloads import copies_of
-from emu.runs.run_directory import Cut
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import held_by

@@ -11,7 +11,8 @@ against the one that was simulated before the run: under max-min for ``fair`` an
 rates and the kernel limits none; these two are then held against each other. With
 ``--pairs``, drawn scenarios run in two placements each, some a few per cent apart and
 some far, and it is counted how often kernel and simulation agree on which is better.
-Runs under ``tcp`` stand apart by what `emu.prediction.analysis.link_load` says beforehand.
+Runs under ``tcp`` stand apart by what `emu.prediction.analysis.link_load` says
+beforehand.
 
 Seeds begin at the date of the commit (20261125 draws from 20261125000 on), so that no
 change was tuned on them; ``--first 0`` draws those of the figures before that.

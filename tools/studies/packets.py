@@ -5,8 +5,8 @@
 N drawn scenarios, those of `tools/study kernel`, and N drawn incasts go over packets at
 the scale at which kernel NICs would carry them, ``fair`` and ``tcp``, by cubic and
 reno. Each makespan is held against that of max-min rates. Under ``tcp`` those of which
-`emu.prediction.analysis.link_load` says beforehand that rates hold stand apart: the exit status
-is 1 where one of these is more than 5 % off.
+`emu.prediction.analysis.link_load` says beforehand that rates hold stand apart: the
+exit status is 1 where one of these is more than 5 % off.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 What a job's iterations 0 to k - 1 leave to the others is the state of the tasks that
 keep some, as each has it before its iteration k. Such a task sends a copy on its way
 into that iteration; the cut is whole when all have come, and kept in a thread then.
-With copies on other machines (`emu.problem.workloads.copies`) those send it, once they have it.
+With copies on other machines (`emu.problem.workloads.copies`) those send it, once they
+have it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING
 from emu.emulation.wire.array_parts import ArrayParts, state_parts
 from emu.errors import NodeMisbehaved
 from emu.problem import Job
+from emu.problem.cut import Cut
 from emu.problem.workloads import copies_of
-from emu.runs.run_directory import Cut
 
 if TYPE_CHECKING:
     from emu.emulation.wire.messages import StatePart

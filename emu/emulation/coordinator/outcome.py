@@ -47,7 +47,7 @@ class EmulatedRun:
     """Statistics of every process, as it counted them."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
-    """Rows of `emu.emulation.wire.frame_layout`: every frame, by sender and by receiver."""
+    """Rows of `frame_layout`: every frame, by sender and by receiver."""
     late: NDArray[np.float64]
     """Run seconds by which (task, iteration) ended after its profiled time."""
     busy: NDArray[np.float64]
@@ -102,7 +102,7 @@ class Tally:
 
 
 class FrameRows:
-    """Rows of `emu.emulation.wire.frame_layout`, put together from those of all processes."""
+    """Rows of `frame_layout`, put together from those of all processes."""
 
     def __init__(self) -> None:
         self._sent, self._received = bytearray(), bytearray()

@@ -1,8 +1,8 @@
 """``python -m emu.emulation.launch.ray_client``: reserve hosts of a Ray cluster, start agents.
 
-`emu.emulation.launch.ray_cluster` says at standard input what to reserve, a line of JSON; the
-answer at standard output says where that is. The second line has the token and what
-agents get. All ends with this process: Ray takes back what its clients hold.
+`emu.emulation.launch.ray_cluster` says at standard input what to reserve, a line of
+JSON; the answer at standard output says where that is. The second line has the token
+and what agents get. All ends with this process: Ray takes back what its clients hold.
 """
 
 from __future__ import annotations

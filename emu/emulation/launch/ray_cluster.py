@@ -2,8 +2,8 @@
 
 What an emulated machine takes of a host is a bundle of a placement group. So Ray
 chooses the hosts, several machines may share one, and none is over two. Ray's client
-is a process of its own (`emu.emulation.launch.ray_client`), since its threads and signal handlers
-have no place in a coordinator.
+is a process of its own (`emu.emulation.launch.ray_client`), since its threads and
+signal handlers have no place in a coordinator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The receiving end of data connections: one listening port, one connection per edge.
 
 Whoever connects is a stranger until it has proved that it knows the key of an edge that
-ends here (`emu.emulation.network.authentication`). A stranger who sends anything else is dropped
-and remembered in ``rejections``; the others live on, and nothing was allocated for it.
+ends here (`emu.emulation.network.authentication`). A stranger who sends anything else
+is dropped and remembered in ``rejections``; the others live on, and nothing was
+allocated for it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from emu.emulation.wire import (
     Kind,
     WireLimits,
     encode_message,
-    payload_kind,
 )
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
+from emu.problem.payloads import payload_kind
 
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
 #: known. With a megabyte at a time a burst of 500 kB was one call.
@@ -50,8 +51,9 @@ _PORTION = 1 << 16
 class DataServerStatistics:
     """Counts of what arrived over accepted connections.
 
-    ``payloads`` lists these bytes: rows of ``edge``, ``kind`` (`emu.emulation.wire.payload_kind`)
-    and ``bytes``; ``bursts`` the most at once: rows of ``edge`` and ``bytes``.
+    ``payloads`` lists these bytes: rows of ``edge``, ``kind``
+    (`emu.problem.payloads.payload_kind`) and ``bytes``; ``bursts`` the most at once:
+    rows of ``edge`` and ``bytes``.
     """
 
     connections: int

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from emu.emulation.network.clock import RunClock
 
 
-#: A row of `emu.emulation.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as tuples 20.
+#: A row of `emu.emulation.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as
+#: tuples 20.
 _ROW = struct.Struct("<IIddQ")
 #: Rows of one piece, so that two pieces fit into one control message.
 _PIECE = 12_000

@@ -9,7 +9,6 @@ from emu.emulation.wire.decoding import FrameReader
 from emu.emulation.wire.encoding import Outgoing, encode_data, encode_message
 from emu.emulation.wire.frame_layout import (
     DATA_KINDS,
-    FEATURES,
     MESSAGE_KINDS,
     PREFIX_BYTES,
     VERSION,
@@ -20,12 +19,10 @@ from emu.emulation.wire.frame_layout import (
     Seal,
     TensorSpec,
     WireLimits,
-    payload_kind,
 )
 
 __all__ = [
     "DATA_KINDS",
-    "FEATURES",
     "MESSAGE_KINDS",
     "PREFIX_BYTES",
     "VERSION",
@@ -40,5 +37,4 @@ __all__ = [
     "WireLimits",
     "encode_data",
     "encode_message",
-    "payload_kind",
 ]

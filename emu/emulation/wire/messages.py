@@ -224,7 +224,7 @@ class StatePart:
 
 @dataclass(frozen=True)
 class Frames:
-    """Some of the frames that a process sent and received (`emu.emulation.wire.frame_layout`)."""
+    """Some of the frames that a process sent and received (`frame_layout`)."""
 
     sent: bytes
     received: bytes

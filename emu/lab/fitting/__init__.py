@@ -2,8 +2,8 @@
 
 `conversations` tells requests, answers and an all-reduce apart, `iterations` cuts them
 into iterations, `templates` makes one of all, `fitted_job` writes what was found as a
-custom job. Pure: what it gets is `emu.prediction.analysis.traffic.Traffic`. Must not know: files,
-labs, simulations.
+custom job. Pure: what it gets is `emu.prediction.analysis.traffic.Traffic`. Must not
+know: files, labs, simulations.
 """
 
 from emu.lab.fitting.causes import FittedSteps, overtaken

@@ -23,7 +23,7 @@ _ANSWER = 20.0  # wall seconds that the kernel may take for one request
 
 
 class Holder:
-    """Asks what `emu.lab.machines.namespace_rpc` answers, and keeps ends of programs."""
+    """Asks what `namespace_rpc` answers, and keeps ends of programs."""
 
     def __init__(self, name: str, mine: socket.socket) -> None:
         self.name, self.socket = name, mine

@@ -1,7 +1,7 @@
 """Decides what starts, which flow is active and what rate it gets.
 
-Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) or by messages
-(`emu.emulation.coordinator`). Must not know: who drives it, and why.
+Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) or by
+messages (`emu.emulation.coordinator`). Must not know: who drives it, and why.
 """
 
 from emu.prediction.scheduling.policies import (

@@ -147,7 +147,8 @@ class State:
         The placed job.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
-        seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy needs it.
+        seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy
+        needs it.
     logged
         True to keep when everything happened.
     looks

@@ -4,7 +4,8 @@ The coordinator's thread only appends what it receives to a tape (0.2 us each); 
 that into figures, and serving them, happens in a thread of its own, four times a
 second. Must not know: how a schedule is made; it only looks on.
 
-`emu.report.dashboard.server` is imported where a page is asked for: aiohttp takes 0.2 s.
+`emu.report.dashboard.server` is imported where a page is asked for: aiohttp takes 0.2
+s.
 """
 
 from emu.report.dashboard.live_run import LiveRun, LiveTable

@@ -201,10 +201,10 @@ def custom_realization(
     return Realization(times, volumes)
 
 
-# An all-reduce runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of a step
-# is cut into segments that follow one another, so that one is on its way while another
-# is added up: two in gloo, more in NCCL. A rank has one connection to the next, a
-# channel.
+# An all-reduce runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of
+# a step is cut into segments that follow one another, so that one is on its way while
+# another is added up: two in gloo, more in NCCL. A rank has one connection to the next,
+# a channel.
 
 #: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
 SEGMENTS = 2

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from emu.emulation.wire import FEATURES
 from emu.prediction.analysis.traffic import received_kinds
 from emu.problem import Job
+from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.system import System
 from emu.trust.violation import Finding

@@ -25,7 +25,7 @@ from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host, version_of_emu
 from emu.problem import Kill, Problem, Realization
-from emu.runs.run_directory import Cut
+from emu.problem.cut import Cut
 from emu.scenario import Experiment
 from emu.scenario.realize import model_programs
 from emu.systems.system import held_by
@@ -83,8 +83,9 @@ class Case:
         hosts
             As the field.
         changes
-            Fields of `emu.emulation.shaping.EmulationSettings` in place of the scenario's. Its
-            byte scale is in the programs already: change that where it is loaded.
+            Fields of `emu.emulation.shaping.EmulationSettings` in place of the
+            scenario's. Its byte scale is in the programs already: change that where it
+            is loaded.
         """
         settings = replace(experiment.scenario.emulation.settings, **changes)
         models = tuple(model.name for model in model_programs(experiment.scenario))

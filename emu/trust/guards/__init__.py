@@ -1,8 +1,9 @@
 """Guards, which say where a run reports what the cluster cannot have done.
 
 Each is computed from what the receivers' kernels and the tasks reported, and shares no
-code with the scheduler: nothing here imports `emu.prediction.scheduling` or `emu.prediction.simulation`, and
-import-linter sees to it. A guard that fires makes the run untrusted.
+code with the scheduler: nothing here imports `emu.prediction.scheduling` or
+`emu.prediction.simulation`, and import-linter sees to it. A guard that fires makes the
+run untrusted.
 """
 
 from __future__ import annotations
