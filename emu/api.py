@@ -69,11 +69,11 @@ def place(
     DataError
         When the profile or the data set is missing or damaged.
     """
-    scenario = _stated(scenario)
+    scenario = _with_placement(scenario)
     if policy is not None:
-        from emu.experiment.crossover import placed_by  # noqa: PLC0415 - rich
+        from emu.experiment.crossover import with_placement_policy  # noqa: PLC0415 - rich
 
-        scenario = placed_by(scenario, policy)
+        scenario = with_placement_policy(scenario, policy)
     return prepare(scenario, progress=progress)
 
 
@@ -187,7 +187,7 @@ def run(
     from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))
-    scenario = _stated(what, placement)
+    scenario = _with_placement(what, placement)
     check_ready(scenario, Path(runs))
     if scenario.emulation.compute == "real":
         check_load(host_load(), warnings.warn, force=force)
@@ -356,8 +356,8 @@ def audit(
         run = run_to_audit(what)
         limit = run.tolerance if tolerance is None else tolerance
         with code_of_others(runs=run_code):
-            found = audit_whole(run, limit, relative, rule=policy, training=training)
-        return found[0]
+            report = audit_whole(run, limit, relative, rule=policy, training=training)
+        return report[0]
     schedule = what if isinstance(what, Schedule) else what.best
     limit = ROUNDING if tolerance is None else tolerance
     return audit_schedule(schedule, tolerance=limit, relative=relative)
@@ -397,10 +397,10 @@ def _ready(
 ) -> Experiment:
     if isinstance(what, Experiment) and placement is None:
         return what
-    return prepare(_stated(what, placement))
+    return prepare(_with_placement(what, placement))
 
 
-def _stated(
+def _with_placement(
     what: Scenario | Experiment, placement: Mapping[str, str] | None = None
 ) -> Scenario:
     """Return the scenario, with the placement stated where there is one."""

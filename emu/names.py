@@ -15,7 +15,7 @@ from typing import Any
 SHOWN = 300
 
 
-def checked_name(text: Any) -> str:
+def check_name(text: Any) -> str:
     """Return the name of a machine, a task, a link, a scenario or a data set.
 
     Raises

@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
-    scenario, trust = _stated(request)
+    scenario, trust = _scenario_of_marker(request)
     runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
     run = _carried_out(scenario, runs)
     attempt = request.node.stash[_ATTEMPT]
@@ -164,7 +164,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
         pytest.fail("\n".join(attempt.problems), pytrace=False)
 
 
-def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
+def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     """Return the scenario of the marker and the least trust."""
     import emu
     from emu.errors import EmulatorError
@@ -174,7 +174,7 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
-    names = [*(() if marker is None else marker.args), *_taken(options, "scenario")]
+    names = [*(() if marker is None else marker.args), *_take_list(options, "scenario")]
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
     sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
@@ -188,7 +188,7 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
     changes = {f"expect.{key}": value for key, value in options.items()}
-    source = _located(request.path.parent, str(names[0]))
+    source = _locate_file(request.path.parent, str(names[0]))
     try:
         return emu.load(source, {**sets, **changes}), trust
     except EmulatorError as error:
@@ -196,7 +196,7 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         raise pytest.fail.Exception(line, pytrace=False) from None
 
 
-def _taken(options: dict[str, Any], key: str) -> list[Any]:
+def _take_list(options: dict[str, Any], key: str) -> list[Any]:
     return [options.pop(key)] if key in options else []
 
 
@@ -204,14 +204,14 @@ def _refuse(problem: str) -> NoReturn:
     pytest.fail(f"@pytest.mark.emu: {problem}", pytrace=False)
 
 
-def _located(folder: Path, name: str) -> str | Path:
+def _locate_file(folder: Path, name: str) -> str | Path:
     """Return the file beside the test, or else the name of a shipped scenario."""
     from emu.problem.fields.suggestion import nearest
-    from emu.scenario.scenario_file import shipped_scenarios
+    from emu.scenario.scenario_file import list_scenarios
 
     if (folder / name).exists():
         return folder / name
-    scenarios = shipped_scenarios()
+    scenarios = list_scenarios()
     if name not in scenarios:
         beside = [path.name for path in sorted(folder.glob("*.yaml"))]
         _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
@@ -222,11 +222,11 @@ def _problems(
     scenario: Scenario, run: RecordedRun, trust: str
 ) -> tuple[list[str], bool]:
     """Return the marker's unmet demands, and True where lateness explains them."""
-    from emu.experiment.expectations import missed_expectations, punctual
+    from emu.experiment.expectations import find_misses, punctual
     from emu.trust.verdict import Trust
 
-    problems = missed_expectations(scenario.expect, run.result)
-    by_host = not missed_expectations(scenario.expect, punctual(run.result))
+    problems = find_misses(scenario.expect, run.result)
+    by_host = not find_misses(scenario.expect, punctual(run.result))
     order, verdict = [*Trust], run.result["verdict"]
     if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
         reasons = "; ".join(verdict["reasons"])
@@ -248,7 +248,7 @@ def pytest_runtest_makereport(
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
-        report.sections.append(("emu", _told(attempt.run)))
+        report.sections.append(("emu", _tell_run(attempt.run)))
     return report
 
 
@@ -334,7 +334,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in _annotations(terminalreporter, config.rootpath):
             terminalreporter.write_line(line)
-    inconclusive, count = _counted(terminalreporter)
+    inconclusive, count = _count_marks(terminalreporter)
     if inconclusive or (count and config.getoption("emu_inconclusive")):
         terminalreporter.write_line(
             f"emu: {inconclusive} of {count} marked tests {_INCONCLUSIVE}"
@@ -363,8 +363,8 @@ def _annotations(reporter: Any, root: Path) -> Iterator[str]:
             )
             said = report.longrepr
             said = said[2] if isinstance(said, tuple) else report.longreprtext
-            told = [text for title, text in report.sections if title == "emu"]
-            yield f"::{level} {where}::{_escaped(chr(10).join([said, *told]))}"
+            texts = [text for title, text in report.sections if title == "emu"]
+            yield f"::{level} {where}::{_escaped(chr(10).join([said, *texts]))}"
 
 
 def _escaped(text: str, more: str = "") -> str:
@@ -382,12 +382,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if limit and reporter is not None:
         from emu.units import RATIO
 
-        inconclusive, count = _counted(reporter)
+        inconclusive, count = _count_marks(reporter)
         if inconclusive > RATIO.parse(limit) * count:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _counted(reporter: Any) -> tuple[int, int]:
+def _count_marks(reporter: Any) -> tuple[int, int]:
     """Return the number of inconclusive marked tests, and that of all marked ones."""
     found = {kind: reporter.stats.get(kind, ()) for kind in ("passed", "failed")}
     with_mark = [
@@ -404,7 +404,7 @@ def _counted(reporter: Any) -> tuple[int, int]:
     return len(inconclusive), len({*with_mark, *inconclusive})
 
 
-def _told(run: RecordedRun) -> str:
+def _tell_run(run: RecordedRun) -> str:
     from emu.report.facts import budget_table, headline
     from emu.report.terminal import terminal
 

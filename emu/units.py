@@ -41,7 +41,7 @@ _STRICT = _PREFIXES | {"K": 10**3}
 Units: TypeAlias = "Mapping[str, tuple[int, int]]"
 
 
-def _prefixed(
+def _with_prefixes(
     *words: str, per: int = 1, prefixes: Mapping[str, int] = _PREFIXES
 ) -> dict[str, tuple[int, int]]:
     return {f"{p}{word}": (n, per) for word in words for p, n in prefixes.items()}
@@ -145,9 +145,9 @@ class Quantity:
 RATE = Quantity(
     what="a rate",
     units=MappingProxyType(
-        _prefixed("bit/s", "bits/s", "bit/sec", "bps", per=8, prefixes=_LOOSE)
-        | _prefixed("b/s", "b/sec", per=8, prefixes=_STRICT)
-        | _prefixed("B/s", "B/sec", "Bps", "byte/s", "bytes/s", prefixes=_STRICT)
+        _with_prefixes("bit/s", "bits/s", "bit/sec", "bps", per=8, prefixes=_LOOSE)
+        | _with_prefixes("b/s", "b/sec", per=8, prefixes=_STRICT)
+        | _with_prefixes("B/s", "B/sec", "Bps", "byte/s", "bytes/s", prefixes=_STRICT)
     ),
     inside="B/s",
     example="50 Gbit/s",
@@ -162,7 +162,7 @@ RATE = Quantity(
 )
 SIZE = Quantity(
     what="a size",
-    units=MappingProxyType(_prefixed("B", "byte", "bytes", prefixes=_STRICT)),
+    units=MappingProxyType(_with_prefixes("B", "byte", "bytes", prefixes=_STRICT)),
     inside="B",
     example="48 GB",
     people=("B", "kB", "MB", "GB", "TB"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import emu
-from emu.scenario.scenario_file import collected_seldom
+from emu.scenario.scenario_file import collect_seldom
 from tests.integration.scenarios import tiny_training
 
 PUBLIC = [
@@ -119,9 +119,9 @@ def test_a_training_job_is_placed_and_explained_without_torch(tmp_path: Path) ->
 def test_the_threshold_is_raised_and_comes_back() -> None:
     before = gc.get_threshold()
 
-    with collected_seldom():
+    with collect_seldom():
         assert gc.get_threshold()[0] > before[0]
-    with pytest.raises(ValueError, match="no number"), collected_seldom():
+    with pytest.raises(ValueError, match="no number"), collect_seldom():
         int("no number")
 
     assert gc.get_threshold() == before

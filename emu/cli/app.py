@@ -123,11 +123,11 @@ def write_parameters(parameters: list[Any], formatter: Any) -> None:
     """Write arguments and options as two columns."""
     arguments = [p for p in parameters if isinstance(p, TyperArgument)]
     options = [p for p in parameters if not isinstance(p, TyperArgument)]
-    for title, found, rows in (
+    for title, columns, rows in (
         ("Arguments", arguments, _argument_rows(arguments)),
         ("Options", options, _option_rows(options)),
     ):
-        if found:
+        if columns:
             with formatter.section(title):
                 formatter.write_dl(list(rows))
 
@@ -199,7 +199,7 @@ _UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def _import_without_collection() -> Iterator[None]:
     """Import without looking for garbage, and never look at what was imported.
 
     Of 1.15 s of CPU that simulating a small scenario took, looking took 0.25.
@@ -243,7 +243,7 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            with _uncollected(), _one_thread_of_blas():
+            with _import_without_collection(), _one_thread_of_blas():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
             for info in app.registered_commands:
                 command = get_command_from_info(
@@ -368,7 +368,7 @@ def options(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    with _told_of_a_full_device():
+    with _end_at_full_device():
         try:
             app()
         finally:
@@ -376,7 +376,7 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def _told_of_a_full_device() -> Iterator[None]:
+def _end_at_full_device() -> Iterator[None]:
     """End with one line where standard output cannot be written."""
     try:
         try:

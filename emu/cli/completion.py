@@ -18,8 +18,8 @@ def offer_words(command: str, parameter: Any) -> None:
     words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
 
     def complete(_ctx: object, _parameter: object, incomplete: str) -> list[str]:
-        offered = dict.fromkeys(words(incomplete)) if words else ()
-        return [word for word in offered if word.startswith(incomplete)]
+        offers = dict.fromkeys(words(incomplete)) if words else ()
+        return [word for word in offers if word.startswith(incomplete)]
 
     if words is not None:
         parameter._custom_shell_complete = complete  # noqa: SLF001 - typer has no other
@@ -28,7 +28,7 @@ def offer_words(command: str, parameter: Any) -> None:
 def _shipped(_: str) -> Iterable[str]:
     from emu.scenario import scenario_file as files
 
-    return files.shipped_scenarios() | files.shipped_labs()
+    return files.list_scenarios() | files.list_labs()
 
 
 def _scenarios(incomplete: str) -> Iterable[str]:
@@ -40,15 +40,15 @@ def _scenarios(incomplete: str) -> Iterable[str]:
 
 
 def _documents(_: str) -> Iterable[str]:
-    from emu.scenario.scenario_file import shipped_documents
+    from emu.scenario.scenario_file import list_documents
 
-    return shipped_documents()
+    return list_documents()
 
 
 def _policies(incomplete: str) -> Iterable[str]:
-    from emu.scenario.own_rules import known_policies
+    from emu.scenario.own_rules import list_policies
 
-    return (incomplete[: incomplete.rfind(",") + 1] + one for one in known_policies())
+    return (incomplete[: incomplete.rfind(",") + 1] + one for one in list_policies())
 
 
 def _placements(incomplete: str) -> Iterable[str]:
@@ -61,12 +61,12 @@ def _keys(incomplete: str) -> Iterable[str]:
     from emu.scenario.scenario import json_schema
 
     key, equals, _ = incomplete.partition("=")
-    schema, wanted = json_schema(), _INDEX.sub("[0]", key)
-    known = dict(_below(schema, schema["$defs"], wanted))
+    schema, path = json_schema(), _INDEX.sub("[0]", key)
+    keys = dict(_below(schema, schema["$defs"], path))
     if equals:
-        return (f"{key}={word}" for word in known.get(wanted, ()))
+        return (f"{key}={word}" for word in keys.get(path, ()))
     # What was written stays, its positions in lists among it.
-    return (key + one[len(wanted) :] for one in known if one.startswith(wanted))
+    return (key + one[len(path) :] for one in keys if one.startswith(path))
 
 
 def _below(

@@ -10,7 +10,7 @@ import typer
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, RunError
-from emu.host.files import left_behind, remove
+from emu.host.files import find_remains, remove
 from emu.lab.machines.cpu_groups import (
     Hierarchy,
     groups_left_behind,
@@ -50,7 +50,7 @@ def clean(
     DataError
         When something cannot be removed.
     """
-    files, groups = left_behind(runs), _groups()
+    files, groups = find_remains(runs), _groups()
     for path in [] if dry_run else files:
         remove(path)
     if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):

@@ -20,7 +20,7 @@ from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
 from emu.lab.fitting import Template
 from emu.lab.machines import Lab, missing_needs
-from emu.lab.prediction import missed_by_lab
+from emu.lab.prediction import list_lab_misses
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
 from emu.names import for_terminal
@@ -82,7 +82,7 @@ def lab(
     console.print(f"written to {directory.path}/")
     if result["failed"]:
         raise typer.Exit(_say_what_failed(result["failed"], directory.path, console))
-    if misses := missed_by_lab(spec, result):
+    if misses := list_lab_misses(spec, result):
         raise ExpectationMissed("; ".join(misses))
 
 

@@ -105,7 +105,7 @@ def seconds(text: str, option: str) -> float:
         raise ScenarioError(str(error), file=option) from error
 
 
-def listed(words: str) -> list[str]:
+def split_words(words: str) -> list[str]:
     """Return the words between the commas of an option."""
     return [word.strip() for word in words.split(",") if word.strip()]
 
@@ -178,7 +178,7 @@ Witness: TypeAlias = Annotated[
 ]
 
 
-def witnessed(
+def check_witness(
     witness: _Name | None, *, dry: bool, stated: tuple[object, ...]
 ) -> Callable[[Experiment], object]:
     """Return what refuses an experiment of which the witness can say nothing.

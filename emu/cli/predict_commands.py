@@ -35,7 +35,11 @@ from emu.cli.options import (
     seconds,
 )
 from emu.cli.signs_of_life import note_stage
-from emu.experiment.expectations import missed, simulated_figures, unchecked
+from emu.experiment.expectations import (
+    figures_of_simulation,
+    list_misses,
+    list_unchecked,
+)
 from emu.prediction.analysis.bounds import (
     optimality,
     optimality_line,
@@ -68,8 +72,8 @@ from emu.runs.result import flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
-from emu.scenario.own_rules import known_policies
-from emu.scenario.realize import measured_models
+from emu.scenario.own_rules import list_policies
+from emu.scenario.realize import list_model_figures
 from emu.scenario.virtual_training import virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
@@ -90,7 +94,7 @@ def policies(json_target: JsonTarget = None) -> None:
             "knows": policy.knows,
             "theorem1": policy.keeps_theorem,
         }
-        for name, policy in ((name, policy_named(name)) for name in known_policies())
+        for name, policy in ((name, policy_named(name)) for name in list_policies())
     }
     if emit(json_target, rules):
         _explain(rules)
@@ -181,25 +185,25 @@ def simulate_by_rates(
     schedule, problem = experiment.simulate(), experiment.problem
     recovery = experiment.attempts(schedule)
     schedule = replace(schedule, outages=recovery.outages(schedule.length))
-    jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
+    jobs = job_times(schedule, experiment.realization, experiment.choose_policy())
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
     speed = pace(schedule).to_json()
     console.print(pace_line(speed))
-    models = measured_models(experiment.scenario)
+    models = list_model_figures(experiment.scenario)
     for row in model_rows(models):
         console.print(*row)
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    for line in remarks_on({"simulated": schedule}, experiment.chosen_policy()):
+    for line in remarks_on({"simulated": schedule}, experiment.choose_policy()):
         console.print(line)
     more: dict[str, Any] = {"pace": speed, "models": models}
     more |= recovery.to_json()
-    if drawn := count_failures(experiment, recovery.makespan):
-        more["failures"] = drawn
+    if failures := count_failures(experiment, recovery.makespan):
+        more["failures"] = failures
     if problem.cluster.tuners:
-        more["sensitivity"] = _tuned(experiment, schedule, console)
+        more["sensitivity"] = _measure_tuning(experiment, schedule, console)
     more |= figures_on(schedule)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
@@ -210,8 +214,8 @@ def simulate_by_rates(
         more["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
-    figures = simulated_figures(schedule, experiment.realization)
-    judge_simulated(unchecked(expect), missed(expect, figures))
+    figures = figures_of_simulation(schedule, experiment.realization)
+    judge_simulated(list_unchecked(expect), list_misses(expect, figures))
 
 
 def _print_makespan(
@@ -228,8 +232,8 @@ def _print_makespan(
     )
     for line in recovery_lines(recovery, schedule.length):
         console.print(line)
-    if drawn := count_failures(experiment, recovery.makespan):
-        console.print(failures_line(drawn))
+    if failures := count_failures(experiment, recovery.makespan):
+        console.print(failures_line(failures))
     print_placing(experiment.placing, console)
     for remark in experiment.remarks(schedule):
         terminal(sys.stderr).print(f"warning: {remark}")
@@ -294,9 +298,11 @@ def _print_tables(
         console.print()
 
 
-def _tuned(experiment: Experiment, schedule: Schedule, console: Console) -> float:
+def _measure_tuning(
+    experiment: Experiment, schedule: Schedule, console: Console
+) -> float:
     """Print and return the share by which chance moves a makespan that queues tune."""
-    policy, profile = experiment.chosen_policy(), experiment.expected
+    policy, profile = experiment.choose_policy(), experiment.expected
     shares = slight_delays(experiment.realization, policy, profile, schedule)
     console.print(
         f"tuned by queues: the slightest delays move the makespan by {shares:.2%}, so "
@@ -371,7 +377,7 @@ def place(
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
         console.print(_story(placing, experiment))
-    rounding = sensitivity(problem, experiment.realization, experiment.chosen_policy())
+    rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
     if rounding > NOTABLE * makespan:
         console.print(_rounding(rounding, makespan))
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)

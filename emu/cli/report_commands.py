@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from emu.cli.app import app
-from emu.cli.options import RunCode, listed, seconds
+from emu.cli.options import RunCode, seconds, split_words
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.host.files import write_atomic
@@ -220,7 +220,7 @@ def report(
     """
     if form in _OF_FIGURES:
         kind = figure or Figure.GANTT
-        options = _stated(width, since, until, machines)
+        options = _window_options(width, since, until, machines)
         _check(kind, options, only)
         target = out or runs[0] / f"{kind}.{form}"
         if form is not Form.SVG and target.suffix != f".{form}":
@@ -239,13 +239,15 @@ def report(
         webbrowser.open(path.resolve().as_uri())
 
 
-def _stated(width: str, since: str, until: str, machines: str) -> dict[str, Any]:
+def _window_options(
+    width: str, since: str, until: str, machines: str
+) -> dict[str, Any]:
     """Return the parts of a `Window` that options state."""
     options: dict[str, Any] = {"width": _inches(width)} if width else {}
     for name, option, text in (("since", "--from", since), ("until", "--to", until)):
         if text:
             options[name] = seconds(text, option)
-    options["machines"] = tuple(listed(machines))
+    options["machines"] = tuple(split_words(machines))
     return options
 
 

@@ -23,9 +23,9 @@ from emu.cli.options import (
     Tcp,
     Witness,
     address,
+    check_witness,
     emit,
     over_packets,
-    witnessed,
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
@@ -46,16 +46,16 @@ from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
-from emu.experiment.expectations import missed_expectations
+from emu.experiment.expectations import find_misses
 from emu.experiment.host_load import WARNED, check_load, host_load
 from emu.experiment.profiling import (
     measure_profile,
-    measured_times,
     of_length,
     prepare_profile,
     profile_from_trace,
+    times_by_kind,
 )
-from emu.experiment.resumption import Beginning, resumed
+from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.run_result import RunResult
 from emu.experiment.scale_search import ScaleChoice
@@ -301,12 +301,12 @@ def run(
     where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
     packets = sharing, congestion_control
-    check = witnessed(witness, dry=dry_run, stated=packets)
-    loader = _stated(file, overrides or [], resume)
+    check = check_witness(witness, dry=dry_run, stated=packets)
+    loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
         say_what_is_known(_only(loader), json_target)
         return
-    beginning = _made_ready(
+    beginning = _prepare_run(
         loader, resume, runs, check, progress, where, force=force, allow=names
     )
     experiment, choice = beginning.experiment, beginning.choice
@@ -324,7 +324,7 @@ def run(
         )
         if witness is not None:
             outcome = over_packets(outcome, *packets, directory, progress)
-        onlookers.ended(outcome.content)
+        onlookers.on_end(outcome.content)
         if emit(json_target, outcome.content):
             _show(outcome)
         progress.print(f"written to {directory.path}/")
@@ -343,12 +343,12 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
         if beginning.choice is None:
             _warn(forecast, progress)
         for remark in experiment.remarks():
-            _told(progress, remark)
+            _tell(progress, remark)
     for line in outlook_on(experiment.problem.job.settings):
         progress.print(line)
 
 
-def _stated(
+def _choose_loader(
     file: Path | None, overrides: list[str], resume: Path | None
 ) -> Callable[[], Scenario] | None:
     """Return what loads the scenario that is named; None where only a run is."""
@@ -370,7 +370,7 @@ def _only(stated: Callable[[], Scenario] | None) -> Scenario:
     return stated()
 
 
-def _made_ready(
+def _prepare_run(
     stated: Callable[[], Scenario] | None,
     resume: Path | None,
     runs: Path,
@@ -389,27 +389,27 @@ def _made_ready(
     def check(scenario: Scenario, place: Path) -> None:
         check_ready(scenario, place, here=where.here)
         if scenario.emulation.compute == "real":
-            check_load(host_load(), partial(_told, progress), force=force)
+            check_load(host_load(), partial(_tell, progress), force=force)
 
     if resume is not None:
         say = partial(progress.print, soft_wrap=True)
-        rest = resumed(resume, stated, say)
+        rest = resume_run(resume, stated, say)
         check(rest.experiment.scenario, resume)
         carried(rest.experiment)
         return rest
     check(scenario := _only(stated), runs)
-    return Beginning(*tried_out(scenario, progress, allow, carried))
+    return Beginning(*try_scales(scenario, progress, allow, carried))
 
 
 def _show(outcome: RunResult) -> None:
     """Print the tables of a run, and the remarks of its job's system."""
     terminal().print(run_tables(outcome.content))
     both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-    for line in remarks_on(both, outcome.experiment.chosen_policy()):
+    for line in remarks_on(both, outcome.experiment.choose_policy()):
         terminal().print(line)
 
 
-def tried_out(
+def try_scales(
     scenario: Scenario,
     progress: Console,
     allow: tuple[str, ...],
@@ -439,7 +439,7 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
     RunUntrusted
         When it is not trusted and that is asked for.
     """
-    misses = missed_expectations(scenario.expect, result)
+    misses = find_misses(scenario.expect, result)
     if misses:
         raise ExpectationMissed("; ".join(misses))
     verdict = result["verdict"]
@@ -462,12 +462,12 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
 def _warn(known: DryRun, console: Console) -> None:
     """Print a line each on scales that this host cannot keep to, and on full queues."""
     if warning := strain(known, usable_cores(), loopback_rate()):
-        _told(console, warning)
+        _tell(console, warning)
     if known.tcp is not None:
         console.print(known.tcp.sentence())
 
 
-def _told(console: Console, said: str) -> None:
+def _tell(console: Console, said: str) -> None:
     console.print(f"warning: {said}")
 
 
@@ -528,16 +528,16 @@ def profile(
     check_ready(scenario := of_length(scenario_of_file, iterations), runs)
     check_writable(out)
     experiment = prepare_profile(scenario)
-    check_load(before := host_load(), partial(_told, console), force=force)
+    check_load(before := host_load(), partial(_tell, console), force=force)
     with (
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
         ProgressLine(experiment.problem.job, console) as line,
     ):
         outcome = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
-        check_load(after, partial(_told, console), force=force)
+        check_load(after, partial(_tell, console), force=force)
     if scenario.job.unprofiled:
-        times, rest = measured_times(experiment, outcome.times)
+        times, rest = times_by_kind(experiment, outcome.times)
         write_scenario(out, with_times := load(scenario_of_file, {"job.times": times}))
         lines = [f"written to {out}, with job.times as measured here:"]
         lines += [*times_lines(with_times.job.times, rest), f"next: emu simulate {out}"]

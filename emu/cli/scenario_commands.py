@@ -18,7 +18,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, emit, listed
+from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.sources import KeptData
 from emu.host.files import write_atomic
@@ -33,9 +33,9 @@ from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import (
     LAB,
     is_lab,
-    shipped_documents,
-    shipped_labs,
-    shipped_scenarios,
+    list_documents,
+    list_labs,
+    list_scenarios,
 )
 
 #: File beside a copied scenario, from which its editor knows keys and values.
@@ -64,7 +64,7 @@ def init(
     ScenarioError
         When no scenario is called so, or the file is there already.
     """
-    scenarios, labs = shipped_scenarios(), shipped_labs()
+    scenarios, labs = list_scenarios(), list_labs()
     names = scenarios | labs
     if name not in names:
         raise ScenarioError(f"{nearest(name, names)}", file=f"no scenario {name!r}")
@@ -161,7 +161,7 @@ def docs(
     ScenarioError
         When no document is called so.
     """
-    documents = shipped_documents()
+    documents = list_documents()
     if not name:
         width = max(map(len, documents)) + 2
         for title, path in documents.items():
@@ -318,7 +318,7 @@ def import_command(
         ),
         splits=splits,
         table=TableOptions(
-            columns=None if columns is None else (*listed(columns),),
+            columns=None if columns is None else (*split_words(columns),),
             bipartite=bipartite,
             header=header,
             words=words,
@@ -381,7 +381,7 @@ def data_command(
     """
     from emu.graph_data.sources import (  # noqa: PLC0415 - numpy
         clear_data,
-        kept_data,
+        list_data,
     )
 
     if action is Action.FETCH:
@@ -392,7 +392,7 @@ def data_command(
         if emit(json_target, {"freed": count}):
             typer.echo(f"{_megabytes(count)} freed")
         return
-    rows = kept_data()
+    rows = list_data()
     if emit(json_target, [asdict(row) for row in rows]):
         _print(rows)
 

@@ -26,10 +26,10 @@ from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
 from emu.experiment.expectations import (
-    missed,
+    figures_of_simulation,
+    list_misses,
+    list_unchecked,
     run_figures,
-    simulated_figures,
-    unchecked,
 )
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
@@ -82,11 +82,13 @@ def sweep(
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
     mode = "emulate" if emulate else "simulate"
     record = SweepRecord(directory)
-    carry = partial(_emulated, runs=directory / "runs") if emulate else _simulated
+    carry = (
+        partial(_emulate_point, runs=directory / "runs") if emulate else _simulate_point
+    )
     console = terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
     expect = load(file, changes).expect
-    misses = _missed(points, record, mode, expect)
+    misses = _find_misses(points, record, mode, expect)
     for name, missed_there in misses:
         console.print(f"{name}: {'; '.join(missed_there)}")
     keys = [point.key(mode) for point in points]
@@ -104,7 +106,7 @@ def sweep(
         _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
-        judge_simulated(unchecked(expect), [])
+        judge_simulated(list_unchecked(expect), [])
     for rows_of_kind, what in (
         (failures, "failed"),
         (misses, "missed what is expected"),
@@ -165,16 +167,16 @@ def _name(point: Point) -> str:
     return ", ".join([*parts, f"seed={point.seed}"])
 
 
-def _simulated(point: Point) -> Figures:
+def _simulate_point(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = with_deaths(experiment, experiment.simulate())
-    figures = simulated_figures(schedule, experiment.realization)
+    figures = figures_of_simulation(schedule, experiment.realization)
     speed = pace(schedule).samples_per_second
     figures |= _samples(schedule.problem.job, speed)
     if cost := cost_of(experiment.scenario, schedule):
-        priced = cost.to_json()
-        figures |= {"cost": priced["total"], "value": priced["value"]}
-    return _reported(figures) | {
+        bill = cost.to_json()
+        figures |= {"cost": bill["total"], "value": bill["value"]}
+    return _report_figures(figures) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
     }
@@ -187,11 +189,11 @@ def _samples(job: Job, speed: float | None) -> dict[str, float | None]:
     return {"samples": count, "samples_per_second": speed}
 
 
-def _reported(figures: Mapping[str, float | None]) -> Figures:
+def _report_figures(figures: Mapping[str, float | None]) -> Figures:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def _missed(
+def _find_misses(
     points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
 ) -> list[tuple[str, list[str]]]:
     """Return the finished points that miss what is expected, and what.
@@ -202,14 +204,17 @@ def _missed(
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
     rows = (
-        (_name(point), missed(expect, _held(record.rows[point.key(mode)]), exact=exact))
+        (
+            _name(point),
+            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
+        )
         for point in finished_points
         for exact in [point in as_stated or not as_stated]
     )
     return [(name, misses) for name, misses in rows if misses]
 
 
-def _held(row: Figures) -> dict[str, float | None]:
+def _figures_of(row: Figures) -> dict[str, float | None]:
     """Return the figures of a finished point, for checks of expectations."""
     figures = row["figures"]
     figures_of_point = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
@@ -223,7 +228,7 @@ def _held(row: Figures) -> dict[str, float | None]:
     return figures_of_point
 
 
-def _emulated(point: Point, runs: Path) -> Figures:
+def _emulate_point(point: Point, runs: Path) -> Figures:
     check_ready(point.scenario, runs)
     experiment, choice = with_scales(point.scenario)
     directory = RunDirectory.create(point.scenario.name, runs)
@@ -237,7 +242,7 @@ def _emulated(point: Point, runs: Path) -> Figures:
     kept_too = {key: held[key] for key in ("gap", "bytes", "loss")}
     cost = result.get("cost", {})
     kept_too |= {"cost": cost.get("total"), "value": cost.get("value")}
-    figures |= _reported(kept_too | _samples(experiment.problem.job, speed))
+    figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
 

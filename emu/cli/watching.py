@@ -84,16 +84,16 @@ class ProgressLine(Observer):
             )
 
     @override
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         self._progress.update(self._bar, figures=f"{processes} processes are up")
 
     @override
-    def notified(self, line: str) -> None:
+    def on_notice(self, line: str) -> None:
         self._progress.console.print(line, soft_wrap=True)
 
     @override
     def restarting(self, error: str, first: int) -> None:
-        self.notified(f"{error}: goes on at iteration {first}")
+        self.on_notice(f"{error}: goes on at iteration {first}")
         self._ended = first * len(self._job.tasks)
         self._time, self._rates = 0.0, {}
         self._progress.update(self._bar, description="starting")
@@ -114,7 +114,7 @@ class ProgressLine(Observer):
         self._rates.pop(message.edge, None)
 
     @override
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         for edge, rate in zip(
             decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
         ):
@@ -166,11 +166,11 @@ class Onlookers:
             experiment.policy,
             settings.time_scale,
         )
-        self._dashboard = self._served(page, directory) if page else None
+        self._dashboard = self._serve_page(page, directory) if page else None
         self._open = ExitStack()
         self._drawing = ExitStack()
 
-    def _served(self, page: str, directory: Path) -> Dashboard:
+    def _serve_page(self, page: str, directory: Path) -> Dashboard:
         from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
         here = ":" not in page
@@ -196,13 +196,13 @@ class Onlookers:
     def __exit__(self, _: object, error: object, trace: object) -> None:
         self._drawing.close()
         if isinstance(error, EmulatorError):
-            self._live.failed(str(error))
+            self._live.on_failure(str(error))
             self.linger(f"the run failed: {error}")
         self._open.close()
 
-    def ended(self, result: dict[str, Any]) -> None:
+    def on_end(self, result: dict[str, Any]) -> None:
         """Show what the run came to; ``result`` is the content of result.json."""
-        self._live.ended(result)
+        self._live.on_end(result)
         self._drawing.close()
 
     def linger(self, why: str = "") -> None:

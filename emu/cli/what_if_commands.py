@@ -19,14 +19,14 @@ from emu.cli.options import (
     ScenarioFile,
     emit,
     judge_simulated,
-    listed,
     seconds,
+    split_words,
 )
 from emu.cli.report_commands import say_missing
 from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, compare_systems, find_crossover
-from emu.experiment.expectations import unchecked
+from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.problem import Schedule
@@ -135,7 +135,7 @@ def crossover(
     has as many bytes to carry in both systems.
     """
     scenario = emu.load(file, overrides or [])
-    systems = listed(between)
+    systems = split_words(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
     outcome = find_crossover(
@@ -184,8 +184,8 @@ def _to_json(
     """Return the rows of a comparison, written into a folder if one is named."""
     content = [row.to_json(first) for row in rows]
     if folder is not None:
-        named = [(row.name, row.scenarios) for row in rows]
-        files = write_rows(folder, scenario.name, named)
+        pairs = [(row.name, row.scenarios) for row in rows]
+        files = write_rows(folder, scenario.name, pairs)
         for row, own in zip(content, files, strict=True):
             row["files"] = own
         typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
@@ -200,7 +200,7 @@ def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None
     lines = [
         f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
     ]
-    judge_simulated(unchecked(scenario.expect), lines)
+    judge_simulated(list_unchecked(scenario.expect), lines)
 
 
 def _range(scenario: Scenario, key: str, stated: str) -> Values:
@@ -287,15 +287,15 @@ def compare(
         )
     elif systems:
         scenario = emu.load(what[0], overrides or [])
-        names = listed(systems)
+        names = split_words(systems)
         how = {"same_machines": same_machines}
         _compare_as_systems(scenario, names, seeds, json_target, write, **how)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
             placed,
-            placements=listed(placements),
-            policies=listed(policies),
+            placements=split_words(placements),
+            policies=split_words(policies),
             moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
             swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
             seeds=seeds,

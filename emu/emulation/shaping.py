@@ -101,7 +101,7 @@ class Bucket:
     highest: float = 0.0
     """The last rate above 0, and the highest, of the lines that were seen."""
 
-    def left(
+    def without_loss(
         self,
         line: RateSegment,
         now: float,

@@ -22,8 +22,8 @@ from emu.problem.cut import Cut
 from emu.problem.workloads import copies_of
 from emu.runs.run_directory import digest_of, drop_cuts, newest_cut, write_cut
 from emu.scenario import Experiment
-from emu.scenario.realize import noted
-from emu.systems.system import held_by, updates_missed
+from emu.scenario.realize import with_figures
+from emu.systems.system import tasks_with_state_of, updates_missed
 
 if TYPE_CHECKING:
     #: Carries one attempt out, with what is left, the cut that it begins with, and
@@ -60,7 +60,7 @@ class Ended:
     attempt, or its end: no part of what is emulated, either."""
 
 
-def lost_seconds(ended: Sequence[Ended]) -> dict[str, float]:
+def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to.
 
     Recovery is what the scenario states: nothing runs meanwhile, and this host would
@@ -90,7 +90,7 @@ def recovery_of(
     content: dict[str, Any] = {
         "makespan": makespan,
         "predicted_makespan": predicted,
-        "lost": lost_seconds(ended),
+        "lost": sum_losses(ended),
         "attempts": [asdict(one) for one in ended],
     }
     if foreseen is not None:
@@ -127,7 +127,7 @@ def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
 
 def outages_of(ended: Sequence[Ended]) -> Outages:
     """Return what deaths have added to a run."""
-    recovery = lost_seconds(ended)["recovery"]
+    recovery = sum_losses(ended)["recovery"]
     return Outages(math.fsum(one.ran for one in ended) + recovery, recovery)
 
 
@@ -146,9 +146,9 @@ def with_deaths(
     """
     mine = outages_of(ended)
     theirs = mine if foreseen is None else foreseen.outages(simulated[0].length)
-    predicted, replayed = (replace(one, outages=theirs) for one in simulated)
+    prediction, replay_run = (replace(one, outages=theirs) for one in simulated)
     whole = replace(run, schedule=replace(run.schedule, outages=mine))
-    return whole, (predicted, replayed)
+    return whole, (prediction, replay_run)
 
 
 class Progress(Observer):
@@ -159,7 +159,7 @@ class Progress(Observer):
         self.due = Due()
         """Kills of the scenario that have come in it."""
         job = experiment.problem.job
-        self._of_cuts = {job.index(name) for name in held_by(job)}
+        self._of_cuts = {job.index(name) for name in tasks_with_state_of(job)}
         self._copies = {*copies_of(job).values()}
         #: Copies to which the state has come that the attempt began with.
         self._came: set[int] = set()
@@ -169,7 +169,7 @@ class Progress(Observer):
         """Run time 0 on this host's clock; NaN before."""
 
     @override
-    def zeroed(self, start: float) -> None:
+    def on_zero(self, start: float) -> None:
         self.zero = start
 
     @override
@@ -181,8 +181,8 @@ class Progress(Observer):
         if message.task in self._of_cuts:
             before = self._started.get(message.iteration, 0.0)
             self._started[message.iteration] = max(before, message.start)
-        missed = updates_missed(self._experiment.problem.job)
-        if message.task in self._copies and message.iteration == missed:
+        misses = updates_missed(self._experiment.problem.job)
+        if message.task in self._copies and message.iteration == misses:
             self._came.add(message.task)
 
     def ran(self, error: RunError) -> float:
@@ -195,16 +195,16 @@ class Progress(Observer):
         """Return how long the job is down, and all kills of the scenario until then."""
         mine = self._experiment
         coming = [kill for kill in mine.kills if kill not in self.due.idle]
-        died, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
-        return time_down(coming, self.due.now, died, otherwise)
+        death, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
+        return time_down(coming, self.due.now, death, otherwise)
 
     def cut_left(self, newest: Cut, holders: Holders, error: RunError) -> Cut:
         """Return the newest cut, or the beginning where none holds a state of it."""
         first, fallen = self._experiment.first, self.fallen(error)[1]
-        left = holders.left_of(newest.iteration, first, fallen, self._came)
-        return newest if left == newest.iteration else Cut(left, {})
+        rest = holders.left_of(newest.iteration, first, fallen, self._came)
+        return newest if rest == newest.iteration else Cut(rest, {})
 
-    def ended(self, error: RunError, cut: Cut) -> Ended:
+    def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended; `Ended.took` is not known yet.
 
         Parameters
@@ -231,12 +231,12 @@ class Progress(Observer):
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""
         up = ended.began + ended.ran + ended.recovery
-        left = self._experiment.beginning_at(ended.next_iteration, up)
-        done = {*self.fallen(error)[1], *self.due.idle}
-        return replace(left, kills=kills_after(left.kills, done, up))
+        rest = self._experiment.beginning_at(ended.next_iteration, up)
+        kills = {*self.fallen(error)[1], *self.due.idle}
+        return replace(rest, kills=kills_after(rest.kills, kills, up))
 
 
-def attempted(
+def run_attempts(
     experiment: Experiment,
     start: Cut | None,
     run: Path,
@@ -275,13 +275,13 @@ def attempted(
                 zero = error.noticed if math.isnan(zero) else zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
-                raise _exhausted(error, limit) from error
-            newest = kept_cut(experiment, run, observer.notified)
+                raise _add_restarts(error, limit) from error
+            newest = read_last_cut(experiment, run, observer.on_notice)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:
                 drop_cuts(run)
                 ends = [replace(one, again=one.ran) for one in ends]
-            ends.append(progress.ended(error, start))
+            ends.append(progress.end_attempt(error, start))
             death = error.seen
             experiment = progress.after(ends[-1], error)
             observer.restarting(str(error), start.iteration)
@@ -291,7 +291,7 @@ def attempted(
             return experiment, done, ends
 
 
-def _exhausted(error: RunError, limit: int) -> RunError:
+def _add_restarts(error: RunError, limit: int) -> RunError:
     if not limit:
         return error
     problem = f"{error}; there were {limit} restarts before (max_restarts: {limit})"
@@ -308,14 +308,19 @@ def cut_plan(
     start
         The cut that it begins with; None before iteration 0.
     """
-    section, owners = experiment.scenario.checkpoint, held_by(experiment.problem.job)
+    section, owners = (
+        experiment.scenario.checkpoint,
+        tasks_with_state_of(experiment.problem.job),
+    )
     if section is None:
         return None
     keep = partial(write_cut, run, _digest(experiment))
     return CutPlan(owners, section.every, keep, start or Cut(0, {}))
 
 
-def kept_cut(experiment: Experiment, run: Path, notify: Callable[[str], object]) -> Cut:
+def read_last_cut(
+    experiment: Experiment, run: Path, notify: Callable[[str], object]
+) -> Cut:
     """Return the last cut that a run directory keeps of an experiment.
 
     Raises
@@ -323,10 +328,10 @@ def kept_cut(experiment: Experiment, run: Path, notify: Callable[[str], object])
     DataError
         As `newest_cut`.
     """
-    owners = held_by(experiment.problem.job)
+    owners = tasks_with_state_of(experiment.problem.job)
     needed = (name for names in owners.values() for name in names)
     return newest_cut(run, _digest(experiment), {*needed}, notify)
 
 
 def _digest(experiment: Experiment) -> str:
-    return digest_of(noted(experiment.scenario).to_json())
+    return digest_of(with_figures(experiment.scenario).to_json())

@@ -107,7 +107,7 @@ def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:
     emulation = experiment.scenario.emulation
     shift = sensitivity(
         experiment.realization,
-        experiment.chosen_policy(),
+        experiment.choose_policy(),
         experiment.expected,
         schedule,
     )
@@ -139,7 +139,7 @@ def _trials(
             count = min(count, math.floor(rest / (iteration * scale)))
             if count < 1:
                 break
-        trials.append(try_out(shortened(_at(experiment, scale), count), allow))
+        trials.append(try_out(shorten(_at(experiment, scale), count), allow))
         notify(trials[-1])
         scale = search.next(trials)
     return trials
@@ -154,7 +154,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         When the run could not be finished.
     """
     settings = emulation_settings(experiment.scenario, allow=allow, host_of={})
-    policy = experiment.chosen_policy()
+    policy = experiment.choose_policy()
     began = time.monotonic()
     with scratch_folder("trial") as folder:
         run = emulate(
@@ -190,7 +190,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     )
 
 
-def shortened(experiment: Experiment, iterations: int) -> Experiment:
+def shorten(experiment: Experiment, iterations: int) -> Experiment:
     """Return the experiment with its first iterations alone, all if there are fewer."""
     problem, realization = experiment.problem, experiment.realization
     count = min(iterations, problem.job.iterations)

@@ -98,7 +98,7 @@ def intervals(experiment: Experiment) -> Intervals | None:
     if section.to == "peer":
         longer, (cuts, _) = (
             experiment.simulate().makespan - free * count,
-            _copied(experiment),
+            _count_copies(experiment),
         )
         takes = max(longer, 0.0) / max(cuts, 1)
     young, daly = young_daly(takes, between)
@@ -121,7 +121,7 @@ def intervals(experiment: Experiment) -> Intervals | None:
     )
 
 
-def _copied(experiment: Experiment) -> tuple[int, float]:
+def _count_copies(experiment: Experiment) -> tuple[int, float]:
     """Return the number of checkpoints that go to peers, and the bytes of all."""
     job, volumes = experiment.problem.job, experiment.realization.volumes
     ends = {*copies_of(job).values()}
@@ -138,7 +138,7 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
     makespan
         As simulated, without deaths.
     """
-    cuts, size = _copied(experiment)
+    cuts, size = _count_copies(experiment)
     if not cuts:
         return []
     free = _every(experiment, experiment.problem.job.iterations).simulate().makespan

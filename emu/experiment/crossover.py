@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import EmulatorError, PlacementError, ScenarioError
-from emu.experiment.expectations import missed, simulated_figures
-from emu.experiment.systems import chosen_system, edits, translated_systems
+from emu.experiment.expectations import figures_of_simulation, list_misses
+from emu.experiment.systems import chosen_system, edits, list_translatable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
-from emu.prediction.placement.moves import Move, Neighbour, difference, moved
+from emu.prediction.placement.moves import Move, Neighbour, difference, move
 from emu.prediction.simulation import sensitivity
 from emu.problem import Job, Problem, Realization, Schedule
 from emu.problem.fields.suggestion import nearest
@@ -83,8 +83,8 @@ def compare_variants(
         near = [*_near(base.problem, moves, swaps)]
         own = base.scenario.placed_by, base.policy
         variants = [_candidate(base, base, *own, exact=seed == first)]
-        known = rules or {"": own[1]}
-        variants += _variants(base, placements, known, near, keep=keep_placement)
+        rules_here = rules or {"": own[1]}
+        variants += _variants(base, placements, rules_here, near, keep=keep_placement)
         pairs = zip(rows, variants, strict=True)
         rows = [one.beside(other) for one, other in pairs] if rows else variants
     return Comparison(rows)
@@ -114,19 +114,21 @@ def _variants(
     for placement in placements or [own[0]]:
         edit = {} if placement == own[0] else placement_edit(scenario, placement)
         others = {p: r for p, r in rules.items() if (placement, r) != own}
-        kept = base if keep else None
+        base_kept = base if keep else None
         if edit and keep:
             try:
-                kept = prepare(load(scenario, {**edit, "expect": None}))
+                base_kept = prepare(load(scenario, {**edit, "expect": None}))
             except PlacementError as error:
                 yield from (
                     Candidate(placement, r, refused=error) for r in others.values()
                 )
                 continue
         for policy, rule in others.items():
-            ruled = {} if rule == own[1] else {"schedule.policy": policy}
-            ruled |= edit if kept is None else standing(kept.problem)
-            yield _simulated(base, placement, rule, scenario, ruled, kept=kept)
+            edit_of_rule = {} if rule == own[1] else {"schedule.policy": policy}
+            edit_of_rule |= edit if base_kept is None else standing(base_kept.problem)
+            yield _simulated(
+                base, placement, rule, scenario, edit_of_rule, kept=base_kept
+            )
 
 
 def _rule(scenario: Scenario, policy: str) -> str:
@@ -136,7 +138,7 @@ def _rule(scenario: Scenario, policy: str) -> str:
     return scenario_of_rule.schedule.rule
 
 
-def placed_by(scenario: Scenario, policy: str) -> Scenario:
+def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:
     """Return the scenario with another placement policy.
 
     What an explicit placement spells out pins nothing elsewhere.
@@ -158,9 +160,9 @@ def _simulated(
     **more: Any,
 ) -> Candidate:
     """Return the row of a scenario that is edited, or why there is none."""
-    edited = load(scenario, {**edit, "expect": None})
+    scenario_here = load(scenario, {**edit, "expect": None})
     try:
-        return _candidate(base, prepare(edited), placement, policy, **more)
+        return _candidate(base, prepare(scenario_here), placement, policy, **more)
     except EmulatorError as error:
         return Candidate(placement, policy, refused=error)
 
@@ -181,7 +183,7 @@ def _candidate(
     """
     problem, realization = ready.problem, ready.realization
     schedule = with_deaths(ready, ready.simulate())
-    expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
+    expect, figures = base.scenario.expect, figures_of_simulation(schedule, realization)
     cost = cost_of(ready.scenario, schedule)
     places = base.problem.placement, problem.placement
     return Candidate(
@@ -191,7 +193,7 @@ def _candidate(
         _crossing(problem, realization),
         moves or difference(problem.job, problem.cluster, *places),
         None if moves else (kept or ready).placing,
-        tuple(missed(expect, figures, exact=exact)),
+        tuple(list_misses(expect, figures, exact=exact)),
         cost=cost.to_json() if cost else None,
         rounding=sensitivity(
             problem, realization, ready.policy, profile=ready.expected
@@ -209,7 +211,9 @@ def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
         if machine not in machines:
             said = f"no machine {machine!r}, {nearest(machine, machines)}"
             raise ScenarioError(said, file=option)
-        yield _moved(problem, {_process(problem.job, name, option): machine}, option)
+        yield _move_tasks(
+            problem, {_process(problem.job, name, option): machine}, option
+        )
     for names in swaps:
         option = f"--swap {','.join(names)}"
         one, other = (_process(problem.job, name, option) for name in names)
@@ -217,7 +221,7 @@ def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
             process: machines[problem.placement.machine_of[members[0]]]
             for process, members in problem.job.units.items()
         }
-        yield _moved(problem, {one: there[other], other: there[one]}, option)
+        yield _move_tasks(problem, {one: there[other], other: there[one]}, option)
 
 
 def _process(job: Job, name: str, option: str) -> str:
@@ -229,9 +233,9 @@ def _process(job: Job, name: str, option: str) -> str:
         ) from error
 
 
-def _moved(problem: Problem, machines: dict[str, str], option: str) -> Neighbour:
+def _move_tasks(problem: Problem, machines: dict[str, str], option: str) -> Neighbour:
     try:
-        near = moved(problem, machines)
+        near = move(problem, machines)
     except PlacementError as error:
         raise ScenarioError(f"cannot be: {error}", file=option) from error
     if not near.moves:
@@ -275,7 +279,7 @@ def measure(
         machines = machines or ready.placing["machines"]
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = outcomes[scenario.seed]
-    figures = simulated_figures(schedule, ready.realization)
+    figures = figures_of_simulation(schedule, ready.realization)
     return SystemResult(
         system,
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
@@ -286,7 +290,7 @@ def measure(
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
         missed=tuple(
-            missed(scenario.expect, figures, exact=system == scenario.job.system)
+            list_misses(scenario.expect, figures, exact=system == scenario.job.system)
         ),
         scenarios=scenario_of_system,
     )
@@ -332,15 +336,15 @@ def compare_systems(
         try:
             one = measure(scenario, system, seeds=seeds, machines=machines)
         except EmulatorError as error:
-            if system not in translated_systems():
+            if system not in list_translatable():
                 raise
             one = SystemResult(system, refused=error)
         results.append(one)
         if same_machines and machines is None and not one.refused:
             machines = one.placing["machines"]
-    refused = [result.refused for result in results if result.refused]
-    if refused and len(refused) == len(results):
-        raise refused[0]
+    refusals = [result.refused for result in results if result.refused]
+    if refusals and len(refusals) == len(results):
+        raise refusals[0]
     return results
 
 
@@ -419,7 +423,7 @@ class Values:
             return max(middle, low + 1) if high - low > 1 else None
         return math.sqrt(low * high) if high / low > 1 + _CLOSE else None
 
-    def written(self, value: float) -> Any:
+    def write(self, value: float) -> Any:
         """Return a value as a scenario has it."""
         number = int(value) if self.whole else value
         return f"{number:.6g} {self.unit}" if self.unit else number
@@ -436,7 +440,7 @@ class _Search:
     def at(self, value: float) -> Side:
         """Return both systems at a value, simulated once."""
         if value not in self.seen:
-            text = self.values.written(value)
+            text = self.values.write(value)
             one, other = (
                 measure(self.scenario, system, {self.key: text})
                 for system in self.between

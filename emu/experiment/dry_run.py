@@ -77,7 +77,7 @@ class DryRun:
 
 def dry_run(experiment: Experiment) -> DryRun:
     """Return the figures of an experiment's run that are known before its start."""
-    problem, policy = experiment.problem, experiment.chosen_policy()
+    problem, policy = experiment.problem, experiment.choose_policy()
     realization, profile = experiment.realization, experiment.expected
     schedule = simulate(
         problem, realization, policy, profile=profile, record_rates=True

@@ -50,15 +50,15 @@ def _last_loss(result: Mapping[str, Any]) -> float | None:
     return curve[-1]["loss"] if curve else None
 
 
-def simulated_figures(
+def figures_of_simulation(
     schedule: Schedule, realization: Realization
 ) -> dict[str, float | None]:
     """Return a simulation's figures for expectations, under these times and volumes."""
     least = bounds(schedule.problem, realization).combined
-    died = bool(schedule.outages.seconds)  # the bound is of a job that does not
+    with_deaths = bool(schedule.outages.seconds)  # the bound is of a job that does not
     return {
         "makespan": schedule.makespan,
-        "gap": schedule.length / least - 1 if least and not died else None,
+        "gap": schedule.length / least - 1 if least and not with_deaths else None,
         "bytes": float(np.nansum(schedule.flow_bytes)),
     }
 
@@ -80,9 +80,9 @@ def punctual(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, **figures, "gap": beyond(result.get("bound"))}
 
 
-def missed_expectations(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
+def find_misses(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
     """Return one sentence per line of ``expect`` that a run did not meet."""
-    misses = missed(expect, run_figures(result))
+    misses = list_misses(expect, run_figures(result))
     for section, key, least in (
         ("verdict", "trust", expect.trust),
         ("prediction", "outcome", expect.prediction),
@@ -93,7 +93,7 @@ def missed_expectations(expect: ExpectSection, result: Mapping[str, Any]) -> lis
     return misses
 
 
-def unchecked(expect: ExpectSection) -> str:
+def list_unchecked(expect: ExpectSection) -> str:
     """Return which lines of ``expect`` no simulation has a figure for, in a sentence.
 
     Empty where there is none.
@@ -104,7 +104,9 @@ def unchecked(expect: ExpectSection) -> str:
     return f"not checked in a simulation, emu run does: expect.{', expect.'.join(keys)}"
 
 
-def missed(expect: ExpectSection, figures: Figures, *, exact: bool = True) -> list[str]:
+def list_misses(
+    expect: ExpectSection, figures: Figures, *, exact: bool = True
+) -> list[str]:
     """Return one sentence per line of ``expect`` that ``figures`` do not meet.
 
     Parameters
@@ -137,7 +139,7 @@ def _apart(
     write: Callable[[float], str],
 ) -> Iterator[str]:
     if found is None or not math.isclose(found, wanted, rel_tol=tolerance):
-        yield f"{what} is {_said(found, write)}, expected {write(wanted)}"
+        yield f"{what} is {_write_figure(found, write)}, expected {write(wanted)}"
 
 
 def _outside(
@@ -153,10 +155,10 @@ def _outside(
     else:
         words = zip(("at least", "at most"), wanted, strict=True)
         limits = [f"{word} {write(end)}" for word, end in words if math.isfinite(end)]
-    yield f"{what} is {_said(found, write)}, expected {' and '.join(limits)}"
+    yield f"{what} is {_write_figure(found, write)}, expected {' and '.join(limits)}"
 
 
-def _said(found: float | None, write: Callable[[float], str]) -> str:
+def _write_figure(found: float | None, write: Callable[[float], str]) -> str:
     return "not reported" if found is None or math.isnan(found) else write(found)
 
 

@@ -128,10 +128,10 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                     fields = {key: event[key] for key in ("name", "ts", "dur")}
                     raise ValueError(f"a range cannot have the times of {fields}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        return _preferred(spans)
+        return _prefer_ranges(spans)
 
 
-def _preferred(
+def _prefer_ranges(
     spans: Mapping[tuple[str, str], list[tuple[float, float]]],
 ) -> dict[str, Range]:
     ranges: dict[str, Range] = {}
@@ -189,7 +189,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
             raise ScenarioError(problem, key="job.system")
     job = build_job(scenario)
     if scenario.job.unprofiled:
-        keys = scenario.job.measured_keys({task.kind for task in job.tasks})
+        keys = scenario.job.keys_of_kinds({task.kind for task in job.tasks})
         scenario = load(scenario, {f"job.times.{key}": "1 s" for key in keys})
     open_data(job)
     cluster = scenario.to_cluster()
@@ -235,7 +235,7 @@ def measure_profile(
     return Profile(run.cpu, run.realization.volumes)
 
 
-def measured_times(
+def times_by_kind(
     experiment: Experiment, measured: NDArray[np.float64]
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Return ``job.times`` by which kinds of task take what they were measured to take.
@@ -273,7 +273,7 @@ def measured_times(
             continue
         ratio = float(np.median(after[before > 0] / before[before > 0]))
         scale = partial(_four_digits, ratio)
-        edit, keys = scenario.job.scaled_times(kinds, names, scale)
+        edit, keys = scenario.job.scale_times(kinds, names, scale)
         scenario = load(scenario, edit)
         left -= keys
     rest: dict[str, list[float]] = defaultdict(list)

@@ -28,7 +28,7 @@ from emu.experiment.run_experiment import (
 )
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
-from emu.experiment.witness import recalled
+from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
@@ -41,7 +41,7 @@ from emu.runs.array_files import (
     read_reports,
     read_weights,
 )
-from emu.runs.audit_inputs import ToAudit, unchecked_windows
+from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
@@ -102,13 +102,13 @@ def audit_whole(
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     if subject.run is None:
         return report, subject.silent
-    again = recomputed(subject.run, stated)
+    again = recompute(subject.run, stated)
     for name, check in again.checks.items():
         report = report.adding(name, check)
     return report, (*subject.silent, *again.silent)
 
 
-def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
+def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     """Compute everything of a run again that follows from something else.
 
     Parameters
@@ -127,7 +127,7 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
     if scenario is None:
         return Recomputed(checks, tuple(silent))
-    if unchecked_windows(scenario):
+    if has_other_windows(scenario):
         silent.append("no credit window is checked where iterations are cycles")
     try:
         experiment = prepare(scenario)
@@ -140,8 +140,8 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         experiment = experiment.beginning_at(first, began)
         if stated_until := run.manifest.get("until"):
             until = UntilSection.model_validate(stated_until)
-            reached = run.manifest.get("reached")
-            experiment = replace(experiment, until=until, reached=reached)
+            iteration = run.manifest.get("reached")
+            experiment = replace(experiment, until=until, reached=iteration)
         before = foreseen(experiment, ends)
     by = "the scenario"
     problem = problem_to_json(experiment.problem)
@@ -171,8 +171,8 @@ def _scenario(
     except (DataError, ScenarioError) as error:
         silent.append(f"nothing is computed again: {error}")
         # Of what was read beside the text no run notes a topology: its file has gone.
-        gone = getattr(error, "key", "") == "cluster.topology"
-        return None, [str(error)] if "source" in run.manifest and not gone else []
+        is_gone = getattr(error, "key", "") == "cluster.topology"
+        return None, [str(error)] if "source" in run.manifest and not is_gone else []
     differences = apart(text, record)
     if differences:
         return text, differences
@@ -200,8 +200,8 @@ def _results(
     before: Attempts | None,
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
-    outcome = recorded_outcome(run, experiment)
-    policy = experiment.chosen_policy()
+    outcome = read_outcome(run, experiment)
+    policy = experiment.choose_policy()
     replay_run = replay(experiment, outcome, policy)
     prediction = experiment.simulate()
     with_weights = (run.path / WEIGHTS).exists()
@@ -213,7 +213,7 @@ def _results(
     about = settings, outcome, simulations, training, choice_of_scale, ended, before
     made = result_of(experiment, *about)
     if network := run.manifest.get("witness"):
-        witnesses, unseen = recalled(made, network, run.result.get("witness"))
+        witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
         silent += [unseen] if unseen else []
     records = "its records"
@@ -285,7 +285,7 @@ def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
     return {e: int(totals[e]) if e < len(totals) else 0 for e in edges}
 
 
-def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
+def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     """Return the outcome of a run as its directory holds it, without its arrays.
 
     Raises
@@ -302,7 +302,7 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
     rates = None if run.emulated is None else run.emulated.rates
-    schedule = _reported(problem, realization, arrays, rates)
+    schedule = _schedule_of_reports(problem, realization, arrays, rates)
     with_lateness = realization
     if experiment.scenario.emulation.network != "kernel":
         with_lateness = Realization(late_times(schedule), realization.volumes)
@@ -329,7 +329,7 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     )
 
 
-def _reported(
+def _schedule_of_reports(
     problem: Problem,
     measured: Realization,
     arrays: dict[str, NDArray[Any]],

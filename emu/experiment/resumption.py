@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import DataError, ScenarioError
-from emu.experiment.attempts import kept_cut
+from emu.experiment.attempts import read_last_cut
 from emu.experiment.scale_search import ScaleChoice
 from emu.host.input_file import one_error
 from emu.prediction.simulation.attempts import later
@@ -30,7 +30,7 @@ class Beginning:
     """Directory of the run that was cut off, and the cut that it goes on from."""
 
 
-def resumed(
+def resume_run(
     run: Path,
     stated: Callable[[], Scenario] | None,
     notify: Callable[[str], object],
@@ -53,7 +53,7 @@ def resumed(
         When it is no run that was cut off, keeps no checkpoints, or none of those that
         were committed can be used.
     """
-    manifest = _begun(run)
+    manifest = _manifest_of_unfinished(run)
     path = str(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
@@ -69,7 +69,7 @@ def resumed(
         problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
         raise DataError(problem, path=path)
     experiment = prepare(scenario)
-    start = kept_cut(experiment, run, notify)
+    start = read_last_cut(experiment, run, notify)
     last = experiment.problem.job.iterations
     if start.iteration >= last:
         problem = f"goes on at iteration {start.iteration} of {last}"
@@ -86,7 +86,7 @@ def resumed(
     return Beginning(rest, choice_of_scale, RunDirectory(run), start)
 
 
-def _begun(run: Path) -> dict[str, Any]:
+def _manifest_of_unfinished(run: Path) -> dict[str, Any]:
     """Return the manifest of a run that has begun, and not ended."""
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))

@@ -20,7 +20,7 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.network import pace_at
 from emu.errors import NodeLost
-from emu.experiment.attempts import Ended, attempted, cut_plan, foreseen, with_deaths
+from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.host.this_host import version_of_emu
@@ -43,20 +43,20 @@ from emu.runs.array_files import (
     SCHEDULED,
     write_weights,
 )
-from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
+from emu.runs.audit_inputs import gather_evidence, list_windows, real_volumes
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
-from emu.scenario.realize import model_programs, noted
+from emu.scenario.realize import model_programs, with_figures
 from emu.systems.system import system_guards
 from emu.trust.guards import Evidence, examine
 from emu.trust.lateness import (
     HostEffect,
     chain_lateness,
     clock_uncertainty,
-    held_up,
     host_effect,
+    seconds_of_waits,
     sensitivity,
 )
 from emu.trust.prediction import Prediction, judge_prediction
@@ -76,7 +76,7 @@ def judgement(
     replayed: Schedule,
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    schedule, policy = run.schedule, experiment.chosen_policy()
+    schedule, policy = run.schedule, experiment.choose_policy()
     chain, figures = critical_path(schedule), host_figures(run.statistics)
     subject = schedule
     by_kernel = experiment.scenario.emulation.network == "kernel"
@@ -85,8 +85,8 @@ def judgement(
         subject = dataclasses.replace(schedule, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
     budget = error_budget(subject, replayed, _sends(run), chain, first)
-    if ended := schedule.outages.seconds - replayed.outages.seconds:
-        budget["attempts that ended"] = ended
+    if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
+        budget["attempts that ended"] = dead_seconds
     verdict = decide(
         _effect_of(experiment, settings, run, replayed, chain),
         chain_lateness(subject, run.late, chain),
@@ -99,7 +99,7 @@ def judgement(
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
         own_delay=before_first_bytes(budget, replayed.length),
-        held_up=_held_up(run, replayed, settings, chain) if by_kernel else 0.0,
+        held_up=_share_of_waits(run, replayed, settings, chain) if by_kernel else 0.0,
     )
     return verdict, budget
 
@@ -118,10 +118,10 @@ def _effect_of(
     unless kernel NICs or measured work may have done it.
     """
     by_kernel = experiment.scenario.emulation.network == "kernel"
-    blamed = replayed if by_kernel or settings.compute == "real" else run.schedule
+    subject = replayed if by_kernel or settings.compute == "real" else run.schedule
     effect = host_effect(
         experiment.problem.following(run.schedule),
-        experiment.chosen_policy(),
+        experiment.choose_policy(),
         experiment.expected,
         emulated=(replayed if by_kernel else run.schedule).length,
         simulated=replayed.length,
@@ -131,10 +131,10 @@ def _effect_of(
         clocks=clock_uncertainty(chain, experiment.problem, run.hosts)
         / settings.time_scale,
     )
-    return effect.after(blamed.outages, replayed.outages)
+    return effect.after(subject.outages, replayed.outages)
 
 
-def _held_up(
+def _share_of_waits(
     run: EmulatedRun, replayed: Schedule, settings: RunSettings, chain: CriticalPath
 ) -> float:
     """Return the share by which waits for a core may have moved the end.
@@ -144,7 +144,7 @@ def _held_up(
     figures = run.statistics.items()
     waits = {process: each["host_metrics"]["waited"] for process, each in figures}
     schedule, works = run.schedule, settings.compute != "timed"
-    seconds = held_up(schedule, waits, settings.time_scale, chain, works=works)
+    seconds = seconds_of_waits(schedule, waits, settings.time_scale, chain, works=works)
     most = abs(schedule.length - replayed.length)
     return min(seconds, most) / max(replayed.length, 1e-12)
 
@@ -195,7 +195,7 @@ def evidence(
     times = experiment.realization.times
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
-    return gathered(
+    return gather_evidence(
         run.schedule,
         run.sent,
         run.received,
@@ -207,10 +207,10 @@ def evidence(
         catch_up=settings.catch_up if math.isfinite(settings.catch_up) else None,
         burst=burst_of(experiment.scenario),
         times=times,
-        volumes=stated_volumes(
+        volumes=real_volumes(
             experiment.scenario, experiment.realization, settings.byte_scale
         ),
-        windows=stated_windows(experiment.scenario),
+        windows=list_windows(experiment.scenario),
     )
 
 
@@ -272,21 +272,23 @@ def carry_out(
     ) -> EmulatedRun:
         again = is_resumption or bool(ended)
         _write_beginning(left, settings, directory, choice, again=again)
-        observer.predicted(left.simulate())
+        observer.on_prediction(left.simulate())
         cuts = cut_plan(left, directory.path, start)
         now = replace(settings, cuts=cuts, kills=left.kills, began=left.began)
-        return _emulated(left, now, directory, observer)
+        return _emulate_experiment(left, now, directory, observer)
 
-    with directory.claimed():
-        rest, run, ends = attempted(experiment, start, directory.path, observer, once)
+    with directory.claim():
+        rest, run, ends = run_attempts(
+            experiment, start, directory.path, observer, once
+        )
         if ends:
             _note_attempts(directory, ends)
-        policy, prediction = rest.chosen_policy(), rest.simulate()
+        policy, prediction = rest.choose_policy(), rest.simulate()
         replay_run = replay(rest, run, policy)
         training, weights = learnt(rest, run, policy)
         simulations, before = (prediction, replay_run), foreseen(experiment, ends)
-        made = settings, run, simulations, training, choice, ends, before
-        result = result_of(rest, *made)
+        parts = settings, run, simulations, training, choice, ends, before
+        result = result_of(rest, *parts)
         write_down(directory, result, weights)
     return result
 
@@ -340,7 +342,7 @@ def _note_attempts(directory: RunDirectory, ended: Sequence[Ended]) -> None:
     directory.write_json("manifest.json", content)
 
 
-def _emulated(
+def _emulate_experiment(
     experiment: Experiment,
     settings: RunSettings,
     directory: RunDirectory,
@@ -348,7 +350,7 @@ def _emulated(
 ) -> EmulatedRun:
     """Emulate an experiment, on the network that its scenario asks for."""
     emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
-    what = experiment.problem, experiment.chosen_policy(), settings
+    what = experiment.problem, experiment.choose_policy(), settings
     if emulation.network == "kernel":
         return emulate_on_kernel(
             *what,
@@ -398,7 +400,7 @@ def result_of(
     return RunResult(
         experiment=experiment,
         settings=settings,
-        policy=experiment.chosen_policy(),
+        policy=experiment.choose_policy(),
         run=run,
         replayed=replay_run,
         predicted=prediction,
@@ -419,7 +421,7 @@ def manifest(
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "scenario": noted(scenario).to_json(),
+        "scenario": with_figures(scenario).to_json(),
         "emulation": {
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
@@ -452,7 +454,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
             "tuning": run.tuning,
             "startup": run.startup,
             "wall_seconds": run.wall,
-            "statistics": counted(run),
+            "statistics": counts_of_processes(run),
         },
     )
     if run.schedule.rates is not None:
@@ -484,7 +486,7 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     }
 
 
-def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
+def counts_of_processes(run: EmulatedRun) -> dict[str, dict[str, Any]]:
     """Return the processes' counts, without those only for the error budget."""
     return {
         process: {key: value for key, value in figures.items() if key != "flows"}

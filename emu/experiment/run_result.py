@@ -72,7 +72,7 @@ class RunResult:
         cost = cost_of(self.experiment.scenario, schedule)
         return {
             "version": VERSION,
-            **self._stated(),
+            **self._settings_of_file(),
             **self._makespans(),
             **recovery_of(
                 self.ended,
@@ -97,7 +97,7 @@ class RunResult:
             **self.training,
         }
 
-    def _stated(self) -> dict[str, Any]:
+    def _settings_of_file(self) -> dict[str, Any]:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
         until, first = self.experiment.until, self.experiment.first
         depth = pipeline_depth(job)

@@ -71,18 +71,18 @@ class ScaleSearch:
 
     def first(self, ends: int, cores: int) -> float:
         """Return where to begin for so many ends of tasks and flows."""
-        return self._rounded(_BEGINNING * ends / cores / self.makespan)
+        return self._round_scale(_BEGINNING * ends / cores / self.makespan)
 
-    def missed_by(self, trial: ScaleTrial) -> float:
+    def miss_factor(self, trial: ScaleTrial) -> float:
         """Return the factor by which the worse of the aims is missed, 1 if just met."""
         late = 0.0
         if self.max_late_flows < 1 and trial.late_flows:
             late = trial.late_share / max(self.max_late_flows, 1e-9)
         return max(trial.error / (_MARGIN * self.max_error), late)
 
-    def held(self, trial: ScaleTrial) -> bool:
+    def meets_aims(self, trial: ScaleTrial) -> bool:
         """Return True where a trial meets the aims."""
-        return self.missed_by(trial) <= 1
+        return self.miss_factor(trial) <= 1
 
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
         """Return the scale to try next, None when another trial is not worth it.
@@ -95,12 +95,12 @@ class ScaleSearch:
         best, worst = self._bracket(trials)
         if best is None:
             slowest = max(trials, key=lambda trial: trial.time_scale)
-            factor = min(max(self.missed_by(slowest), _STEPS[0]), _STEPS[1])
-            return self._rounded(factor * slowest.time_scale)
+            factor = min(max(self.miss_factor(slowest), _STEPS[0]), _STEPS[1])
+            return self._round_scale(factor * slowest.time_scale)
         if worst is None:
-            scale = self._rounded(best.time_scale / 2)
+            scale = self._round_scale(best.time_scale / 2)
         elif best.time_scale > _NEAR * worst.time_scale:
-            scale = self._rounded(math.sqrt(worst.time_scale * best.time_scale))
+            scale = self._round_scale(math.sqrt(worst.time_scale * best.time_scale))
         else:
             return None
         gain = (best.time_scale - scale) * self.makespan
@@ -124,13 +124,13 @@ class ScaleSearch:
         self, trials: Sequence[ScaleTrial]
     ) -> tuple[ScaleTrial | None, ScaleTrial | None]:
         """Return the fastest trial above all that missed, and the slowest of those."""
-        misses = [trial for trial in trials if not self.held(trial)]
+        misses = [trial for trial in trials if not self.meets_aims(trial)]
         worst = max(misses, key=lambda trial: trial.time_scale, default=None)
         above = worst.time_scale if worst else 0.0
-        passes = [t for t in trials if self.held(t) and t.time_scale > above]
+        passes = [t for t in trials if self.meets_aims(t) and t.time_scale > above]
         return min(passes, key=lambda trial: trial.time_scale, default=None), worst
 
-    def _rounded(self, scale: float) -> float:
+    def _round_scale(self, scale: float) -> float:
         return round_up(max(scale, SHORTEST / self.makespan))
 
 

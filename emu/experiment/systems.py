@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from emu.errors import DataError, PlacementError, ScenarioError
-from emu.graph_data import BatchPlan, open_for, sampled_counts
+from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
@@ -32,7 +32,7 @@ from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.units import DURATION
 
 
-def translated_systems() -> list[str]:
+def list_translatable() -> list[str]:
     """Return the systems that a scenario can be turned into."""
     return [name for name, one in systems().items() if one.translation is not None]
 
@@ -62,10 +62,10 @@ def as_system(
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)
     for name in (scenario.job.system, system):
-        if name not in translated_systems():
+        if name not in list_translatable():
             problem = (
                 f"{name!r} is not among the systems that can be compared, those of "
-                f"mini-batches: {', '.join(translated_systems())}"
+                f"mini-batches: {', '.join(list_translatable())}"
             )
             if name == system:
                 raise ScenarioError(problem)
@@ -147,7 +147,9 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
     if "workers" in type(job).model_fields:  # as many as there are machines
-        job = job.model_copy(update={"workers": len(scenario.cluster.named())})
+        job = job.model_copy(
+            update={"workers": len(scenario.cluster.names_and_positions())}
+        )
     read = _translation(job.system).read
     names: tuple[str, ...] = read(job, scenario.cluster)["machines"]
     return names
@@ -155,7 +157,7 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
 
 def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
-    count, job = len(plain.cluster.named()), plain.job
+    count, job = len(plain.cluster.names_and_positions()), plain.job
     if not isinstance(job, ReplicaSection):
         fewer = job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
@@ -169,9 +171,9 @@ def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
     common = _common(stated, split=target.splits_first_layer)
-    written = target.write(replace(common, machines=tuple(machines)))
+    keys_of_system = target.write(replace(common, machines=tuple(machines)))
     keys = ("machines", "batch_size", "times")
-    return load(plain, {f"job.{key}": written.get(key) for key in keys})
+    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in keys})
 
 
 def _translation(system: str) -> Translation:
@@ -212,7 +214,7 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,
-        everywhere=tuple(name for name, _ in scenario.cluster.named()),
+        everywhere=tuple(name for name, _ in scenario.cluster.names_and_positions()),
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
@@ -226,7 +228,7 @@ def _first_layer(scenario: Scenario) -> float:
     settings = scenario.to_job(train_vertices=1, pins=False).settings
     dataset = open_for(settings)
     plan = replace(BatchPlan.from_settings(settings), samplers=1)
-    ((counts,),) = sampled_counts(dataset, plan, 1)
+    ((counts,),) = count_samples(dataset, plan, 1)
     return first_layer_share(
         settings["model"],
         dataset.feature_length,
@@ -295,11 +297,11 @@ def write_rows(
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(folder)) from error
     files: list[list[str]] = []
-    taken = Counter[str]()
+    stems = Counter[str]()
     for row, scenarios in rows:
         stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"
-        taken[stem] += 1
-        stem += f"-{taken[stem]}" if taken[stem] > 1 else ""
+        stems[stem] += 1
+        stem += f"-{stems[stem]}" if stems[stem] > 1 else ""
         files.append([])
         for count, (seed, scenario) in enumerate(scenarios.items()):
             file = folder / f"{stem}{f'-seed{seed}' if count else ''}.yaml"

@@ -19,9 +19,9 @@ from emu.problem import Job
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
 from emu.runs.result import training_curve
-from emu.runs.retraining import trained_jobs
+from emu.runs.retraining import list_training
 from emu.scenario import Experiment, Scenario, build_job
-from emu.scenario.realize import measured_models
+from emu.scenario.realize import list_model_figures
 from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
@@ -59,7 +59,7 @@ def learnt(
         When ``weights`` lacks a part.
     """
     job = experiment.problem.job
-    models = {"models": measured_models(experiment.scenario)}
+    models = {"models": list_model_figures(experiment.scenario)}
     times = job_times(run.schedule, run.realization, policy)
     if not times:
         figures, parts = _figures(job, run, "", weights)
@@ -81,7 +81,7 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     DataError
         When the directory, its weights or the data set cannot be used.
     """
-    jobs = [*trained_jobs(_job_of(path))]
+    jobs = [*list_training(_job_of(path))]
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
@@ -138,7 +138,7 @@ def _figures(
     curve = training_curve(reports)
     figures = curve_until_divergence(curve)
     system = system_of(alone.settings)
-    if system is None or not [*trained_jobs(alone)]:
+    if system is None or not [*list_training(alone)]:
         return figures, {}
     try:
         shapes = parameter_shapes(alone.settings, open_for(alone.settings))

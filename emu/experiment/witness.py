@@ -64,7 +64,7 @@ def with_witness(
     DataError
         When the directory cannot be written.
     """
-    with directory.claimed():
+    with directory.claim():
         manifest = read_manifest(directory.path / "manifest.json")
         changes = manifest | {"witness": network.to_json()}
         outcome_beside = dataclasses.replace(
@@ -91,7 +91,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     experiment, scenario = outcome.experiment, outcome.experiment.scenario
     emulation, problem = scenario.emulation, experiment.problem
     fluid, realization = outcome.predicted, experiment.realization
-    measured = dataclasses.replace(outcome.run.schedule, outages=Outages())
+    schedule = dataclasses.replace(outcome.run.schedule, outages=Outages())
     if emulation.compute == "real":
         fluid, realization = outcome.replayed, outcome.run.realization
     kernel = emulation.network == "kernel"
@@ -108,7 +108,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         simulate(problem, realization, "maxmin"),
         run.schedule,
         run.dropped,
-        measured,
+        schedule,
         outcome.policy,
         (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )
@@ -128,7 +128,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     }
 
 
-def recalled(
+def recompute_witness(
     outcome: RunResult, asked: Mapping[str, Any], noted: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return ``witness`` computed again, and what kept it from that, in words.

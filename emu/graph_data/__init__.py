@@ -9,7 +9,7 @@ from emu.graph_data.batches import (
     ALL_NEIGHBOURS,
     BatchPlan,
     batch_counts,
-    sampled_counts,
+    count_samples,
 )
 from emu.graph_data.dataset import (
     Dataset,
@@ -34,7 +34,7 @@ from emu.graph_data.whole_graph import (
     open_layers,
     open_parts,
     open_whole_graph,
-    replicated_parts,
+    replicate_parts,
     split_graph,
 )
 
@@ -50,6 +50,7 @@ __all__ = [
     "Structure",
     "WholeGraph",
     "batch_counts",
+    "count_samples",
     "open_columns",
     "open_dataset",
     "open_for",
@@ -58,9 +59,8 @@ __all__ = [
     "open_whole_graph",
     "partition",
     "relabel",
-    "replicated_parts",
+    "replicate_parts",
     "sample_batch",
     "sample_neighbours",
-    "sampled_counts",
     "split_graph",
 ]

@@ -84,7 +84,7 @@ class BatchPlan:
             epoch=settings["epoch"],
         )
 
-    def _walked(self, train: int) -> int:
+    def _seeds_per_epoch(self, train: int) -> int:
         # Shards differ by at most one vertex; all walk the shortest length, so that
         # every worker has as many seeds as any other (dgl#3538 hangs otherwise).
         count = train if self.epoch == "replicate" else train // self.samplers
@@ -102,7 +102,7 @@ class BatchPlan:
         ValueError
             When a sampler would have no training vertex.
         """
-        return -(-self._walked(train) // self.batch_size)
+        return -(-self._seeds_per_epoch(train) // self.batch_size)
 
     def seeds(
         self, train: NDArray[np.int64], sampler: int, iteration: int
@@ -119,7 +119,7 @@ class BatchPlan:
         ValueError
             When a sampler would have no training vertex.
         """
-        count = self._walked(len(train))
+        count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
         own = train
         if self.epoch == "shard":
@@ -189,7 +189,7 @@ def batch_counts(
 
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
-def sampled_counts(
+def count_samples(
     dataset: Dataset, plan: BatchPlan, batches: int
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the sample counts of every sampler, batch by batch.

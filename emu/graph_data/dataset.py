@@ -121,12 +121,12 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
         members = np.flatnonzero(box == number)
         owner[members] = first
         if size > 1 and len(members):
-            owner[members] += _metis(_induced(structure, members), size)
+            owner[members] += _metis(_induce(structure, members), size)
         first += size
     return owner
 
 
-def _induced(structure: Structure, members: NDArray[np.int64]) -> Structure:
+def _induce(structure: Structure, members: NDArray[np.int64]) -> Structure:
     """Return the edges between some vertices, which are numbered anew in order."""
     position = np.full(structure.vertices, -1, np.int64)
     position[members] = np.arange(len(members))
@@ -295,10 +295,10 @@ class Dataset:
             raise ValueError(f"no partition {part}, there are {self.parts}")
         if part not in self._features:
             whole = self._prepared.array(f"features_{part}")
-            self._features[part] = self._wanted(whole)
+            self._features[part] = self._convert(whole)
         return self._features[part]
 
-    def _wanted(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _convert(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
@@ -306,7 +306,7 @@ class Dataset:
     @cached_property
     def _looked_at(self) -> list[NDArray[np.float32]]:
         names = [f"features_{part}" for part in range(self.parts)]
-        return [self._prepared.unchecked(name) for name in names]
+        return [self._prepared.map_unchecked(name) for name in names]
 
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the features of a few vertices, in any partition.
@@ -317,7 +317,7 @@ class Dataset:
             self._looked_at[self.owner[vertex]][self.local[vertex]]
             for vertex in vertices
         ]
-        return self._wanted(np.array(rows, np.float32).reshape(-1, self._columns))
+        return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
 
     def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Copy the features of any vertices, from every partition that owns one."""
@@ -409,7 +409,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
                 f"vertex {missing[0]} is in the split and has no label",
                 path=graph.origin,
             )
-    owner = _assigned(graph, spec)
+    owner = _assign_parts(graph, spec)
     local = np.empty(len(owner), np.int64)
     for part in range(spec.parts):
         members = owner == part
@@ -438,7 +438,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     }
 
 
-def _assigned(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
+def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
         return partition(

@@ -98,8 +98,8 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
         another than that of this name. Nothing is left behind then.
     """
     if name not in PUBLIC_GRAPHS:
-        known = ", ".join(PUBLIC_GRAPHS)
-        problem = f"cannot be fetched; known are {known}; emu import brings others in"
+        names = ", ".join(PUBLIC_GRAPHS)
+        problem = f"cannot be fetched; known are {names}; emu import brings others in"
         raise DataError(problem, path=name)
     graph, folder = PUBLIC_GRAPHS[name], imports_home() / name
     if folder.exists():

@@ -25,7 +25,7 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = np.diff(graph.structure.indptr)
     pairs = len(graph.structure.indices) // 2
-    drawn = not len(graph.train)
+    is_drawn = not len(graph.train)
     return {
         "vertices": graph.structure.vertices,
         "edges": 2 * pairs,
@@ -41,7 +41,7 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
         "train": len(graph.train),
         "valid": len(graph.valid),
         "test": len(graph.test),
-        "split_origin": "drawn at random" if drawn else split_origin or "the file",
+        "split_origin": "drawn at random" if is_drawn else split_origin or "the file",
         "parts": int(graph.owner.max()) + 1 if graph.owner is not None else 0,
     }
 
@@ -49,12 +49,12 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
 def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     """Return the facts of an import as lines for people."""
     names = facts["class_names"] or [*map(str, range(facts["classes"]))]
-    shown = [
+    sizes = [
         f"{name}: {size:,}"
         for name, size in zip(names, facts["class_sizes"], strict=True)
     ]
-    more = ["..."] if len(shown) > _SHOWN else []
-    classes = ", ".join([*shown[:_SHOWN], *more])
+    more = ["..."] if len(sizes) > _SHOWN else []
+    classes = ", ".join([*sizes[:_SHOWN], *more])
     if facts["unlabelled"]:
         classes += f"; {facts['unlabelled']:,} vertices without"
     split = f"{facts['split_origin']}, 60 : 20 : 20 of what has a label"

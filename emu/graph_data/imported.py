@@ -128,7 +128,7 @@ def import_graph(
         )
 
 
-def imported_source(folder: Path, *, seed: int) -> Source:
+def source_of_import(folder: Path, *, seed: int) -> Source:
     """Return an imported graph.
 
     Parameters
@@ -194,7 +194,7 @@ def _read(
     ]
     graph = join_tables(graph, tables)
     notes = [*graph.notes, *instead_notes]
-    raw = _made_up(graph, feature_length, classes, notes).checked()
+    raw = _make_up(graph, feature_length, classes, notes).check()
     facts = summarize(raw, graph.split_origin)
     return raw, {**facts, "notes": notes}, graph.ids
 
@@ -235,7 +235,7 @@ def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGra
     return graph or read_edge_list(path, options, tell)
 
 
-def _made_up(
+def _make_up(
     found: FoundGraph, feature_length: int | None, classes: int | None, notes: list[str]
 ) -> FoundGraph:
     counts = [len(found.labels)] if found.labels is not None else []
@@ -295,10 +295,10 @@ def _write(
         write_header(file, np.dtype(np.float32), shape)
         for _, rows in graph.slices():
             file.write(np.ascontiguousarray(rows, np.float32).data)
-    said = ""
+    note = ""
     if ids is not None:
-        said = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
-    return {"origin": str(path.resolve()), **facts, "ids": said}
+        note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
+    return {"origin": str(path.resolve()), **facts, "ids": note}
 
 
 def _load(kept: PreparedArrays) -> RawGraph:

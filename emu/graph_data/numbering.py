@@ -46,12 +46,14 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     if by_order and graph.vertices is None:
         graph = _take_rows(graph, by_order[0])
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
-    named = [table.ids for table in tables if table.ids is not None]
+    ids_of_tables = [table.ids for table in tables if table.ids is not None]
     if graph.vertices is None:
-        if {array.dtype.kind for array in named} - {ids.dtype.kind}:
+        if {array.dtype.kind for array in ids_of_tables} - {ids.dtype.kind}:
             ids = ids.astype(str)
-            named = [array.astype(str) for array in named]
-        every = np.unique(np.concatenate([ids, *named])) if named else ids
+            ids_of_tables = [array.astype(str) for array in ids_of_tables]
+        every = (
+            np.unique(np.concatenate([ids, *ids_of_tables])) if ids_of_tables else ids
+        )
         graph = _renumber(graph, ids, every)
         ids = every
     for table in tables:
@@ -134,9 +136,9 @@ def _add(
         return replace(graph, features=rows, notes=notes)
     if places is not None:
         none: Any = "" if values.dtype.kind == "U" else -1
-        filled = np.full(graph.vertices or 0, none, values.dtype)
-        filled[places] = values
-        values = filled
+        array = np.full(graph.vertices or 0, none, values.dtype)
+        array[places] = values
+        values = array
     if table.kind == "labels":
         return replace(graph, labels=values, notes=notes)
     masks = split_masks(values)

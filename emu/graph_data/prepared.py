@@ -108,9 +108,9 @@ class PreparedArrays:
                 raise self._damage(path, "its content changed")
         except (OSError, KeyError) as error:
             raise self._damage(path, str(error)) from error
-        return self.unchecked(name)
+        return self.map_unchecked(name)
 
-    def unchecked(self, name: str) -> NDArray[Any]:
+    def map_unchecked(self, name: str) -> NDArray[Any]:
         """Map an array read-only without reading all of it: for a look at some rows.
 
         Raises
@@ -174,7 +174,7 @@ def prepare_arrays(
     try:
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(folder.with_suffix(".lock")):
+            with _lock(folder.with_suffix(".lock")):
                 if not folder.exists():
                     _build(folder, build)
     except OSError as error:
@@ -184,7 +184,7 @@ def prepare_arrays(
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go when the holder dies
         yield

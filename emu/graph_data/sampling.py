@@ -89,11 +89,11 @@ def sample_neighbours(
     ValueError
         When the fanout is below 1 or a frontier vertex does not exist.
     """
-    sources, positions = _sampled(structure, frontier, fanout, stream, hop)
+    sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
     return sources, frontier[positions]
 
 
-def _sampled(
+def _sample_frontier(
     structure: Structure,
     frontier: NDArray[np.int64],
     fanout: int,
@@ -190,7 +190,7 @@ class GrowingBatch:
         self._sizes.append(len(self.frontier))
         self._edges.append((source, destination))
 
-    def finished(self) -> SampledBatch:
+    def finish(self) -> SampledBatch:
         """Return the batch grown so far."""
         return SampledBatch(
             self.frontier, tuple(self._sizes[::-1]), tuple(self._edges[::-1])
@@ -222,5 +222,5 @@ def sample_batch(
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):
-        batch.add(*_sampled(structure, batch.frontier, fanout, stream, hop))
-    return batch.finished()
+        batch.add(*_sample_frontier(structure, batch.frontier, fanout, stream, hop))
+    return batch.finish()

@@ -14,9 +14,9 @@ from emu.errors import DataError
 from emu.graph_data.fetch import PUBLIC_GRAPHS
 from emu.graph_data.imported import (
     MANIFEST,
-    imported_source,
     imports_home,
     open_imported,
+    source_of_import,
 )
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.readers.array_files import npz_source
@@ -46,7 +46,7 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
     folders = data_folders(root)
     for folder in folders:
         if (folder / name / MANIFEST).is_file():
-            return imported_source(folder / name, seed=seed)
+            return source_of_import(folder / name, seed=seed)
         if name in _OGB and (folder / name.replace("-", "_")).is_dir():
             return ogb_source(folder / name.replace("-", "_"))
         files = sorted((folder / name).glob("*.npz"))
@@ -103,9 +103,9 @@ class KeptData:
     """Origin of the graph; of a prepared form, its partitioning."""
 
 
-def kept_data() -> list[KeptData]:
+def list_data() -> list[KeptData]:
     """Return every graph and every prepared form, the damaged ones named as such."""
-    return [*_graphs(), *_prepared()]
+    return [*_graphs(), *_list_prepared()]
 
 
 def clear_data(names: list[str]) -> int:
@@ -168,13 +168,13 @@ def _graphs() -> Iterator[KeptData]:
     for folder in data_folders():
         for graph in sorted(folder.iterdir()) if folder.is_dir() else ():
             if (graph / MANIFEST).is_file():
-                yield _imported(graph)
+                yield _describe_import(graph)
             elif (graph / "raw").is_dir() or any(graph.glob("*.npz")):
                 name = graph.name.replace("ogbn_", "ogbn-")
                 yield KeptData(name, "file", None, None, _size(graph), str(graph))
 
 
-def _imported(folder: Path) -> KeptData:
+def _describe_import(folder: Path) -> KeptData:
     try:
         arrays = open_imported(folder)
     except DataError as error:
@@ -186,7 +186,7 @@ def _imported(folder: Path) -> KeptData:
     )
 
 
-def _prepared() -> Iterator[KeptData]:
+def _list_prepared() -> Iterator[KeptData]:
     for folder, _ in _forms():
         yield folder
 
@@ -208,14 +208,14 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
         match = _DERIVED.fullmatch(folder.name)
         name, text = facts.get("name", ""), ""
         if match is not None:
-            name, text = match["name"], _derived(match["form"], facts)
+            name, text = match["name"], _describe_derivation(match["form"], facts)
         elif name:
             text = _parts(facts)
         sizes = facts.get("vertices"), facts.get("edges")
         yield KeptData(name, "prepared", *sizes, arrays.size, text), folder
 
 
-def _derived(form: str, facts: Mapping[str, Any]) -> str:
+def _describe_derivation(form: str, facts: Mapping[str, Any]) -> str:
     if "blocks" in facts:
         return f"features by columns, {len(facts['blocks'])} parts"
     if "whole" in facts:

@@ -104,7 +104,7 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
 def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
     vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
     rng = np.random.default_rng([seed, 1])
-    blocks = _Blocks.drawn(preset, vertices)
+    blocks = _Blocks.draw(preset, vertices)
     first, second = _draw_edges(preset, blocks, edges, rng)
     ids = rng.permutation(vertices)  # the order of generation must not show
     of_vertex = np.empty(vertices, np.int64)
@@ -137,7 +137,7 @@ class _Blocks:
     block_bounds: NDArray[np.int64]
 
     @classmethod
-    def drawn(cls, preset: Preset, vertices: int) -> _Blocks:
+    def draw(cls, preset: Preset, vertices: int) -> _Blocks:
         share = np.arange(1, preset.classes + 1, dtype=float) ** -preset.zipf
         ends = np.round(np.cumsum(share / share.sum()) * vertices).astype(np.int64)
         class_bounds = np.concatenate([[0], ends])
@@ -166,11 +166,11 @@ def _draw_edges(
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + [0, 1]]
     bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + [0, 1]]
     near = preset.in_block, preset.in_block + preset.in_class
-    keys = _drawn_keys(prefix, bounds_of_block, bounds_of_class, near, edges, rng)
+    keys = _draw_keys(prefix, bounds_of_block, bounds_of_class, near, edges, rng)
     return keys // vertices, keys % vertices
 
 
-def _drawn_keys(
+def _draw_keys(
     prefix: NDArray[np.float64],
     bounds_of_block: NDArray[np.int64],
     bounds_of_class: NDArray[np.int64],

@@ -96,7 +96,7 @@ class Adjacency:
         """Number of rows."""
         return len(self.indptr) - 1
 
-    def transposed(self, columns: int) -> Adjacency:
+    def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each of its rows in ascending order.
 
         Parameters
@@ -181,7 +181,7 @@ class WholeGraph:
             raise ValueError(f"no part {number}, there are {self.parts}")
         return self._read(number)
 
-    def needed(self, owner: int, reader: int) -> NDArray[np.int64]:
+    def ghosts_of(self, owner: int, reader: int) -> NDArray[np.int64]:
         """Return the vertices of ``owner`` that ``reader`` needs, ascending.
 
         V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
@@ -390,7 +390,7 @@ def _read(prepared: PreparedArrays, number: int) -> Part:
     )
 
 
-def replicated_parts(
+def replicate_parts(
     structure: Structure,
     owner: NDArray[np.int32],
     boxes: Sequence[int],
@@ -461,7 +461,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     read = open_prepared(
         dataset,
         f"whole-{form.form}-{layers}-{'-'.join(map(str, boxes))}",
-        lambda: replicated_parts(dataset.structure, dataset.owner, boxes, layers, form),
+        lambda: replicate_parts(dataset.structure, dataset.owner, boxes, layers, form),
     )
 
     def of_layer(layer: int, number: int) -> Part:

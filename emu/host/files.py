@@ -116,7 +116,7 @@ def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
         yield Path(folder)
 
 
-def left_behind(runs: Path) -> list[Path]:
+def find_remains(runs: Path) -> list[Path]:
     """Return files and folders left by processes of this user that have ended.
 
     Parameters
@@ -129,12 +129,12 @@ def left_behind(runs: Path) -> list[Path]:
     folders = [
         path
         for path in Path(tempfile.gettempdir()).glob("emu-*")
-        if path.is_dir() and _orphaned(path, _FOLDER)
+        if path.is_dir() and _is_orphan(path, _FOLDER)
     ]
     files = [
         path
         for path in runs.glob("**/.*.partial")
-        if path.is_file() and _orphaned(path, _PARTIAL)
+        if path.is_file() and _is_orphan(path, _PARTIAL)
     ]
     return sorted(folders + files)
 
@@ -158,7 +158,7 @@ def remove(path: Path) -> None:
         ) from error
 
 
-def _orphaned(path: Path, pattern: re.Pattern[str]) -> bool:
+def _is_orphan(path: Path, pattern: re.Pattern[str]) -> bool:
     match = pattern.fullmatch(path.name)
     return (
         match is not None

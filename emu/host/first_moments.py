@@ -55,10 +55,10 @@ def begin() -> None:
             stream.reconfigure(errors="emu")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupted)
+            signal.signal(number, _on_interrupt)
 
 
-def _interrupted(number: int, _frame: object) -> None:
+def _on_interrupt(number: int, _frame: object) -> None:
     """End at once: nothing has been begun yet."""
     os.write(2, f"emu: interrupted by {signal.Signals(number).name}\n".encode())
     os._exit(130)

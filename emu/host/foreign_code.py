@@ -148,7 +148,7 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
         raise CodeWithheld(f"is code of others: {what}; --run-code runs it", path=file)
 
 
-def imported(program: str, source: str) -> Callable[..., Any]:
+def import_program(program: str, source: str) -> Callable[..., Any]:
     """Run the text of ``FILE.py:NAME`` and return what it is to be called by.
 
     Raises
@@ -163,10 +163,10 @@ def imported(program: str, source: str) -> Callable[..., Any]:
     sys.modules[module.__name__] = module  # where dataclasses and pickle look
     code = compile(source, file, "exec", dont_inherit=True)
     exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
-    return called(module, name, program)
+    return look_up(module, name, program)
 
 
-def called(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
+def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """Return what ``module`` has to call by ``name``.
 
     Raises
@@ -184,8 +184,8 @@ def called(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
 
 
 def _absence(name: str, classes: Iterable[str]) -> str:
-    known = ", ".join(classes) or "no class"
-    return f"holds nothing to call by the name {name!r}; it defines {known}"
+    names = ", ".join(classes) or "no class"
+    return f"holds nothing to call by the name {name!r}; it defines {names}"
 
 
 def module_text(module: str) -> str:
@@ -228,22 +228,22 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
         nodes = [*ast.walk(ast.parse(text, file))]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
-    known = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
+    classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
     names = {getattr(n, k, "") for n in nodes for k in ("id", "name", "asname")}
-    if name not in known and (sure or names.isdisjoint({name, "*"})):
-        return _absence(name, known)
+    if name not in classes and (sure or names.isdisjoint({name, "*"})):
+        return _absence(name, classes)
     bases, unknown = [name], not method
     for base in bases:  # which grow
-        if base not in known:
+        if base not in classes:
             unknown |= base not in vars(builtins)
             continue
-        body = known[base].body
+        body = classes[base].body
         names = {getattr(n, "name", "") for n in body} | {
             getattr(t, "id", "") for n in body for t in getattr(n, "targets", ())
         }
         if method.partition("(")[0] in names:
             return ""
-        bases += {*map(ast.unparse, known[base].bases)} - {*bases}
+        bases += {*map(ast.unparse, classes[base].bases)} - {*bases}
     of_bases = " of its own" if unknown else ""
     return "" if unknown and not sure else f"{name} has no method {method}{of_bases}"
 

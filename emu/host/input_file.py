@@ -270,10 +270,10 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
         As `read_array_header`, and when the file is shorter.
     """
     shape, fortran, dtype = read_array_header(file)
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    if math.prod(shape) * dtype.itemsize > left:
-        said = f"its header says {dtype} of shape {shape}"
-        raise ValueError(f"{said}, and {left} bytes follow")
+    rest = os.fstat(file.fileno()).st_size - file.tell()
+    if math.prod(shape) * dtype.itemsize > rest:
+        text = f"its header says {dtype} of shape {shape}"
+        raise ValueError(f"{text}, and {rest} bytes follow")
     order: Any = "F" if fortran else "C"
     return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
@@ -295,7 +295,7 @@ def _members(
     for name in names:
         try:
             with archive.open(members[name]) as member:
-                claim = _claimed_bytes(member)
+                claim = _read_claim(member)
         except ValueError as error:
             raise DataError(
                 f"{name} cannot be read: {error}", path=str(path)
@@ -310,7 +310,7 @@ def _members(
     return arrays
 
 
-def _claimed_bytes(member: Any) -> int:
+def _read_claim(member: Any) -> int:
     """Return the length of an npy file in bytes, by its header."""
     shape, _, dtype = read_array_header(member)
     return int(member.tell()) + math.prod(shape) * dtype.itemsize

@@ -52,9 +52,9 @@ class _Ending:
         signal.signal(signal.SIGALRM, self.overdue)
         for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self.interrupted)
+                signal.signal(number, self.on_interrupt)
 
-    def interrupted(self, number: int, _frame: FrameType | None) -> None:
+    def on_interrupt(self, number: int, _frame: FrameType | None) -> None:
         if not self.received:
             self.received = signal.Signals(number).name
             self._raise()

@@ -49,12 +49,12 @@ def version_of_emu() -> str:
         return version
     command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        said = subprocess.run(  # noqa: S603 - our own words
+        outcome = subprocess.run(  # noqa: S603 - our own words
             command, capture_output=True, text=True, check=True, timeout=10.0
         )
     except (OSError, subprocess.SubprocessError):
         return version
-    return f"{version}+{said.stdout.strip()}"
+    return f"{version}+{outcome.stdout.strip()}"
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -128,7 +128,7 @@ class Host:
     """True where there may be timers that are kept more precisely than the loop's."""
 
     @contextlib.contextmanager
-    def replaced(self, other: Host) -> Iterator[None]:
+    def replace(self, other: Host) -> Iterator[None]:
         """Do everything on another host for a while."""
         own = dict(vars(self))
         vars(self).update(vars(other))

@@ -19,11 +19,11 @@ from emu.lab.fitting import (
     FittedSteps,
     Template,
     Unfittable,
+    describe_ends,
     fit_traffic,
-    fitted_scenario,
     mean_iterations,
-    named,
     overtaken,
+    write_fit,
 )
 from emu.lab.output_lines import marks_of
 from emu.names import file_part
@@ -142,19 +142,19 @@ def fit_run(
         ran = [(one["program"], one["machine"]) for one in lab["programs"]]
         marks = marks_of(run, mark, ran, traffic) if mark else None
         outcome = fit_traffic(traffic, skip=skip, marks=marks)
-        job = _made(name, outcome, traffic, cores, template)
+        job = _make_fit(name, outcome, traffic, cores, template)
         ring = isinstance(outcome, FittedIterations) and template is None
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
                 outcome = fit_traffic(traffic, skip=skip, ring=False)
-                other = _made(name, outcome, traffic, cores, None)
+                other = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, other, key=lambda fit: abs(fit.error))
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
     return job
 
 
-def _made(
+def _make_fit(
     name: str,
     found: FittedIterations | FittedSteps,
     traffic: Traffic,
@@ -166,13 +166,13 @@ def _made(
     if template is not None:
         found, early = (mean_iterations(part, template) for part in (found, early))
     return Fit(
-        fitted_scenario(name, found, traffic, cores),
+        write_fit(name, found, traffic, cores),
         found.count,
         found.first,
         found.seconds,
-        _simulated(name, found, traffic, cores),
+        _simulate_fit(name, found, traffic, cores),
         late.seconds,
-        _simulated(name, early, traffic, cores),
+        _simulate_fit(name, early, traffic, cores),
         _notes(found, traffic),
     )
 
@@ -186,20 +186,20 @@ def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> tuple[str
     most = max(large, key=lambda step: float(np.median(step.sizes)))
     note = (
         f"{np.median(most.sizes):,.0f} bytes{others} from "
-        f"{named((most.source, most.destination), traffic)} were on their way when "
-        "their sender went on: with a slower NIC it may wait in send(), which no fit "
-        "at these NICs shows"
+        f"{describe_ends((most.source, most.destination), traffic)} were on their way "
+        "when their sender went on: with a slower NIC it may wait in send(), which no "
+        "fit at these NICs shows"
     )
     return (note,)
 
 
-def _simulated(
+def _simulate_fit(
     name: str,
     found: FittedIterations | FittedSteps,
     traffic: Traffic,
     cores: Mapping[str, float],
 ) -> float:
     """Return the seconds per iteration of the simulated fit."""
-    text = json.dumps(fitted_scenario(name, found, traffic, cores))
+    text = json.dumps(write_fit(name, found, traffic, cores))
     scenario = loads(text, name=f"{name}.json")
     return prepare(scenario).simulate().makespan / found.count

@@ -47,7 +47,9 @@ from emu.scenario import Scenario
 # NICs of the kernel that TCP shares, and that change while a run goes on.
 
 
-def changed_nics(problem: Problem, per_second: float) -> list[tuple[float, LabMachine]]:
+def list_nic_changes(
+    problem: Problem, per_second: float
+) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
     Parameters
@@ -91,7 +93,7 @@ class SharedNics:
         self._change_alarm = Alarm(asyncio.get_running_loop(), self._change_due)
         self._change_due()
 
-    def decided(self, lines: RateSegments) -> None:
+    def on_decisions(self, lines: RateSegments) -> None:
         """Set nothing."""
 
     def for_senders(self, lines: RateSegments) -> RateSegments:
@@ -184,7 +186,7 @@ class AssignedRates(SharedNics):
         self._alarm = Alarm(asyncio.get_running_loop(), self._set_due)
 
     @override
-    def decided(self, lines: RateSegments) -> None:
+    def on_decisions(self, lines: RateSegments) -> None:
         """Set rates at the times of their lines.
 
         A connection without a rate keeps the one that it had, for what is still on its
@@ -349,7 +351,7 @@ class LabLauncher(ExternalLauncher):
                 )
 
     @override
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until an agent has ended, or its machine, and return how, in words."""
         while True:
             try:
@@ -394,7 +396,7 @@ def emulate_on_kernel(
         When a NIC at these scales is one that no kernel, or not this host, carries.
     """
     per_second = settings.byte_scale / settings.time_scale
-    changes = changed_nics(problem, per_second)
+    changes = list_nic_changes(problem, per_second)
     lab = _lab(problem, per_second, sharing, changes)
     by_rates = sharing is Sharing.ASSIGNED
     with (
@@ -406,9 +408,9 @@ def emulate_on_kernel(
             else SharedNics(lab, changes)
         ) as nics,
     ):
-        check = _checked(lab, max_nic_error)
+        check = _check_lab_nics(lab, max_nic_error)
         run = emulate(
-            problem if by_rates else _unshaped(problem),
+            problem if by_rates else _without_shaping(problem),
             policy if by_rates else "none",
             dataclasses.replace(
                 settings,
@@ -434,7 +436,7 @@ def emulate_on_kernel(
     )
 
 
-def _checked(lab: Lab, most: float) -> NicCheck:
+def _check_lab_nics(lab: Lab, most: float) -> NicCheck:
     """Return NICs as they were measured; refuse those that are off."""
     check = lab.check_nics(most)
     if refusal := check.refusal("emulation.max_nic_error"):
@@ -472,7 +474,7 @@ def _lab(
     return lab
 
 
-def _unshaped(problem: Problem) -> Problem:
+def _without_shaping(problem: Problem) -> Problem:
     """Return the problem with NICs at which the scheduler makes no flow wait."""
     fast = [
         dataclasses.replace(

@@ -32,7 +32,7 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
-from emu.trust.prediction import SHARE, Outcome, Prediction, blamed, of_network
+from emu.trust.prediction import SHARE, Outcome, Prediction, links_to_blame, of_network
 
 if TYPE_CHECKING:
     from emu.lab.fitting.steps import Marks
@@ -53,7 +53,7 @@ _BYTES = 0.01
 _MOST = 20_000_000
 
 
-def predicted_lab(file: LabFile) -> Schedule | None:
+def predict_lab(file: LabFile) -> Schedule | None:
     """Return the simulation of the scenario that predicts a lab; None without one.
 
     Raises
@@ -68,7 +68,7 @@ def predicted_lab(file: LabFile) -> Schedule | None:
     trail = ("lab", "prediction", "scenario")
     path = str(file.folder / section.scenario)
     scenario = load(path)
-    places = dict(scenario.cluster.named())
+    places = dict(scenario.cluster.names_and_positions())
     lab = file.to_cluster().machines
     if {machine.name for machine in lab} != places.keys():
         raise file.origin.error(
@@ -207,7 +207,7 @@ def _likely(
         if seconds * apart > 0
     ]
     losses = [(edge, seconds) for edge, _, seconds in drifts]
-    links = blamed(schedule, losses, SHARE * abs(apart))
+    links = links_to_blame(schedule, losses, SHARE * abs(apart))
     if links:
         through = {schedule.problem.links[p].name: p for p in _ports(schedule)}
         worst = [
@@ -312,7 +312,7 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
     return Problem(Cluster(tuple(machines)), job, Placement(tuple(at)))
 
 
-def missed_by_lab(file: LabFile, result: dict[str, Any]) -> list[str]:
+def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
     rows = (
         ("verdict", file.lab.expect.trust, result["trust"]),

@@ -26,18 +26,18 @@ from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
 from emu.lab.output_lines import OutputLines, marks_of
-from emu.lab.prediction import forecast, judge_lab, predicted_lab, unknown
+from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.prediction.analysis.traffic import (
     CONNECTION,
     OWNER,
     Traffic,
+    count_bytes,
     meetings,
     messages,
-    named_matrix,
+    name_matrix,
     nic_rates,
     nic_use,
-    sent_matrix,
 )
 from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
@@ -161,7 +161,7 @@ def what_crossed(
         "connections": len(np.unique(packets[CONNECTION])),
         "messages": len(messages(packets)),
         "shared_queues": len(meetings(packets, leaf)) if fair else 0,
-        "bytes": named_matrix(sent_matrix(packets, len(names)), names),
+        "bytes": name_matrix(count_bytes(packets, len(names)), names),
         "bin_seconds": seconds / BINS,
         "nic_use": {
             name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}
@@ -301,7 +301,7 @@ class LabPrograms:
         until = self._section.until
         waits = {n for n, run in self.runs.items() if until in {None, run.program}}
         while waits:
-            for number in self._ended():
+            for number in self._collect_ends():
                 run = self.runs[number]
                 self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
                 waits = set() if run.code else waits - {number}
@@ -317,7 +317,7 @@ class LabPrograms:
             while any(run.end is None for run in self.runs.values()):
                 if time.monotonic() > limit:
                     break
-                self._ended(0.1)
+                self._collect_ends(0.1)
 
     def _say_who_stayed(self) -> None:
         for run in self.runs.values():
@@ -327,7 +327,7 @@ class LabPrograms:
                     "SIGTERM: it is killed"
                 )
 
-    def _ended(self, patience: float = PERIOD) -> list[int]:
+    def _collect_ends(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""
         due = patience
         if self._events:
@@ -389,14 +389,14 @@ def run_lab(
     RunError
         When the lab cannot be started, or a machine dies.
     """
-    programs, prediction = programs_of(file, command), predicted_lab(file)
+    programs, prediction = programs_of(file, command), predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
         if plain and prediction is not None:
             watch(forecast(prediction, lab.time_scale).sentence())
-        todo = _started(lab, file, programs, directory.path)
+        todo = _list_starts(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = _checked(lab, file)
+        check = _check_lab_nics(lab, file)
         watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
@@ -410,7 +410,7 @@ def run_lab(
             packets = None if capture is None else capture.close(lab.time_scale)
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     result = {
-        **_described(lab, seconds),
+        **_describe_lab(lab, seconds),
         "sharing": file.lab.sharing,
         **summary(
             lab.machines, [*running.runs.values()], samples, running.samples.early
@@ -423,14 +423,16 @@ def run_lab(
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
         timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
-        result |= _crossed(file, running, traffic, seconds, prediction, timeouts)
+        result |= _describe_traffic(
+            file, running, traffic, seconds, prediction, timeouts
+        )
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
 
 
-def _described(lab: Lab, seconds: float) -> dict[str, Any]:
+def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
     """Return what lab.json says of the machines, and of so many emulated seconds."""
     return {
         "wall_seconds": seconds * lab.time_scale,
@@ -441,7 +443,7 @@ def _described(lab: Lab, seconds: float) -> dict[str, Any]:
     }
 
 
-def _checked(lab: Lab, file: LabFile) -> NicCheck:
+def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
     """Return NICs as they were measured; refuse those that are off."""
     check = lab.check_nics(file.lab.max_nic_error)
     if refusal := check.refusal("lab.max_nic_error"):
@@ -449,7 +451,7 @@ def _checked(lab: Lab, file: LabFile) -> NicCheck:
     return check
 
 
-def _crossed(
+def _describe_traffic(
     file: LabFile,
     running: LabPrograms,
     traffic: Traffic,
@@ -461,11 +463,13 @@ def _crossed(
     fair = file.lab.sharing == "fair"
     content = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
     if predicted is not None and (section := file.lab.prediction) is not None:
-        content["prediction"] = _judged(section, running, traffic, predicted, timeouts)
+        content["prediction"] = _judge_prediction_of_lab(
+            section, running, traffic, predicted, timeouts
+        )
     return content
 
 
-def _judged(
+def _judge_prediction_of_lab(
     stated: LabPredictionSection,
     running: LabPrograms,
     traffic: Traffic,
@@ -488,7 +492,7 @@ def _judged(
     )
 
 
-def _started(
+def _list_starts(
     lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
 ) -> list[Started]:
     """Return the programs to start, and write their hosts file.

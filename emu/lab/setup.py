@@ -96,7 +96,7 @@ def find_lab_errors(
 
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
-    machines = file.cluster.named()
+    machines = file.cluster.names_and_positions()
     numbers: set[int] = set()
     for name, position in machines:
         trail: Trail = ("cluster", "machines", position)
@@ -139,7 +139,7 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     if is_wrong or not cores:
         return
     scale, here = time_scale(file), _cores_here()
-    for name, position in file.cluster.named():
+    for name, position in file.cluster.names_and_positions():
         try:
             plan_cpu(cores[name], scale)
         except ValueError as error:
@@ -202,7 +202,7 @@ def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
     ScenarioError
         When there are none.
     """
-    names = tuple(name for name, _ in file.cluster.named())
+    names = tuple(name for name, _ in file.cluster.names_and_positions())
     if command:
         return [LabProgram(COMMAND, names, 'exec "$@"')]
     if not file.lab.programs:

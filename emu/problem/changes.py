@@ -95,7 +95,7 @@ class CapacitySteps:
         place = np.searchsorted(since, times * (1.0 + TIE), side="right") - 1
         return capacity[np.maximum(place, 0)]
 
-    def carried(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def carry(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes that a port can carry by each of ``times``."""
         since, capacity = self.of(port)
         before = np.append(0.0, np.cumsum(np.diff(since) * capacity[:-1]))

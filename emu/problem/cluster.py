@@ -445,9 +445,11 @@ class Cluster:
 
         Whatever is of other machines goes: their routes, changes and tuners.
         """
-        kept = [m for m, machine in enumerate(self.machines) if machine.name in names]
-        place = {m: position for position, m in enumerate(kept)}
-        machines = tuple(self.machines[m] for m in kept)
+        numbers = [
+            m for m, machine in enumerate(self.machines) if machine.name in names
+        ]
+        place = {m: position for position, m in enumerate(numbers)}
+        machines = tuple(self.machines[m] for m in numbers)
         routes = []
         for route in self.routes:
             sources = tuple(place[m] for m in route.sources if m in place)
@@ -515,8 +517,10 @@ class Cluster:
             return self
         return replace(
             self,
-            changes=_shifted(self.changes, began, lambda change: change.link),
-            speed_changes=_shifted(self.speed_changes, began, lambda c: c.machine),
+            changes=_shift_changes(self.changes, began, lambda change: change.link),
+            speed_changes=_shift_changes(
+                self.speed_changes, began, lambda c: c.machine
+            ),
         )
 
     def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
@@ -590,7 +594,7 @@ class Cluster:
 _Change = TypeVar("_Change", "CapacityChange", "SpeedChange")
 
 
-def _shifted(
+def _shift_changes(
     changes: Sequence[_Change], began: float, subject: Callable[[_Change], str]
 ) -> tuple[_Change, ...]:
     """Return changes at times since ``began``; of those before it, each last one."""

@@ -387,7 +387,7 @@ class Job:
         return 0 <= iteration < self.flow_counts[edge]
 
 
-def _checked(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+def _check_values(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
     array = np.array(values, dtype=np.float64)
     array.flags.writeable = False
     if array.ndim != 2:
@@ -419,8 +419,8 @@ class Realization:
     where the edge stays on one machine or no task receives it; unused there."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", _checked(self.times, "times"))
-        object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
+        object.__setattr__(self, "times", _check_values(self.times, "times"))
+        object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
 
     def beginning_at(self, first: int, job: Job) -> Realization:
         """Return the times and volumes of the iterations of a job from one on.
@@ -467,8 +467,8 @@ class Profile:
     """As in `Realization`, over the profiled iterations."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", _checked(self.times, "times"))
-        object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
+        object.__setattr__(self, "times", _check_values(self.times, "times"))
+        object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
         if self.times.shape[1] < 1 or self.volumes.shape[1] != self.times.shape[1]:
             raise ValueError("a profile needs the same iterations of times and volumes")
 

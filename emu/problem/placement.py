@@ -282,7 +282,7 @@ class Problem:
             return np.ones(len(self.job.tasks))
         return everywhere[np.arange(len(self.job.tasks)), self.placement.machine_of]
 
-    def taken(self, reference: Realization) -> Realization:
+    def stretch(self, reference: Realization) -> Realization:
         """Return the run on the machines of this placement, from reference times."""
         times = reference.times * self.slowness[:, None]
         return Realization(times, reference.volumes)

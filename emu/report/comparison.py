@@ -16,7 +16,7 @@ from emu.prediction.analysis.throughput import Pace
 from emu.prediction.placement.moves import Move
 from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
-from emu.report.many_runs import compared, interval, paired, paired_text
+from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.scenario import Scenario
 from emu.units import format_duration, format_money, format_number, format_ratio
@@ -85,7 +85,7 @@ class Candidate:
             return {**names, "refused": reason(self.refused)}
         return {
             **names,
-            **compared(self.makespans, first.makespans),
+            **compare(self.makespans, first.makespans),
             "placing": self.placing,
             "placement_kept": self.kept,
             "moved": self.moved,
@@ -114,10 +114,10 @@ def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
 
 
 def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> str:
-    return paired_text(paired(one.makespans, first.makespans))
+    return write_pair(pair(one.makespans, first.makespans))
 
 
-def _priced(candidate: Candidate) -> tuple[str, str]:
+def _price(candidate: Candidate) -> tuple[str, str]:
     """Return the cost and the value of a candidate, empty where it has none."""
     if not candidate.cost:
         return "", ""
@@ -168,7 +168,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             _change(candidate, candidates[0]),
             *([] if candidate.refused else [f"{candidate.moved:.0%}"]),
             *([] if candidate.refused else [str(len(candidate.moves))]),
-            *(_priced(candidate) if with_cost else ()),
+            *(_price(candidate) if with_cost else ()),
             style="bold" if candidate.makespan == best else "",
         )
     first = candidates[0] if candidates else None
@@ -191,11 +191,11 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
 def _rule_of_placements(candidates: Sequence[Candidate]) -> list[str]:
     """Return a line on the rule that placements were searched under, if any was."""
-    searched = any(one.placing and one.placing["candidates"] for one in candidates)
+    by_search = any(one.placing and one.placing["candidates"] for one in candidates)
     if any(one.kept for one in candidates):
         return [f"each placement is that of {candidates[0].policy}, for all policies"]
     several = len({one.policy for one in candidates}) > 1
-    return ["each row is placed under its own policy"] if searched and several else []
+    return ["each row is placed under its own policy"] if by_search and several else []
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class SystemResult:
         pace = self.samples_per_second
         return {
             "system": self.system,
-            **compared(self.makespans, first.makespans),
+            **compare(self.makespans, first.makespans),
             "seeds_per_iteration": self.seeds,
             "iteration_seconds": self.iteration_seconds,
             "samples_per_second": None if isinf(pace) else pace,
@@ -363,7 +363,7 @@ def ranking(results: Sequence[SystemResult]) -> str:
 def edit_lines(result: SystemResult) -> list[str]:
     """Return lines on a system's placement and each key that the file has otherwise."""
 
-    def shown(value: Any) -> str:
+    def show(value: Any) -> str:
         return json.dumps(value) if isinstance(value, list) else str(value)
 
     if result.refused:
@@ -371,11 +371,11 @@ def edit_lines(result: SystemResult) -> list[str]:
     lines = [f"{result.system}: {placing_line(result.placing)}"]
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
-            change = f"added {key}: {shown(after)}"
+            change = f"added {key}: {show(after)}"
         elif after is None:
-            change = f"dropped {key} (was {shown(before)})"
+            change = f"dropped {key} (was {show(before)})"
         else:
-            change = f"{key}: {shown(after)} (was {shown(before)})"
+            change = f"{key}: {show(after)} (was {show(before)})"
         lines.append(f"{result.system}: {change}")
     return lines
 
@@ -442,8 +442,8 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
     columns += [">samples per s"] * (uneven := _train_apart(rows))
-    priced = _PRICES if any("cost" in row["figures"] for row in rows) else {}
-    more = [*(_ERRORS[key] for key in errors), *priced.values()]
+    prices = _PRICES if any("cost" in row["figures"] for row in rows) else {}
+    more = [*(_ERRORS[key] for key in errors), *prices.values()]
     table = plain_table("", *columns, *more)
     makespans = {
         group: {
@@ -458,19 +458,19 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     best = min(means, key=lambda group: means[group].mean)
     for group, value_interval in means.items():
         cells = [*group, *_seconds(makespans[group]), str(value_interval.count)]
-        beside = paired(makespans[group], makespans[best])
-        cells.append("" if group == best else paired_text(beside))
+        beside = pair(makespans[group], makespans[best])
+        cells.append("" if group == best else write_pair(beside))
         if uneven:
             speeds = [f["samples_per_second"] for f in groups[group].values()]
             cells.append(format_number(interval(speeds).mean, 4))
         for key in errors:
             mean = interval([float(f[key]) for f in groups[group].values()]).mean
             cells.append(format_ratio(mean))
-        for key in priced:
-            known = [float(f[key]) for f in groups[group].values() if key in f]
-            mean = interval(known).mean if known else inf
-            shown = format_money(mean) if key == "cost" else f"{mean:.4g}"
-            cells.append(shown if known else "")
+        for key in prices:
+            values_known = [float(f[key]) for f in groups[group].values() if key in f]
+            mean = interval(values_known).mean if values_known else inf
+            cell = format_money(mean) if key == "cost" else f"{mean:.4g}"
+            cells.append(cell if values_known else "")
         table.add_row(*cells, style="bold" if group == best else "")
     return table
 

@@ -25,8 +25,8 @@ from emu.prediction.analysis.explanation import (
     apart_rows,
     cause_rows,
     death_rows,
-    pasted,
     port_rows,
+    write_placement,
 )
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
@@ -35,7 +35,7 @@ from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
 from emu.problem.workloads import window_of
 from emu.report.terminal import WIDTH, plain_table, terminal
-from emu.scenario.error_messages import written
+from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
 from emu.trust.violation import AuditReport
 from emu.units import (
@@ -146,7 +146,7 @@ def placing_line(placing: Mapping[str, Any]) -> str:
     return line + (f", {best}" if placing["optimal"] else "")
 
 
-def unclaimed_line(placing: Mapping[str, Any]) -> str:
+def warn_of_unclaimed(placing: Mapping[str, Any]) -> str:
     """Return a warning of resources that limit nothing; empty where all are demanded.
 
     Parameters
@@ -173,7 +173,7 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         # What was under way at the cut is not: batches travel to idle workers anew.
         rest = recovery.makespan - without - math.fsum(loss.values())
         anew = {"starting up": rest} if format_duration(rest) != "0 us" else {}
-        line = lost_line({**loss, **anew})
+        line = write_loss({**loss, **anew})
         length, times = format_duration(without, 10), f"{count} times"
         yield f"killed {times if count > 1 else 'once'}, lost {line}; {length} without"
     for one in recovery.killed:
@@ -183,12 +183,12 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
 def failures_line(drawn: Mapping[str, int]) -> str:
     """Return how many failures were drawn, and of what most."""
     most = sorted(drawn, key=lambda name: -drawn[name])
-    named = [f"{name} {drawn[name]}" for name in most[:4]]
+    names = [f"{name} {drawn[name]}" for name in most[:4]]
     others = f", {len(most) - 4} others" if most[4:] else ""
-    return f"failures drawn: {sum(drawn.values())} ({', '.join(named)}{others})"
+    return f"failures drawn: {sum(drawn.values())} ({', '.join(names)}{others})"
 
 
-def lost_line(lost: Mapping[str, float]) -> str:
+def write_loss(lost: Mapping[str, float]) -> str:
     """Return the seconds that deaths have lost, by what they were lost to."""
     return ", ".join(f"{format_duration(time)} {kind}" for kind, time in lost.items())
 
@@ -210,7 +210,7 @@ def warn_unclaimed(placings: Mapping[str, Mapping[str, Any]]) -> None:
     """
     names: dict[str, list[str]] = {}
     for name, placing in placings.items():
-        names.setdefault(unclaimed_line(placing), []).append(name)
+        names.setdefault(warn_of_unclaimed(placing), []).append(name)
     for line, of in names.items():
         if line:
             said = f" ({', '.join(of)})" if any(of) else ""
@@ -459,7 +459,7 @@ def moves_table(moves: TaskMoves) -> Table:
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
-    section = pasted(problem)
+    section = write_placement(problem)
     lines = [f"{name}: {on}" for name, on in section["tasks"].items()]
     tasks = textwrap.fill(
         f"  tasks: {{{', '.join(lines)}}}",
@@ -567,7 +567,7 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
     if not keys:
         return ""
     (key, value), *others = keys.items()
-    text = f"{key}={written(value)}"
+    text = f"{key}={write_value(value)}"
     if not others and len(text) <= _EDIT_WIDTH:
         return text
     return f"{key}, {len(others)} more" if others else key

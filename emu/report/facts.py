@@ -16,11 +16,11 @@ from emu.report.explanation_tables import (
     cost_row,
     difference,
     length_text,
-    lost_line,
     model_rows,
     pace_rows,
     placing_line,
-    unclaimed_line,
+    warn_of_unclaimed,
+    write_loss,
 )
 from emu.report.terminal import Fact, facts_table, plain_table
 from emu.units import format_duration, format_rate, format_ratio, format_size
@@ -101,7 +101,7 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
         *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
         *(Fact(*row) for row in model_rows(result.get("models", []))),
         *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
-        *_relaunched(result.get("relaunches")),
+        *_relaunch_facts(result.get("relaunches")),
         *_verdict(result.get("verdict")),
         *_prediction(result.get("prediction")),
         *_witness(result.get("witness"), digits),
@@ -111,7 +111,7 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
     ]
 
 
-def _relaunched(found: dict[str, Any] | None) -> Iterator[Fact]:
+def _relaunch_facts(found: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield the lambdas that were launched again."""
     if found:
         wait = f"{format_duration(found['seconds'], 4)} waited for them"
@@ -135,21 +135,21 @@ def setting(result: dict[str, Any]) -> Iterator[Fact]:
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
     if "placing" in result:
         yield Fact("placement", result["placement"], placing_line(result["placing"]))
-        if line := unclaimed_line(result["placing"]):
+        if line := warn_of_unclaimed(result["placing"]):
             yield Fact("", "", line)
 
 
 def _network(result: dict[str, Any]) -> Iterator[Fact]:
     if result.get("network") == "kernel":
         yield Fact("network", "kernel", _SHARING[result["sharing"]])
-        yield from _measured(result.get("nics"))
+        yield from _nic_facts(result.get("nics"))
         tcp = result["transport"]
         again = f"{tcp['retransmitted']} again"
         of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
         yield Fact("TCP", again, of)
 
 
-def _measured(nics: dict[str, Any] | None) -> Iterator[Fact]:
+def _nic_facts(nics: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield how far NICs are off the stated rates, measured before anything began."""
     if nics is None:  # of an earlier emu
         return
@@ -205,11 +205,11 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     if recovery is None:
         return
     loss, prediction = recovery["lost"], recovery.get("predicted_lost")
-    how = f"; simulated {lost_line(prediction)}" if prediction else ""
+    how = f"; simulated {write_loss(prediction)}" if prediction else ""
     yield Fact(
         "lost to deaths",
         format_duration(sum(loss.values()), digits),
-        f"in {len(recovery['attempts'])}: {lost_line(loss)}{how}; recovery is as "
+        f"in {len(recovery['attempts'])}: {write_loss(loss)}{how}; recovery is as "
         "stated, and no part of the errors",
     )
     took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
@@ -239,10 +239,10 @@ def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     if verdict["error"] is None:
         yield Fact("prediction", "not judged", "; ".join(verdict["reasons"]))
         return
-    yield from _compared("prediction", "the run is off", verdict)
+    yield from _comparison_facts("prediction", "the run is off", verdict)
 
 
-def _compared(label: str, off: str, verdict: dict[str, Any]) -> Iterator[Fact]:
+def _comparison_facts(label: str, off: str, verdict: dict[str, Any]) -> Iterator[Fact]:
     """Yield how far one is off the other, and why."""
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
     line = f"{off} by {format_ratio(verdict['error'])}, {most}"
@@ -271,7 +271,9 @@ def _witness(seen: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     )
     for pair in seen["pairs"]:
         if "packets" in (pair["of"], pair["over"]):  # the other is the prediction
-            yield from _compared(f"{pair['of']} over {pair['over']}", "off", pair)
+            yield from _comparison_facts(
+                f"{pair['of']} over {pair['over']}", "off", pair
+            )
 
 
 def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:
@@ -387,7 +389,7 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
         Fact("time", format_duration(lab["wall_seconds"] / scale), line),
         Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
         *_prediction(lab.get("prediction")),
-        *_measured(lab.get("measured")),
+        *_nic_facts(lab.get("measured")),
         Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
         Fact("dropped by queues", f"{drops:,}", "packets"),
     ]

@@ -58,9 +58,7 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, half, count)
 
 
-def paired(
-    values: Mapping[Draw, float], beside: Mapping[Draw, float]
-) -> Interval | None:
+def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval | None:
     """Return the mean of value / other - 1 over what both know, with its interval.
 
     Of two ways to run the same draws, the difference of each draw varies much less than
@@ -81,11 +79,11 @@ def paired(
     return interval(apart) if apart else None
 
 
-def compared(
+def compare(
     values: Mapping[Draw, float], beside: Mapping[Draw, float]
 ) -> dict[str, Any]:
     """Return mean, interval and change of makespans by the names that JSON has."""
-    spread, change = interval([*values.values()]), paired(values, beside)
+    spread, change = interval([*values.values()]), pair(values, beside)
     return {
         "makespan": spread.mean,
         "half": spread.half,
@@ -96,7 +94,7 @@ def compared(
     }
 
 
-def paired_text(apart: Interval | None) -> str:
+def write_pair(apart: Interval | None) -> str:
     """Return a paired difference in words: ``+2.1 ± 0.4 %``, or a tie within it."""
     if apart is None:
         return ""
@@ -138,11 +136,11 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """
     groups: dict[str, list[RecordedRun]] = {}
     for run in runs:
-        content = json.dumps(_flat(_compared(run)), sort_keys=True)
+        content = json.dumps(_flat(_compare_run(run)), sort_keys=True)
         groups.setdefault(label(run) + content, []).append(run)
     groups_of_runs = list(groups.values())
     names = [label(group[0]) for group in groups_of_runs]
-    settings = [_flat(_compared(group[0])) for group in groups_of_runs]
+    settings = [_flat(_compare_run(group[0])) for group in groups_of_runs]
     named = {}
     for name, keys, group in zip(names, settings, groups_of_runs, strict=True):
         alike = [other for n, other in zip(names, settings, strict=True) if n == name]
@@ -155,7 +153,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     return named
 
 
-def _compared(run: RecordedRun) -> dict[str, Any]:
+def _compare_run(run: RecordedRun) -> dict[str, Any]:
     scenario = run.manifest.get("scenario", {})
     return {key: scenario[key] for key in scenario if key not in ("seed", "expect")}
 
@@ -211,7 +209,7 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, group in makespans(runs).items():
         intervals = {kind: interval(values) for kind, values in group.items()}
-        change = paired(_by_seed(groups[name]), first)
+        change = pair(_by_seed(groups[name]), first)
         down = interval([run.best.outages.recovery for run in groups[name]]).mean
         row: dict[str, Any] = {
             "name": name,
@@ -281,4 +279,4 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
 def _change_text(change: dict[str, Any] | None) -> str:
     if change is None:
         return ""
-    return paired_text(Interval(change["mean"], change["half"], change["count"]))
+    return write_pair(Interval(change["mean"], change["half"], change["count"]))

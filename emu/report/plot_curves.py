@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
 from emu.report.many_runs import Interval, interval
@@ -67,7 +67,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     lines = -(-len(shown) // columns)
     figure = new_figure(0.6 + 1.05 * lines, window.width)
     panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
-    assigned = assigned_rates(schedule)
+    assigned = sum_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     steps = problem.links.steps
@@ -374,7 +374,7 @@ TARGET = 0.9
 _PARTS = 100
 
 
-def compared(
+def plot_comparison(
     runs: Sequence[RecordedRun],
     labels: Sequence[str],
     progress: Sequence[Progress],
@@ -424,13 +424,13 @@ def _bandwidth(
     for schedule, label, colour in zip(
         schedules, labels, palette(len(labels)), strict=True
     ):
-        rate = np.diff(carried(schedule, edges)) / np.diff(edges)
+        rate = np.diff(sum_crossed(schedule, edges)) / np.diff(edges)
         axes.stairs(rate / 1e9, edges, color=colour, label=label)
     axes.set_ylabel("between machines (GB/s)")
     axes.set_ylim(bottom=0)
 
 
-def carried(schedule: Schedule, times: Floats) -> Floats:
+def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
     """Return the bytes that crossed between machines until each of ``times``.
 
     The bytes of a flow count evenly from its start to its end.

@@ -307,10 +307,10 @@ def plot(
     clocks = {"emulated" if run.emulated else "simulated" for run in windows}
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
     with plot_style.style(dark=dark):
-        plot_style.save(_drawn(windows, figure, window, progress), out)
+        plot_style.save(_draw_figure(windows, figure, window, progress), out)
 
 
-def _drawn(
+def _draw_figure(
     runs: Sequence[RecordedRun],
     figure: str,
     window: Window,
@@ -335,6 +335,6 @@ def _drawn(
             )
             return plot_curves.cdf(schedules, window)
         case "progress":
-            return plot_curves.compared(runs, labels(runs), progress, window)
+            return plot_curves.plot_comparison(runs, labels(runs), progress, window)
         case _:
             return plot_curves.bars(makespans(runs), width=window.width)

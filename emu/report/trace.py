@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.problem import Schedule
 from emu.report.facts import DeathBand, death_bands
 from emu.runs.recorded_run import load_run, with_simulated_rates
@@ -116,7 +116,7 @@ def crossings(schedule: Schedule) -> Crossings:
     return Crossings(flow, port, lane, lanes)
 
 
-def packed(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
+def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
     """Return numbers as base64 of little-endian ``dtype``: a third of their JSON."""
     with np.errstate(over="ignore"):  # 1e300 s of a damaged run: drawn as without end
         array = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
@@ -247,7 +247,7 @@ class _Group:
         yield from self._flow_bars()
         yield from self._handoffs()
         yield from self._rates()
-        yield from self._undelivered()
+        yield from self._list_undelivered()
         yield from self._changes()
 
     def _pid(self, machine: int) -> int:
@@ -287,11 +287,11 @@ class _Group:
             for lane in range(lanes):
                 pid, tid = self._pid(machine), first + lane
                 yield _meta(
-                    "thread_name", pid, tid, name=f"{self._shown(port)} {lane + 1}"
+                    "thread_name", pid, tid, name=f"{self._name_port(port)} {lane + 1}"
                 )
                 yield _meta("thread_sort_index", pid, tid, sort_index=tid)
 
-    def _shown(self, port: int) -> str:
+    def _name_port(self, port: int) -> str:
         link = self._links[port]
         return f"NIC {link.direction}" if link.direction else link.name
 
@@ -359,15 +359,15 @@ class _Group:
             yield {**event, "bp": "e"} if phase == "f" else event
 
     def _rates(self) -> Iterator[Event]:
-        assigned = assigned_rates(self._schedule)
+        assigned = sum_rates(self._schedule)
         word = "mean" if assigned is None else "assigned"
         for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
-            name = f"{self._shown(port)}, {word} rate (MB/s)"
+            name = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid = self._pid(self._place[port][0])
             for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
                 yield _level(name, pid, time, rate / 1e6)
 
-    def _undelivered(self) -> Iterator[Event]:
+    def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
         at = tuple(self._flows.T)
         schedule = self._schedule

@@ -14,7 +14,7 @@ from emu.emulation.network import pace_at
 from emu.emulation.shaping import FlowEnds
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
-from emu.prediction.analysis.traffic import kinds_between_machines, received_kinds
+from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
 from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import REPORTS, read_frames, read_reports
@@ -150,7 +150,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     if whole and (directory / "problem.json").exists():
         return run_to_audit(load_run(directory), scenario_of_run)
     own, schedule = read_result(path)
-    realization, silent = _realized(scenario_of_run or own, schedule, str(path))
+    realization, silent = _realize_scenario(scenario_of_run or own, schedule, str(path))
     return ToAudit(
         path,
         own.name,
@@ -179,24 +179,24 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     DataError
         When a part of the run is missing or torn.
     """
-    schedule, unknown = _emulated(run)
+    schedule, unknown = _read_emulated(run)
     emulation = run.manifest.get("emulation", {})
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
-    own = stated or _noted(run)
+    own = stated or _read_noted_scenario(run)
     first = run.manifest.get("first_iteration", 0)
-    realization, silent = _realized(own, schedule, str(run.path), first)
+    realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
         least = realization.times
     if realization is not None and own is not None:
-        volumes = stated_volumes(own, realization, byte_scale)
+        volumes = real_volumes(own, realization, byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
     if evidence is not None and own is not None:
-        evidence = replace(evidence, windows=stated_windows(own))
+        evidence = replace(evidence, windows=list_windows(own))
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
@@ -220,7 +220,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     )
 
 
-def _emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
+def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     """Return the schedule, with when its scheduler took each end in if a file says so.
 
     And a sentence where none does.
@@ -237,7 +237,7 @@ def _emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     return replace(schedule, task_settled=task, flow_settled=flow), []
 
 
-def _noted(run: RecordedRun) -> Scenario | None:
+def _read_noted_scenario(run: RecordedRun) -> Scenario | None:
     """Return the scenario of the manifest, None where it holds none."""
     if "scenario" not in run.manifest:
         return None
@@ -268,9 +268,9 @@ def _evidence(
     check_shape(processes, ProcessesShape, path)
     statistics = processes["statistics"]
     edges = len(run.problem.job.edges)
-    if any(edge >= edges for edge, _ in received_kinds(statistics)):
+    if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=str(path))
-    return gathered(
+    return gather_evidence(
         schedule,
         *read_frames(run.problem.job, run.path / "frames.npz"),
         statistics,
@@ -284,7 +284,7 @@ def _evidence(
     )
 
 
-def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
+def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     """Return the beginning of task names and the credit window of jobs that have one.
 
     Without those whose iterations are no mini-batches, for which there is no profile
@@ -297,14 +297,14 @@ def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     )
 
 
-def unchecked_windows(scenario: Scenario) -> bool:
+def has_other_windows(scenario: Scenario) -> bool:
     """Return True where a job has a credit window that `stated_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
     count = sum(isinstance(window, int) for window in windows)
-    return count > len(stated_windows(scenario))
+    return count > len(list_windows(scenario))
 
 
-def stated_volumes(
+def real_volumes(
     scenario: Scenario, realization: Realization, byte_scale: float
 ) -> Floats | None:
     """Return the bytes that every (edge, iteration) must carry, whole real ones.
@@ -323,7 +323,7 @@ def _makespan(content: Mapping[str, Any]) -> float:
         return float("nan")
 
 
-def _realized(
+def _realize_scenario(
     scenario: Scenario | None, schedule: Schedule, path: str, first: int = 0
 ) -> tuple[Realization | None, list[str]]:
     """Return the times and volumes that a scenario states, or why not.
@@ -348,10 +348,10 @@ def _realized(
         raise DataError(f"is not of its scenario: {error}", path=path) from error
     # The scenario states what the machines take, not the run.
     problem = Problem(schedule.problem.cluster, job, schedule.problem.placement)
-    return problem.taken(realization), []
+    return problem.stretch(realization), []
 
 
-def gathered(
+def gather_evidence(
     schedule: Schedule,
     sent: NDArray[np.void],
     received: NDArray[np.void],

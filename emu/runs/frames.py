@@ -14,7 +14,7 @@ import pandas as pd
 
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, open_input
-from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.analysis.link_load import mean_rates, sum_rates
 
 if TYPE_CHECKING:
     from emu.problem import Schedule
@@ -26,7 +26,7 @@ def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
     ``run`` is ``emulated`` or ``simulated``.
     """
     columns = ["run", "task", "kind", "machine", "iteration", "start", "end"]
-    return _stacked(emulated, simulated, lambda schedule: schedule.tasks, columns)
+    return _stack(emulated, simulated, lambda schedule: schedule.tasks, columns)
 
 
 def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
     ends = ["source", "destination", "from_kind", "to_kind"]
     machines = ["from_machine", "to_machine", "iteration", "bytes"]
     columns = ["run", "edge", *ends, *machines, "ready", "start", "end"]
-    return _stacked(emulated, simulated, _flows, columns)
+    return _stack(emulated, simulated, _flows, columns)
 
 
 def port_frame(schedule: Schedule) -> pd.DataFrame:
@@ -49,7 +49,7 @@ def port_frame(schedule: Schedule) -> pd.DataFrame:
     where that is not recorded, ``mean`` of what was moving.
     """
     problem = schedule.problem
-    assigned = assigned_rates(schedule)
+    assigned = sum_rates(schedule)
     machines = [machine.name for machine in problem.cluster.machines]
     frames = [
         pd.DataFrame(
@@ -93,7 +93,7 @@ def training_frame(path: Path) -> pd.DataFrame:
     return frame.dropna().reset_index(drop=True)
 
 
-def _stacked(
+def _stack(
     emulated: Schedule | None,
     simulated: Schedule | None,
     rows: Callable[[Schedule], pd.DataFrame],

@@ -114,7 +114,7 @@ def log_name(program: str, machine: str) -> str:
     return f"{program}-{machine}.log"
 
 
-def emulated_seconds(lab: dict[str, Any]) -> float:
+def duration_of(lab: dict[str, Any]) -> float:
     """Return how long the programs of lab.json ran, in their own time."""
     seconds: float = lab["wall_seconds"] / lab.get("time_scale", 1.0)
     return seconds

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.host.input_file import check_shape
-from emu.names import checked_name
+from emu.names import check_name
 from emu.problem import (
     CapacityChange,
     Cluster,
@@ -338,7 +338,7 @@ def _read(
 ) -> tuple[Item, ...]:
     """Return one item of a class per row; its name, if any, can be printed."""
     for row in rows:
-        checked_name(row.get("name", "unnamed"))
+        check_name(row.get("name", "unnamed"))
     fields = shape.__annotations__
     return tuple(
         kind(**{k: tuple(v) if isinstance(v := row[k], list) else v for k in fields})
@@ -381,13 +381,13 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         raise ValueError(
             f"the job has {iterations} iterations, and {count} of all tasks"
         )
-    start, end = _filled(
+    start, end = _fill(
         (len(job.tasks), job.iterations),
         data["tasks"],
         lambda row: job.index(row["task"]),
         ("start", "end"),
     )
-    ready, began, over, size = _filled(
+    ready, began, over, size = _fill(
         (len(job.edges), job.iterations),
         data["flows"],
         lambda row: _remote_edge(problem, row),
@@ -445,7 +445,7 @@ def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:
     return edge
 
 
-def _filled(
+def _fill(
     shape: tuple[int, int],
     rows: list[dict[str, Any]],
     position: Callable[[dict[str, Any]], int],

@@ -37,7 +37,7 @@ from emu.runs.problem_json import (
 from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
-from emu.scenario.own_rules import is_policy, is_program, registered
+from emu.scenario.own_rules import is_policy, is_program, register_program
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class RecordedRun:
             if not is_program(str(of_scenario)):
                 path = str(self.path / "manifest.json")
                 raise DataError(f"states nothing of the policy {of_result}", path=path)
-            return registered(str(of_scenario), schedule.get("source"))
+            return register_program(str(of_scenario), schedule.get("source"))
         names = [p for p in (of_result, of_scenario) if p and is_policy(str(p))]
         return str(names[0]) if names else "oes"
 
@@ -177,19 +177,19 @@ class RecordedRun:
         DataError
             When nothing of the run can be read.
         """
-        notes, replayed = self.missing, None
+        notes, replay_run = self.missing, None
         try:
             with code_of_others(runs=run_code):
                 policy_named(self.policy)
         except CodeWithheld as error:
             notes += (f"what would help is left out: {error}",)
-            helpful, replayed = False, self.simulated or self.emulated
+            helpful, replay_run = False, self.simulated or self.emulated
         if self.measured is None and helpful:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
             )
         scenario = self.scenario if helpful else None
-        expected = self.best if self.simulated is None else self.simulated
+        prediction = self.best if self.simulated is None else self.simulated
         return explain(
             self.best,
             self.realization,
@@ -198,8 +198,8 @@ class RecordedRun:
             helpful=helpful,
             notes=notes,
             stated=ScenarioEdits(scenario, measured=True) if scenario else None,
-            replayed=replayed,
-            outages=expected.outages,
+            replayed=replay_run,
+            outages=prediction.outages,
         )
 
     @property
@@ -249,7 +249,7 @@ def load_run(path: str | Path) -> RecordedRun:
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
-    def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
+    def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
             with one_error(path / name):
                 return read(path / name)
@@ -258,16 +258,18 @@ def load_run(path: str | Path) -> RecordedRun:
             return None
 
     read_schedule = partial(_schedule, problem)
-    manifest = tried("manifest.json", read_manifest)
-    result = tried("result.json", _result) or {}
-    emulation = tried("result.json", read_schedule) if result else None
+    manifest = try_read("manifest.json", read_manifest)
+    result = try_read("result.json", _result) or {}
+    emulation = try_read("result.json", read_schedule) if result else None
     rates = None
     if _has_rates(result) or (path / "rates.npz").exists():
-        rates = tried("rates.npz", partial(read_rates, problem.job))
-    simulation = tried("simulated.json", read_schedule)
+        rates = try_read("rates.npz", partial(read_rates, problem.job))
+    simulation = try_read("simulated.json", read_schedule)
     realization = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
-        realization = tried("realization.npz", partial(read_realization, problem.job))
+        realization = try_read(
+            "realization.npz", partial(read_realization, problem.job)
+        )
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     if emulation is not None and rates is not None:
@@ -358,13 +360,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
     DataError
         When it is missing, damaged, or of another version of emu.
     """
-    content = _versioned(path)
+    content = _read_versioned(path)
     check_shape(content, ManifestShape, path)
     return content
 
 
 def _result(path: Path) -> dict[str, Any]:
-    content = _versioned(path)
+    content = _read_versioned(path)
     check_shape(content, ResultShape, path)
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):
@@ -372,7 +374,7 @@ def _result(path: Path) -> dict[str, Any]:
     return content
 
 
-def _versioned(path: Path) -> dict[str, Any]:
+def _read_versioned(path: Path) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
         raise DataError(

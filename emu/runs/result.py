@@ -15,7 +15,7 @@ from emu.host.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.scenario.experiment import following_placement
-from emu.scenario.realize import noted
+from emu.scenario.realize import with_figures
 from emu.scenario.scenario import Scenario
 
 VERSION = 1
@@ -117,7 +117,7 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
             "port": link.name,
             "bytes_per_second": link.capacity,
             "bytes": float(size),
-            "used": float(size / steps.carried(port, until)[0]) if makespan else 0.0,
+            "used": float(size / steps.carry(port, until)[0]) if makespan else 0.0,
         }
         for port, (link, size) in enumerate(zip(problem.links, sizes, strict=True))
     ]
@@ -165,7 +165,7 @@ def result_of(
         "emulated": emulated,
         "policy": scenario.schedule.rule,
         "placement": schedule.problem.machine_of_task,
-        "scenario": noted(scenario).to_json(),
+        "scenario": with_figures(scenario).to_json(),
     }
 
 

@@ -60,7 +60,7 @@ def training_audit(run: Path, job: Job) -> Findings:
 
     count, violations = 0, []
     frame = training_frame(run / "training.csv")
-    for name, settings in trained_jobs(job):
+    for name, settings in list_training(job):
         losses = _losses(frame, name)
         if losses.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
@@ -85,7 +85,7 @@ def training_audit(run: Path, job: Job) -> Findings:
     return count, violations
 
 
-def trained_jobs(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
     parts = job.settings.get("jobs")
     names = (

@@ -161,7 +161,7 @@ class RunDirectory:
             parent.rmdir()
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claim(self) -> Iterator[None]:
         """Keep others from writing here at the same time; the kernel ends it with us.
 
         Raises
@@ -305,13 +305,13 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
 def _without(content: Any) -> Any:
     """Return ``content`` without the keys that are noted of models."""
     if isinstance(content, dict):
-        return dict(_kept(content))
+        return dict(_list_fields(content))
     return (
         [_without(item) for item in content] if isinstance(content, list) else content
     )
 
 
-def _kept(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _list_fields(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     program = "program" in content or is_program(str(content.get("policy")))
     for key, value in content.items():
         if not (program and key in _NOTED):
@@ -364,7 +364,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     record = _Record(job=job, iteration=cut.iteration, parts=parts)
     with whole_file(folder / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    older = [each for each in _committed(run) if each.name < folder.name]
+    older = [each for each in _list_cuts(run) if each.name < folder.name]
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
             _remove(each)
@@ -385,7 +385,7 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _committed(run: Path) -> list[Path]:
+def _list_cuts(run: Path) -> list[Path]:
     """Return the folders with a commit record, the oldest first."""
     return sorted(record.parent for record in (run / FOLDER).glob(f"*/{RECORD}"))
 
@@ -399,7 +399,7 @@ def drop_cuts(run: Path) -> None:
         When the disk refuses.
     """
     try:
-        for folder in _committed(run):
+        for folder in _list_cuts(run):
             _remove(folder)
     except OSError as error:
         problem = f"cannot be removed: {error.strerror or error}"
@@ -427,7 +427,7 @@ def newest_cut(
     DataError
         When no cut that was committed can be used: the first thing that is wrong.
     """
-    cuts = _committed(run)
+    cuts = _list_cuts(run)
     wrong: list[DataError] = []
     for folder in reversed(cuts):
         try:

@@ -72,10 +72,10 @@ class SweepRecord:
                 f"cannot be used: {error.strerror}", path=str(self.path)
             ) from error
         for number, line in enumerate(content[:whole].splitlines(), start=1):
-            row = self._parsed(line, number)
+            row = self._parse(line, number)
             self.rows[row["key"]] = row
 
-    def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         try:
             row = parse_json(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:

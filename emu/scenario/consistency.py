@@ -25,8 +25,8 @@ from emu.scenario.events_section import (
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import (
     PlacementSection,
+    pin,
     pin_errors,
-    pinned,
     pins_too_large,
 )
 from emu.systems.job_section import device_errors
@@ -86,19 +86,19 @@ def consistency_errors(
 
 
 def _size(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    names = [name for name, _ in scenario.stated_cluster.named()]
+    names = [name for name, _ in scenario.stated_cluster.names_and_positions()]
     yield from scenario.job.size_problems(names)
 
 
 def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     cluster = scenario.cluster
-    names = [name for name, _ in cluster.named()]
+    names = [name for name, _ in cluster.names_and_positions()]
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
             yield ("cluster", "machines", position, "latency"), NO_LATENCY
     seen: set[str] = set()
-    for name, position in scenario.cluster.named():
+    for name, position in scenario.cluster.names_and_positions():
         if name in seen:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
         seen.add(name)
@@ -148,7 +148,7 @@ def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield hosts of machines that there are not, or that are namespaces."""
-    names = [name for name, _ in scenario.cluster.named()]
+    names = [name for name, _ in scenario.cluster.names_and_positions()]
     hosts = scenario.emulation.hosts
     if hosts and scenario.emulation.network == "kernel":
         problem = "kernel NICs are all on this host, remove this key"
@@ -181,7 +181,7 @@ def _rates(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     offers = {key for m in scenario.cluster.machines for key in m.amounts()}
     demands: set[str] = set()
-    for trail, resources in scenario.job.stated_demands():
+    for trail, resources in scenario.job.list_demands():
         demands |= resources.amounts().keys()
         for resource in resources.further():
             if resource not in offers:
@@ -219,7 +219,7 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         trail: Trail = ("cluster", "routes", error.position)
         yield trail if is_explicit else ("cluster", "racks"), str(error)
     except MissingRoute as error:
-        _, position = list(scenario.cluster.named())[error.machine]
+        _, position = list(scenario.cluster.names_and_positions())[error.machine]
         yield ("cluster", "machines", position, "nic"), str(error)
     except ValueError as error:
         yield ("cluster",), str(error)
@@ -230,30 +230,30 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     places = {**scenario.pins, **scenario.placement.tasks}
     try:
         job = scenario.to_job(train_vertices=1, pins=False)
-        if len(scenario.known_of(job, places)) < len(places):
+        if len(scenario.only_present(job, places)) < len(places):
             job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
     except ValueError as error:
         yield ("job",), str(error)
         return
-    problems = [*_standing(scenario, job), *_killed(scenario, job)]
+    problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
     yield from problems or _rooms(scenario, job)
 
 
-def _killed(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
-    machines = [name for name, _ in scenario.cluster.named()]
+def _kill_problems(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
+    machines = [name for name, _ in scenario.cluster.names_and_positions()]
     hosts = scenario.emulation.hosts
     yield from kill_errors(scenario.events, machines, hosts, job)
 
 
 def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield pins and placements to nowhere."""
-    machines = [name for name, _ in scenario.cluster.named()]
-    for trail, _, machine in scenario.job.stated_pins():
+    machines = [name for name, _ in scenario.cluster.names_and_positions()]
+    for trail, _, machine in scenario.job.list_pins():
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
     yield from pin_errors(job, machines, scenario.placement.tasks)
     part = scenario.job.movable_on or machines
-    pins = [(trail, machine) for trail, _, machine in scenario.job.stated_pins()]
+    pins = [(trail, machine) for trail, _, machine in scenario.job.list_pins()]
     for name, machine in scenario.placement.tasks.items():
         pins.append((("placement", "tasks", name), machine))
     for trail, machine in pins:
@@ -283,11 +283,11 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if section.unprofiled:
             yield ("profile",), section.unprofiled
         return
-    for key in section.untimed():
+    for key in section.list_untimed():
         yield ("job", "times", key), NO_TIME
     if not isinstance(section, TrainingSection):
         return
-    times = section.times.stated()
+    times = section.times.default_times()
     if section.measures_worker:
         times["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
@@ -299,7 +299,7 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
     places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
     cluster = scenario.cluster.build()
-    for task, resource, problem in pins_too_large(pinned(job, places), cluster):
+    for task, resource, problem in pins_too_large(pin(job, places), cluster):
         names = {job.tasks[t].name for t in job.units[task.process_name]}
         keys = [key for key in places if key in names | {task.process_name}]
         own = (*scenario.job.demands_at(task), resource)
@@ -364,7 +364,9 @@ def scenario_errors(
         problems.append((("placement",), problem))
     problems += [*_cost_errors(scenario), *_until(scenario), *_recovery(scenario)]
     if not problems and any(event.kill for event in scenario.events):
-        problems += _killed(scenario, scenario.to_job(train_vertices=1, pins=False))
+        problems += _kill_problems(
+            scenario, scenario.to_job(train_vertices=1, pins=False)
+        )
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         problems.append((("profile",), problem))

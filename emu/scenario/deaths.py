@@ -38,10 +38,10 @@ def makespan_of(
     """
 
     def part(first: int, began: float) -> Schedule:
-        left = problem.beginning_at(first, began)
-        taken = realization.beginning_at(first, problem.job)
-        profile = Profile(taken.times, taken.volumes)
-        return simulate(left, taken, policy, profile=profile)
+        rest = problem.beginning_at(first, began)
+        run = realization.beginning_at(first, problem.job)
+        profile = Profile(run.times, run.volumes)
+        return simulate(rest, run, policy, profile=profile)
 
     kills = experiment.scenario.kills(problem)
     return attempts(part, kills, experiment.rules).makespan
@@ -52,8 +52,8 @@ def refuse_deaths(experiment: Experiment, what: str) -> None:
     if not experiment.kills:
         return
     events = enumerate(experiment.scenario.events)
-    stated = [("events", n, "kill") for n, event in events if event.kill]
-    trail = stated[0] if stated else ("failures", "machine", "what")
+    trails = [("events", n, "kill") for n, event in events if event.kill]
+    trail = trails[0] if trails else ("failures", "machine", "what")
     problem = f"{what} know no deaths: remove it, or simulate rates"
     raise experiment.scenario.origin.error(trail, problem)
 
@@ -64,8 +64,8 @@ def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
     if failures is None:
         return {}
     cluster = experiment.problem.cluster
-    drawn = failures.deaths(cluster, seed)
+    failures_drawn = failures.deaths(cluster, seed)
     for fault in failures.faults(cluster, seed):
         if fault.of_machine or not fault.subject.endswith(" in"):  # a cut is of both
-            drawn.append((fault.since, fault.subject.removesuffix(" out")))
-    return dict(Counter(name for time, name in drawn if time < end))
+            failures_drawn.append((fault.since, fault.subject.removesuffix(" out")))
+    return dict(Counter(name for time, name in failures_drawn if time < end))

@@ -95,7 +95,7 @@ class Document:
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
         file, line = self.where(trail)
-        return ScenarioError(problem, file=file, line=line, key=dotted(trail))
+        return ScenarioError(problem, file=file, line=line, key=join_trail(trail))
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ class Origin:
         """Return the error that ``problem`` is at ``trail``, where that is known."""
         return (self.document or Document("", {})).error(trail, problem)
 
-    def located(self, key: str, problem: str) -> str:
+    def locate(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
         steps = (int(step) if step.isdigit() else step for step in key.split("."))
         return str(self.error((*steps,), problem))
 
 
-def dotted(trail: Trail) -> str:
+def join_trail(trail: Trail) -> str:
     """Return ``job.tasks[2].time``."""
     text = ""
     for step in trail:
@@ -193,7 +193,7 @@ def _read_yaml(file: str, text: str) -> Document:
         problem = f"has {len(text)} characters of YAML, at most {MOST_YAML} are read"
         raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
-        data = _loaded(text)
+        data = _load_tree(text)
     except MarkedYAMLError as error:
         line, problem = what_to_write(error, text)
         raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
@@ -208,7 +208,7 @@ def _read_yaml(file: str, text: str) -> Document:
 
 
 @lru_cache(maxsize=4)
-def _loaded(text: str) -> Any:
+def _load_tree(text: str) -> Any:
     """Return the tree that ruamel.yaml reads, the same object each time.
 
     A scenario is read again for every value of a sweep and every replay: 35 ms of the
@@ -311,8 +311,8 @@ _KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 
 def _trail(keys: str) -> Trail:
     return tuple(
-        int(position) if position else name or re.sub(r"\\(.)", r"\1", quoted)
-        for quoted, name, position in _STEP.findall(keys)
+        int(position) if position else name or re.sub(r"\\(.)", r"\1", in_quotes)
+        for in_quotes, name, position in _STEP.findall(keys)
     )
 
 
@@ -371,7 +371,7 @@ def apply_overrides(
     for key, value, option in _read_overrides(overrides):
         if not chosen(key):
             continue
-        trail = _numbered(document, key)
+        trail = _number_trail(document, key)
         _write(document.data, trail, value, option)
         document.options[trail] = option
         for keys in [keys for keys in document.lines if keys[: len(trail)] == trail]:
@@ -382,7 +382,7 @@ def value_at(content: dict[str, Any], keys: str) -> Any:
     """Return the value that an override of ``keys`` would replace, None for none."""
     document = Document("", copy.deepcopy(content))
     place: Any = document.data
-    for step in _numbered(document, _trail(keys)):
+    for step in _number_trail(document, _trail(keys)):
         try:
             place = place[step]
         except (KeyError, IndexError, TypeError):
@@ -410,7 +410,7 @@ def _read_overrides(
         yield trail, _value(text, option), option
 
 
-def _numbered(document: Document, trail: Trail) -> Trail:
+def _number_trail(document: Document, trail: Trail) -> Trail:
     """Return ``trail`` with the positions of the items that it names."""
     place: Any = document.data
     for depth, step in enumerate(trail):
@@ -454,12 +454,14 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
             machines[position : position + 1] = [
                 {**copy.deepcopy(item), "name": one} for one in names
             ]
-            document.lines = _moved(document.lines, position, len(names))
-            document.options = _moved(document.options, position, len(names))
+            document.lines = _move_machines(document.lines, position, len(names))
+            document.options = _move_machines(document.options, position, len(names))
             return
 
 
-def _moved(kept: Mapping[Trail, Any], position: int, count: int) -> dict[Trail, Any]:
+def _move_machines(
+    kept: Mapping[Trail, Any], position: int, count: int
+) -> dict[Trail, Any]:
     """Return the kept values of machines where one at ``position`` became ``count``."""
     values: dict[Trail, Any] = {}
     for trail, value in kept.items():
@@ -497,7 +499,7 @@ def _missing(place: Any, step: str | int, above: str) -> str:
     if not isinstance(place, list):
         return f"{above} is {place!r}, it has no {step}"
     named = [str(name) for name in map(_name, place) if name]
-    if above == dotted(_MACHINES):
+    if above == join_trail(_MACHINES):
         named = [name for names in _names(place) for name in names]
     named = [step_text(name) for name in named]
     if isinstance(step, str) and named and not step.isdigit():

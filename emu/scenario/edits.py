@@ -83,7 +83,7 @@ class ScenarioEdits:
         #: What was not tried, and why.
         self.notes: list[str] = []
 
-    def placed(self, problem: Problem) -> Problem:
+    def reorder_rings(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
         return following_placement(self._scenario, problem)
 
@@ -111,7 +111,7 @@ class ScenarioEdits:
         """Return the content of flows between two kinds of task, a plural."""
         return content_of(self._scenario.job.system, kinds)
 
-    def edited(self, change: Change) -> Change:
+    def add_edit(self, change: Change) -> Change:
         """Return a change with its keys and values, and where its tasks stand.
 
         Without where the scenario has no such keys: single tasks and bytes of training,
@@ -175,33 +175,33 @@ class ScenarioEdits:
         Nothing where it is on those already, or they are no choice.
         """
         job = self._scenario.job
-        searched = self._scenario.placed_by == "best" and job.movable_on is None
-        if searched or self._chosen or self._measured:
+        by_search = self._scenario.placed_by == "best" and job.movable_on is None
+        if by_search or self._chosen or self._measured:
             return
         edit = placement_edit(self._scenario, "best")
         if job.movable_on is not None:
             edit["job.machines"] = None
         scenario = load(self._scenario, edit | {"expect": None})
-        names = [name for name, _ in self._cluster.named()]
+        names = [name for name, _ in self._cluster.names_and_positions()]
         if on_machines(scenario, names) is None:
             return
-        found = prepare(scenario)
-        now, chosen = (
+        experiment = prepare(scenario)
+        now, machines = (
             {*base.problem.machine_of_task.values()},
-            found.placing["machines"],
+            experiment.placing["machines"],
         )
-        without = [name for name in names if name in now and name not in chosen]
-        what = machines_words(found.placing)
-        if {*chosen} < now:
+        without = [name for name in names if name in now and name not in machines]
+        what = machines_words(experiment.placing)
+        if {*machines} < now:
             what = f"without {', '.join(without)}"
-        if {*chosen} != now:
+        if {*machines} != now:
             yield type(base)(
                 "machine",
                 f"{what}, placed by best",
-                found.problem,
-                found.realization,
+                experiment.problem,
+                experiment.realization,
                 base.policy,
-                edit=edit | found.scenario.job.machine_keys(),
+                edit=edit | experiment.scenario.job.machine_keys(),
             )
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -211,20 +211,20 @@ class ScenarioEdits:
         takes long to find.
         """
         parts = [part for _, part in self._scenario.parts()] or [self._scenario]
-        searched = any(part.placement.policy in SEARCHES for part in parts)
+        by_search = any(part.placement.policy in SEARCHES for part in parts)
         for change in changes:
             job = change.problem.job
             few = len(job.tasks) <= MOST_TASKS and not job.fixed
-            if self._measured or not (searched and few):
-                yield self.edited(change)
+            if self._measured or not (by_search and few):
+                yield self.add_edit(change)
                 continue
             edit = self._scenario.job.machine_keys() | self._policy(change)
-            found = prepare(load(self._scenario, edit | {"expect": None}))
+            experiment = prepare(load(self._scenario, edit | {"expect": None}))
             yield replace(
                 change,
                 what=f"{change.what}, placed anew",
-                problem=found.problem,
-                realization=found.realization,
+                problem=experiment.problem,
+                realization=experiment.realization,
                 edit=edit,
             )
 
@@ -244,7 +244,7 @@ class ScenarioEdits:
             )
             return
         names = []
-        for name, position in self._cluster.named():
+        for name, position in self._cluster.names_and_positions():
             edit, kind = self._one_more(name, position)
             if kind in names:
                 continue
@@ -260,7 +260,7 @@ class ScenarioEdits:
             problem, realization = experiment.problem, experiment.realization
             if self._measured:
                 reference = base.problem.reference(base.realization)
-                realization = problem.taken(reference)
+                realization = problem.stretch(reference)
             what = f"one more machine like {name}, placed by best"
             more = replace(base, problem=problem, realization=realization, edit=edit)
             yield replace(more, kind="machine", what=what)
@@ -295,7 +295,7 @@ class ScenarioEdits:
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""
         cluster = self._cluster
-        names = [known for known, _ in cluster.named()]
+        names = [known for known, _ in cluster.names_and_positions()]
         another = next(
             text
             for number in range(1, len(names) + 2)
@@ -327,15 +327,15 @@ class ScenarioEdits:
         if edit is None:
             return None
 
-        def scaled(nic: Any, out: str, into: str) -> Any:
+        def scale_nic(nic: Any, out: str, into: str) -> Any:
             outward = nic.outward * (factor if out in names else 1.0)
             inward = nic.inward * (factor if into in names else 1.0)
             both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
             return both["in"] if inward == outward else both
 
         nics = {
-            name: scaled(cluster.machines[p].nic, f"{name} out", f"{name} in")
-            for name, p in cluster.named()
+            name: scale_nic(cluster.machines[p].nic, f"{name} out", f"{name} in")
+            for name, p in cluster.names_and_positions()
             if {f"{name} out", f"{name} in"} & names
         }
         edit |= self._nics(nics)
@@ -347,11 +347,11 @@ class ScenarioEdits:
         for i, rack in enumerate(cluster.racks):
             up, down = f"{rack.name} up", f"{rack.name} down"
             if {up, down} & names:
-                edit[f"cluster.racks[{i}].uplink"] = scaled(rack.uplink, up, down)
+                edit[f"cluster.racks[{i}].uplink"] = scale_nic(rack.uplink, up, down)
         for i, event in enumerate(self._scenario.events):
             out, into = f"{event.machine} out", f"{event.machine} in"
             if event.nic is not None and {out, into} & names:
-                edit[f"events[{i}].nic"] = scaled(event.nic, out, into)
+                edit[f"events[{i}].nic"] = scale_nic(event.nic, out, into)
             elif event.bandwidth is not None and event.link in names:
                 rate = RATE.exact(event.bandwidth * factor)
                 edit[f"events[{i}].bandwidth"] = rate
@@ -359,19 +359,23 @@ class ScenarioEdits:
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
-        rest = links - self._stated_links()
+        rest = links - self._own_links()
         edit: Edit = {}
-        scale = partial(_scaled, RATE, factor=factor)
+        scale = partial(_scale_value, RATE, factor=factor)
         for at, _, job in self._scenario.each_job():
-            found, keys = job.scaled_links(self._cluster, links, scale)
+            found, keys = job.scale_links(self._cluster, links, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
             rest -= keys
         return None if rest else edit
 
-    def _stated_links(self) -> set[str]:
+    def _own_links(self) -> set[str]:
         """Return the names of the links that the scenario itself states."""
         cluster = self._cluster
-        both = [f"{name} {way}" for name, _ in cluster.named() for way in ("out", "in")]
+        both = [
+            f"{name} {way}"
+            for name, _ in cluster.names_and_positions()
+            for way in ("out", "in")
+        ]
         both += [
             f"{rack.name} {way}" for rack in cluster.racks for way in ("up", "down")
         ]
@@ -381,7 +385,7 @@ class ScenarioEdits:
         """Return the NICs of some machines; one of several equal ones by its name."""
         cluster = self._cluster
         groups: dict[int, list[str]] = {}
-        for name, position in cluster.named():
+        for name, position in cluster.names_and_positions():
             groups.setdefault(position, []).append(name)
         whole = all(
             len({str(nics.get(name)) for name in names}) == 1
@@ -410,7 +414,7 @@ class ScenarioEdits:
             times.extend(
                 filter(None, values if isinstance(time, dict | tuple) else [time])
             )
-            return _scaled(DURATION, time, change.factor)
+            return _scale_value(DURATION, time, change.factor)
 
         for at, prefix, job in self._scenario.each_job():
             own = {
@@ -419,7 +423,7 @@ class ScenarioEdits:
                 if task.name.startswith(prefix)
             }
             mine = {name for name in own if f"{prefix}{name}" in names}
-            found, keys = job.scaled_times(own, mine, scale)
+            found, keys = job.scale_times(own, mine, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
             names -= {f"{prefix}{name}" for name in keys}
         return edit if times and not names else None
@@ -428,8 +432,8 @@ class ScenarioEdits:
         job = self._scenario.job
         if self._scenario.profile is not None:
             return None
-        scale = partial(_scaled, SIZE, factor=change.factor)
-        return job.scaled_volumes([*change.rows], scale) or None
+        scale = partial(_scale_value, SIZE, factor=change.factor)
+        return job.scale_volumes([*change.rows], scale) or None
 
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
@@ -450,7 +454,7 @@ class ScenarioEdits:
         more = {machines[row].name: machines[row].slots[pool] for row in change.rows}
         edit = {
             f"cluster.machines[{p}].slots.{pool}": more[name]
-            for name, p in self._cluster.named()
+            for name, p in self._cluster.names_and_positions()
             if name in more
         }
         return edit or None
@@ -470,7 +474,7 @@ def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
     return [task.name for task in job.tasks], tuple(job.edge_names)
 
 
-def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:
+def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:
     """Return one value, one per iteration or one per device, times ``factor``."""
     if not factor:
         return f"0 {quantity.inside}"

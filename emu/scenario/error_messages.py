@@ -30,7 +30,7 @@ _WORDS = {
 }
 
 
-def _expected_at(steps: Sequence[str | int]) -> str:
+def _describe_value_at(steps: Sequence[str | int]) -> str:
     """Return words for the value expected at ``steps``, empty where there are none.
 
     ``a mapping with hidden, layers; for example {hidden: 256, layers: 3}``.
@@ -39,7 +39,7 @@ def _expected_at(steps: Sequence[str | int]) -> str:
     return _words(node) if node else ""
 
 
-def known_keys(steps: Sequence[str | int]) -> list[str]:
+def list_keys(steps: Sequence[str | int]) -> list[str]:
     """Return the keys that the schema knows in the mapping at ``steps``."""
     return list(_mapping(_node_at(steps) or {}).get("properties", {}))
 
@@ -49,7 +49,7 @@ def _schema() -> Node:
     return json_schema()
 
 
-def _followed(node: Node) -> Node:
+def _follow(node: Node) -> Node:
     while "$ref" in node:
         node = _schema()["$defs"][node["$ref"].rsplit("/", 1)[1]]
     return node
@@ -57,10 +57,10 @@ def _followed(node: Node) -> Node:
 
 def _mapping(node: Node) -> Node:
     """Return the mapping among the alternatives of ``node``, else ``node`` itself."""
-    node = _followed(node)
+    node = _follow(node)
     for option in node.get("anyOf", ()):
-        if "properties" in _followed(option):
-            return _followed(option)
+        if "properties" in _follow(option):
+            return _follow(option)
     return node
 
 
@@ -69,7 +69,7 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
     for step in steps:
         inner = _mapping(node)
         if isinstance(step, int):
-            lists = [inner, *map(_followed, inner.get("anyOf", ()))]
+            lists = [inner, *map(_follow, inner.get("anyOf", ()))]
             nodes = [option["items"] for option in lists if "items" in option]
             node = nodes[0] if nodes else {}
         elif step in inner.get("properties", {}):
@@ -85,7 +85,7 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
         elif "properties" in inner or not inner:
             return None
         # else: the name of one of several kinds that the value may be
-    return _followed(node) or None
+    return _follow(node) or None
 
 
 def _words(node: Node) -> str:
@@ -95,7 +95,7 @@ def _words(node: Node) -> str:
     inner = _mapping(node)
     if "properties" in inner:
         return _mapping_words(node, inner)
-    kinds = [_words(_followed(option)) for option in inner.get("anyOf", ())]
+    kinds = [_words(_follow(option)) for option in inner.get("anyOf", ())]
     if kinds:
         return " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
     if "enum" in inner:
@@ -108,7 +108,7 @@ def _words(node: Node) -> str:
 def _plain_words(node: Node) -> str:
     word = _WORDS.get(node.get("type", ""), "")
     if node.get("examples") or "items" in node:
-        example = f"for example {written(_example(node))}"
+        example = f"for example {write_value(_example(node))}"
         return example if "pattern" in node else f"{word}, {example}"
     return word
 
@@ -119,12 +119,14 @@ def _mapping_words(node: Node, mapping: Node) -> str:
     keys = f" with {', '.join(keys_needed)}" if keys_needed else ""
     more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
     words = f"a mapping{keys}{more if others else ''}"
-    return f"{words}; for example {written(_example(node))}" if keys_needed else words
+    return (
+        f"{words}; for example {write_value(_example(node))}" if keys_needed else words
+    )
 
 
 def _example(node: Node) -> Any:
     """Return a value that would be right there."""
-    inner = _followed(node)
+    inner = _follow(node)
     examples = [*node.get("examples", ()), *inner.get("examples", ())]
     examples += [inner["const"]] if "const" in inner else inner.get("enum", [])
     if examples:
@@ -138,13 +140,13 @@ def _example(node: Node) -> Any:
     return {"integer": 1, "number": 1.0}.get(inner.get("type", ""), "name")
 
 
-def written(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Return a value as YAML writes it in one line."""
     if isinstance(value, dict):
-        inside = (f"{key}: {written(one)}" for key, one in value.items())
+        inside = (f"{key}: {write_value(one)}" for key, one in value.items())
         return "{" + ", ".join(inside) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{', '.join(map(write_value, value))}]"
     return "null" if value is None else str(value)
 
 
@@ -173,7 +175,7 @@ _BOUNDS = {
 }
 
 
-def shown(found: object) -> str:
+def show(found: object) -> str:
     """Return ``found`` as an error shows it, short."""
     text = repr(found)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -212,7 +214,7 @@ def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
     if error["loc"][-1:] == ("latency",):
         return NO_LATENCY
-    kind, value = error["type"], shown(error.get("input"))
+    kind, value = error["type"], show(error.get("input"))
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
         return _SPECIAL[kind](error, context)
@@ -221,20 +223,20 @@ def describe(error: ErrorDetails) -> str:
         return f"found {value}, write {words.format(context[key])}"
     if kind in _KINDS:
         words = _KINDS[kind]
-        if entry := _meant_entry(error):
+        if entry := _guess_entry(error):
             return f"found {value}, write {entry!r}"
         if words in {"a mapping", "a list"}:
-            words = _expected_at(error["loc"]) or words
+            words = _describe_value_at(error["loc"]) or words
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"
 
 
-def _meant_entry(error: ErrorDetails) -> str:
+def _guess_entry(error: ErrorDetails) -> str:
     """Return ``key: value`` where a mapping is missing and text has its parts."""
     match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
     if match is None or _KINDS[error["type"]] != "a mapping":
         return ""
-    return f"{match[1]}: {match[2]}" if match[1] in known_keys(error["loc"]) else ""
+    return f"{match[1]}: {match[2]}" if match[1] in list_keys(error["loc"]) else ""
 
 
 def either(one: str, other: str) -> str:
@@ -248,14 +250,14 @@ def either(one: str, other: str) -> str:
     return f"{one} or {kinds}" if write and one.startswith(head) else one
 
 
-def meant_key(problem: str) -> str:
+def guess_key(problem: str) -> str:
     """Return the key that an unknown one was taken for, empty for none."""
     match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
     return match[1] if match else ""
 
 
 def _missing(error: ErrorDetails) -> str:
-    words = _expected_at(error["loc"])
+    words = _describe_value_at(error["loc"])
     return f"{MISSING}, write {words}" if words else MISSING
 
 
@@ -264,7 +266,7 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     system = systems().get(str(error["loc"][-2])) if len(error["loc"]) > 1 else None
     if system is not None and step in (foreign := system.section().foreign):
         return f"system {system.name} has no {step}, {foreign[step]}"
-    return f"unknown key {step!r}, {nearest(step, known_keys(error['loc'][:-1]))}"
+    return f"unknown key {step!r}, {nearest(step, list_keys(error['loc'][:-1]))}"
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
@@ -275,8 +277,8 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     names = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
     if len(names) == 1:
-        return f"found {shown(error['input'])}, write {names[0]}"
-    return f"found {shown(error['input'])}, {nearest(str(error['input']), names)}"
+        return f"found {show(error['input'])}, write {names[0]}"
+    return f"found {show(error['input'])}, {nearest(str(error['input']), names)}"
 
 
 def _any_of(words: Sequence[str]) -> str:
@@ -294,11 +296,11 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,
     "too_short": lambda error, context: (
-        f"found {shown(error['input'])}, write at least {context['min_length']}: "
-        f"{_expected_at(error['loc'])}"
+        f"found {show(error['input'])}, write at least {context['min_length']}: "
+        f"{_describe_value_at(error['loc'])}"
     ),
     "string_too_short": lambda *_: "found empty text",
     "string_pattern_mismatch": lambda error, _: (
-        f"found {shown(error['input'])}, write a name without spaces, slashes and >"
+        f"found {show(error['input'])}, write a name without spaces, slashes and >"
     ),
 }

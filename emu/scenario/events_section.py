@@ -196,7 +196,10 @@ def event_errors(
     events: Sequence[EventSection], cluster: ClusterSection
 ) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of what events change."""
-    nics = {name: cluster.machines[place].nic for name, place in cluster.named()}
+    nics = {
+        name: cluster.machines[place].nic
+        for name, place in cluster.names_and_positions()
+    }
     links = [link.name for link in cluster.links]
     links += [link.name for link in rack_links(cluster.racks)]
     counts: Counter[tuple[float, str]] = Counter()
@@ -467,7 +470,7 @@ class CheckpointSection(Section):
     where both die."""
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}"
 
@@ -487,7 +490,7 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Iterator[tuple[Trail
     elif job.system not in able:
         problem = (
             f"a {job.system} job keeps no checkpoints, jobs of system "
-            f"{_listed(able)} do: remove this key"
+            f"{_join_names(able)} do: remove this key"
         )
         yield ("checkpoint",), problem
     elif job.uncut:

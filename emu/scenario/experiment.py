@@ -22,7 +22,7 @@ from emu.prediction.placement import (
     with_placed_ring,
 )
 from emu.prediction.placement import place as place_by
-from emu.prediction.placement.packing import unclaimed
+from emu.prediction.placement.packing import list_unclaimed
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
@@ -41,15 +41,15 @@ from emu.problem.placement import slot_teams
 from emu.problem.workloads import (
     copies_of,
     copy_names,
-    repeated,
+    repeat,
     with_peers,
     without_copies,
 )
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.scenario_file import collected_seldom
+from emu.scenario.scenario_file import collect_seldom
 from emu.scenario.virtual_training import steps_until
-from emu.systems.system import held_by, system_of, updates_missed
+from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 
 if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
@@ -102,7 +102,7 @@ def place(
     # Only searches, and who shares slots, ask how long a placement takes.
     profile = None
     if section.policy in SEARCHES or slot_teams(job):
-        profile = repeated(job, (realization or realize(scenario, job_of_file)).of(job))
+        profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
     outcome = place_by(
         section.policy,
         job,
@@ -142,7 +142,10 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    places, own = scenario.placement.tasks, dict(scenario.stated_cluster.named())
+    places, own = (
+        scenario.placement.tasks,
+        dict(scenario.stated_cluster.names_and_positions()),
+    )
     count = sum(machine.name in own for machine in cluster.machines)
     try:
         return with_peers(job, cluster, placement, places, count)
@@ -187,14 +190,17 @@ def place_one_by_one(
     candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        names, stated = [machine.name for machine in free.machines], item.job.movable_on
-        there = free.only(stated or names)
+        names, machines = (
+            [machine.name for machine in free.machines],
+            item.job.movable_on,
+        )
+        there = free.only(machines or names)
         result = place(alone, part, there, progress=progress)
         here = [there.machines[m].name for m in result.placement.machine_of]
         found = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
-        free = _left(free, part, found)
+        free = _without_load(free, part, found)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
     placement = tuple(machine_of[task.process_name] for task in job.tasks)
@@ -206,7 +212,7 @@ def place_one_by_one(
     )
 
 
-def _left(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
+def _without_load(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
     """Return the cluster without what a placed job takes of its resources."""
     use = placement.usage(job, cluster)
     machines = [
@@ -229,7 +235,7 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     """
     hourly = {
         name: machine.price
-        for name, position in scenario.cluster.named()
+        for name, position in scenario.cluster.names_and_positions()
         if (machine := scenario.cluster.machines[position]).price is not None
     }
     if not hourly:
@@ -352,7 +358,7 @@ class Experiment:
             scenario.restarts,
             scenario.recovery_time,
             scenario.checkpoint.every if scenario.checkpoint else 0,
-            tuple(job.index(name) for name in held_by(job)),
+            tuple(job.index(name) for name in tasks_with_state_of(job)),
             updates_missed(job),
             (*copies_of(job).values(),),
         )
@@ -384,7 +390,7 @@ class Experiment:
         if iteration <= self.first:
             return self.began
         job = self.problem.job
-        keepers = [job.index(name) for name in held_by(job)]
+        keepers = [job.index(name) for name in tasks_with_state_of(job)]
         moment = self.simulate().task_start[keepers, iteration - self.first].max()
         return self.began + float(moment)
 
@@ -397,7 +403,7 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, outcome, policy = self.problem, self.placed, self.scenario.placed_by
-        own = [name for name, _ in self.scenario.stated_cluster.named()]
+        own = [name for name, _ in self.scenario.stated_cluster.names_and_positions()]
         there = {*self.tasks.values()}
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
@@ -412,7 +418,9 @@ class Experiment:
             "optimal": bool(pins or (outcome and outcome.optimal)),
             "machines": [name for name in own if name in there],
             "machines_in_all": len(own),
-            "unclaimed": sorted({*unclaimed(problem.job, problem.cluster)} - slots),
+            "unclaimed": sorted(
+                {*list_unclaimed(problem.job, problem.cluster)} - slots
+            ),
         }
 
     @property
@@ -425,7 +433,7 @@ class Experiment:
         """The run as policies that look ahead, and the portfolio, expect it."""
         return Profile(self.realization.times, self.realization.volumes)
 
-    def chosen_policy(self) -> str:
+    def choose_policy(self) -> str:
         """Return the rate policy; for ``portfolio`` the one that it chooses."""
         if self.policy == "portfolio":
             return best_policy(self.problem, self.expected)
@@ -438,7 +446,7 @@ class Experiment:
         )
 
 
-@collected_seldom()
+@collect_seldom()
 def prepare(
     scenario: Scenario,
     *,
@@ -486,7 +494,7 @@ WORTHWHILE = 1e-3
 
 def _length(experiment: Experiment) -> float:
     """Return the makespan, without deaths."""
-    policy = experiment.chosen_policy()
+    policy = experiment.choose_policy()
     return makespan(experiment.problem, experiment.realization, policy)
 
 
@@ -497,12 +505,12 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         job = build_job(scenario)
         return job, cluster, realize(scenario, job)
     except ScenarioError as error:
-        error.args = (scenario.origin.located(error.key, error.problem),)
+        error.args = (scenario.origin.locate(error.key, error.problem),)
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
             key = _key_of_data(scenario)
-            error.args = (scenario.origin.located(key, error.problem),)
+            error.args = (scenario.origin.locate(key, error.problem),)
         raise
 
 
@@ -515,23 +523,25 @@ def _place_built(
     job, cluster, realization = built
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
-            found = place_one_by_one(scenario, job, cluster, progress)
+            outcome = place_one_by_one(scenario, job, cluster, progress)
         else:
-            found = place(scenario, job, cluster, realization, progress=progress)
+            outcome = place(scenario, job, cluster, realization, progress=progress)
     except PlacementError as error:
         advice = scenario.advice(str(error))
-        error.args = (scenario.origin.located(error.key, advice),)
+        error.args = (scenario.origin.locate(error.key, advice),)
         raise
-    problem = Problem(cluster, job, found.placement)
+    problem = Problem(cluster, job, outcome.placement)
     for name in copy_names(job) & scenario.placement.tasks.keys():
         if (at := problem.machine_of_task[name]) != scenario.placement.tasks[name]:
             raise NoPeer(f"{name} stands where what it copies does: write {at}, say")
-    broken = found.placement.violations(job, cluster)
+    broken = outcome.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    problem = following_placement(scenario, Problem(cluster, job, found.placement))
+    problem = following_placement(scenario, Problem(cluster, job, outcome.placement))
     kills = scenario.kills(problem)
-    return Experiment(scenario, problem, problem.taken(realization), found, kills=kills)
+    return Experiment(
+        scenario, problem, problem.stretch(realization), outcome, kills=kills
+    )
 
 
 def check_rule(scenario: Scenario) -> None:
@@ -557,7 +567,7 @@ def _prepare_until(
     try:
         steps, iteration = steps_until(scenario, whole.simulate())
     except ScenarioError as error:
-        error.args = (scenario.origin.located(error.key, error.problem),)
+        error.args = (scenario.origin.locate(error.key, error.problem),)
         raise
     scenario = scenario.model_copy(update={"job": whole.scenario.job})
     job = scenario.job.of_steps(steps)

@@ -47,7 +47,7 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     """
     if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
         return None
-    count = len(scenario.cluster.named())
+    count = len(scenario.cluster.names_and_positions())
     job = scenario.job.on_machines(names, count)
     return None if job is None else scenario.model_copy(update={"job": job})
 
@@ -69,12 +69,15 @@ def promising(
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:
         return [scenario]
-    chosen = _finalists(
+    finalists = _finalists(
         _short_searches(scenario, job, cluster, realization), everything
     )
-    stated = (on_machines(scenario, one) for one in chosen if one != everything)
-    found = [one for one in stated if one is not None]
-    return [*([scenario] if everything in chosen or not found else []), *found]
+    variants = (on_machines(scenario, one) for one in finalists if one != everything)
+    scenarios = [one for one in variants if one is not None]
+    return [
+        *([scenario] if everything in finalists or not scenarios else []),
+        *scenarios,
+    ]
 
 
 def _short_searches(
@@ -96,25 +99,25 @@ def _short_searches(
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            shared = shared_evenly(short, run, part)
-            found = best_placement(
+            volumes = shared_evenly(short, run, part)
+            outcome = best_placement(
                 part,
                 cluster.only(names),
-                shared,
+                volumes,
                 rates,
                 seed=scenario.seed,
                 transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
             )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
-        times[names] = found.makespan or 0.0
+        times[names] = outcome.makespan or 0.0
     return times
 
 
 def _finalists(times: dict[Names, float], everything: Names) -> list[Names]:
-    ranked = sorted(times, key=lambda names: (times[names], len(names)))
+    ranking = sorted(times, key=lambda names: (times[names], len(names)))
     least = min(times.values(), default=0.0)
-    near = [names for names in ranked if times[names] <= least * _MARGIN][:_FINALISTS]
+    near = [names for names in ranking if times[names] <= least * _MARGIN][:_FINALISTS]
     if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
         near.append(everything)
     return near
@@ -161,5 +164,5 @@ def machines_words(placing: Mapping[str, Any]) -> str:
     if len(names) == count:
         return f"on all {count} machines" if count else ""
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    listed = ", ".join(names[:_NAMES])
-    return f"on {len(names)} of {count} machines: {listed}{more}"
+    text = ", ".join(names[:_NAMES])
+    return f"on {len(names)} of {count} machines: {text}{more}"

@@ -20,10 +20,10 @@ from pathlib import Path
 from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import (
     ask_to_run,
-    called,
     class_problem,
-    imported,
+    import_program,
     line_of,
+    look_up,
     module_text,
 )
 from emu.host.interruption import Overdue, deadline
@@ -32,7 +32,7 @@ from emu.prediction.scheduling.policies import (
     OWN,
     RATE_POLICIES,
     Policy,
-    checked_rates,
+    check_rates,
     register,
 )
 from emu.problem import ActiveFlow
@@ -48,7 +48,7 @@ PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
 @cache
-def installed() -> tuple[str, ...]:
+def list_installed() -> tuple[str, ...]:
     """Return the names of rules that installed packages bring, sorted.
 
     Raises
@@ -67,14 +67,14 @@ def installed() -> tuple[str, ...]:
     return tuple(names)
 
 
-def known_policies() -> list[str]:
+def list_policies() -> list[str]:
     """Return the names of all policies that scenarios may state as one word."""
-    return [*RATE_POLICIES, *installed()]
+    return [*RATE_POLICIES, *list_installed()]
 
 
 def is_policy(name: str) -> bool:
     """Return True for a policy that a scenario may state, or a run name."""
-    return is_program(name) or name in known_policies()
+    return is_program(name) or name in list_policies()
 
 
 def is_program(policy: str) -> bool:
@@ -82,7 +82,7 @@ def is_program(policy: str) -> bool:
     return ":" in policy
 
 
-def stated_policy(found: object) -> str:
+def check_policy(found: object) -> str:
     """Return a policy as scenarios may state it.
 
     Raises
@@ -91,12 +91,12 @@ def stated_policy(found: object) -> str:
         Says what would be right.
     """
     if isinstance(found, str) and (
-        found in known_policies() or PROGRAM.fullmatch(found)
+        found in list_policies() or PROGRAM.fullmatch(found)
     ):
         return found
     if isinstance(found, str) and (is_program(found) or found.endswith(".py")):
         raise ValueError(f"found {found!r}, write FILE.py:CLASS or MODULE:CLASS")
-    raise ValueError(f"found {found!r}, {nearest(str(found), known_policies())}")
+    raise ValueError(f"found {found!r}, {nearest(str(found), list_policies())}")
 
 
 def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | None:
@@ -115,7 +115,7 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
 
 
 @cache
-def registered(policy: str, source: str | None) -> str:
+def register_program(policy: str, source: str | None) -> str:
     """Return the name that a class goes by in this process; nothing is run yet.
 
     That of a file ends with a digest of its text, which may change from run to run.
@@ -127,7 +127,7 @@ def registered(policy: str, source: str | None) -> str:
     if source is not None:
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
-        find, check = partial(imported, policy, source), str
+        find, check = partial(import_program, policy, source), str
     load = cache(partial(_load, name, file, find))
 
     def ask() -> Policy:
@@ -140,7 +140,7 @@ def registered(policy: str, source: str | None) -> str:
 
 def _of_module(policy: str) -> object:
     module, _, attribute = policy.rpartition(":")
-    return called(importlib.import_module(module), attribute, policy)
+    return look_up(importlib.import_module(module), attribute, policy)
 
 
 _RATES = "rates(flows, capacity)"
@@ -173,20 +173,27 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     Raises DataError when its code fails or takes too long, or has no method ``rates``.
     """
     with _running(name, file, "cannot be loaded"):
-        found = find()
-        if not (isinstance(found, type) and callable(getattr(found, "rates", None))):
-            what = found.__name__ if isinstance(found, type) else type(found).__name__
+        rule_class = find()
+        if not (
+            isinstance(rule_class, type)
+            and callable(getattr(rule_class, "rates", None))
+        ):
+            what = (
+                rule_class.__name__
+                if isinstance(rule_class, type)
+                else type(rule_class).__name__
+            )
             problem = f"has no method {_RATES} of a class: it is {what}"
             raise DataError(problem, path=name)
-        rule = found()
+        rule = rule_class()
 
     def rates(
         flows: Sequence[ActiveFlow], capacity: Mapping[str, float]
     ) -> list[float]:
         # Copies, so that a rule may count down in what it gets.
         with _running(name, file, "fails"):
-            given = rule.rates([*flows], dict(capacity))
-            return checked_rates(name, flows, capacity, given)
+            answer = rule.rates([*flows], dict(capacity))
+            return check_rates(name, flows, capacity, answer)
 
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
     return Policy(

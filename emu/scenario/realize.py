@@ -17,14 +17,14 @@ from emu.problem import Job, Realization
 from emu.problem.fields.section import Section
 from emu.problem.workloads import (
     JobPart,
-    copied_bytes,
+    count_copy_bytes,
     several_jobs,
     several_realizations,
     without_copies,
 )
-from emu.scenario.run_sections import pinned
+from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
-from emu.systems.system import held_by, state_bytes, system_of
+from emu.systems.system import state_bytes, system_of, tasks_with_state_of
 from emu.systems.training_section import (
     FiguresSection,
     ModelProgramSection,
@@ -54,7 +54,7 @@ def build_job(scenario: Scenario) -> Job:
     """
     section = scenario.job
     if scenario.jobs:
-        return _pinned_together(scenario, several_jobs(_parts(scenario)))
+        return _pin_jobs(scenario, several_jobs(_parts(scenario)))
     if not isinstance(section, TrainingSection):
         return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
@@ -74,7 +74,7 @@ def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
     return [model for model in models if isinstance(model, ModelProgramSection)]
 
 
-def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
+def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
     """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
 
     ``seconds_used`` is false where a time of workers is stated, or in a profile.
@@ -90,14 +90,14 @@ def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
             **job.model.measured.model_dump(),
             "seconds_used": not (scenario.profile or "worker" in job.times.by_kind()),
         }
-        for _, _, job in noted(scenario).each_job()
+        for _, _, job in with_figures(scenario).each_job()
         if isinstance(job, TrainingSection)
         and isinstance(job.model, ModelProgramSection)
         and job.model.measured is not None
     ]
 
 
-def noted(scenario: Scenario) -> Scenario:
+def with_figures(scenario: Scenario) -> Scenario:
     """Return the scenario with what was measured of its models' programs.
 
     So a run's manifest says all that an audit needs, which then runs no program.
@@ -108,7 +108,7 @@ def noted(scenario: Scenario) -> Scenario:
         As `model_figures`.
     """
     items = [
-        item.model_copy(update={"job": noted(alone).job})
+        item.model_copy(update={"job": with_figures(alone).job})
         for item, alone in scenario.parts()
     ]
     if items:
@@ -153,7 +153,7 @@ def _parts(scenario: Scenario) -> list[JobPart]:
     ]
 
 
-def _pinned_together(scenario: Scenario, job: Job) -> Job:
+def _pin_jobs(scenario: Scenario, job: Job) -> Job:
     """Return several jobs with what is stated of their placement as pins."""
     if scenario.place_jobs == "sequential":
         return job
@@ -163,7 +163,7 @@ def _pinned_together(scenario: Scenario, job: Job) -> Job:
         for name, machine in item.placement.tasks.items()
     }
     together = scenario.pins
-    return pinned(job, {**places, **together})
+    return pin(job, {**places, **together})
 
 
 def open_data(job: Job) -> None:
@@ -207,21 +207,25 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     """
     section = scenario.checkpoint
     if section is None:
-        return _realized(scenario, job)
-    realization = _realized(scenario, without_copies(job))
+        return _realize_one(scenario, job)
+    realization = _realize_one(scenario, without_copies(job))
     copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
     times = np.vstack([realization.times, copies])
     if section.takes:
-        keepers = {job.index(name) for names in held_by(job).values() for name in names}
+        keepers = {
+            job.index(name)
+            for names in tasks_with_state_of(job).values()
+            for name in names
+        }
         times[[*keepers], section.every :: section.every] += section.takes
     scale = scenario.emulation.stated_byte_scale
     real = state_bytes(job) if section.to == "peer" else {}
     sizes = {name: size / scale for name, size in real.items()}
-    copied = copied_bytes(job, sizes, section.every)
+    copied = count_copy_bytes(job, sizes, section.every)
     return Realization(times, np.vstack([realization.volumes, copied]))
 
 
-def _realized(scenario: Scenario, job: Job) -> Realization:
+def _realize_one(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
         return _realize_several(scenario)

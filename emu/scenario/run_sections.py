@@ -48,16 +48,16 @@ from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.own_rules import (
     PROGRAM,
+    check_policy,
     is_program,
-    known_policies,
-    registered,
-    stated_policy,
+    list_policies,
+    register_program,
 )
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_types
 
 
-def pinned(job: Job, stated: Mapping[str, str]) -> Job:
+def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """Return ``job`` with the processes of the ``stated`` tasks pinned.
 
     Parameters
@@ -156,11 +156,11 @@ def _one_of(known: Mapping[str, object]) -> BeforeValidator:
 
 RatePolicy: TypeAlias = Annotated[
     str,
-    BeforeValidator(stated_policy),
+    BeforeValidator(check_policy),
     WithJsonSchema(
         {
             "anyOf": [
-                {"enum": [*known_policies()]},
+                {"enum": [*list_policies()]},
                 {"type": "string", "pattern": f"^({PROGRAM.pattern})$"},
             ]
         }
@@ -232,7 +232,7 @@ class ScheduleSection(Section):
     def rule(self) -> str:
         """The name of the rate policy, by job or not; of a class, with its text."""
         if is_program(self.policy):
-            return registered(self.policy, self.source)
+            return register_program(self.policy, self.source)
         return f"{self.policy}_by_job" if self.share == "job" else self.policy
 
 
@@ -492,7 +492,7 @@ class LabFile(Section):
         """Cores by machine; empty where nothing says that there is a limit."""
         cores_of = {
             name: self.cluster.machines[place].cpu
-            for name, place in self.cluster.named()
+            for name, place in self.cluster.names_and_positions()
         }
         if self.lab.time_scale == 1 and not any(
             c is not None for c in cores_of.values()
@@ -503,7 +503,7 @@ class LabFile(Section):
 
 def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names in a lab."""
-    machines = [name for name, _ in file.cluster.named()]
+    machines = [name for name, _ in file.cluster.names_and_positions()]
     for position, program in enumerate(file.lab.programs):
         for name in program.on if program.on != "all" else ():
             if name not in machines:

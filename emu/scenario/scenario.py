@@ -43,10 +43,10 @@ from emu.scenario.run_sections import (
     ScheduleSection,
     SeveralJobsSection,
     UntilSection,
-    pinned,
+    pin,
 )
 from emu.systems.job_section import BuildContext, with_slowness
-from emu.systems.system import held_by, section_types, updates_missed
+from emu.systems.system import section_types, tasks_with_state_of, updates_missed
 from emu.units import RATE
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Scenario(Section):
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
         sections = [item.job for item in self.jobs] or [self.job]
         whole = self.cluster
-        machines = [name for name, _ in self.cluster.named()]
+        machines = [name for name, _ in self.cluster.names_and_positions()]
         for section in sections:
             if not [*section.size_problems(machines)]:  # else an error of its own
                 whole = section.with_machines(whole)
@@ -181,7 +181,8 @@ class Scenario(Section):
         if not self.jobs:
             what = f"{self.job.system} job of {self.job.length}"
         return (
-            f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
+            f"<Scenario {self.name}: "
+            f"{len(self.cluster.names_and_positions())} machines, "
             f"{what}, placement {self.placed_by}, "
             f"rates {self.schedule.rule}>"
         )
@@ -289,7 +290,7 @@ class Scenario(Section):
         pins_of = {
             f"{prefix}{task}": machine
             for _, prefix, job in self.each_job()
-            for _, task, machine in job.stated_pins()
+            for _, task, machine in job.list_pins()
         }
         return pins_of | ({} if self.placement.spelt_out else self.placement.tasks)
 
@@ -309,9 +310,11 @@ class Scenario(Section):
         cluster = replace(cluster, changes=changes, tuners=tuners)
         cluster = with_faults(cluster, faults)
         names = {machine.name for machine in cluster.machines}
-        stated = None if self.jobs else self.job.movable_on
+        machines = None if self.jobs else self.job.movable_on
         # Unknown names are an error of their own.
-        return cluster if stated is None else cluster.only(names & {*stated} or names)
+        return (
+            cluster if machines is None else cluster.only(names & {*machines} or names)
+        )
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""
@@ -359,9 +362,9 @@ class Scenario(Section):
             with_profile = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=with_profile)
             job = self._with_copies(job)
-        return pinned(job, self.known_of(job, self.pins)) if pins else job
+        return pin(job, self.only_present(job, self.pins)) if pins else job
 
-    def known_of(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
+    def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
         """Return ``stated`` of the tasks that a job has: its data set may name others.
 
         Parameters
@@ -381,7 +384,7 @@ class Scenario(Section):
         section = self.checkpoint
         if section is None or section.to != "peer":
             return job
-        owners = (name for names in held_by(job).values() for name in names)
+        owners = (name for names in tasks_with_state_of(job).values() for name in names)
         return with_copies(
             job, dict.fromkeys(owners), section.every, updates_missed(job)
         )
@@ -397,7 +400,7 @@ class Scenario(Section):
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         return BuildContext(
-            machines=tuple(name for name, _ in self.cluster.named()),
+            machines=tuple(name for name, _ in self.cluster.names_and_positions()),
             window=self.window,
             seed=self.seed,
             compute=self.emulation.compute,

@@ -39,7 +39,7 @@ from emu.scenario.document import (
     parse_document,
     read_document,
 )
-from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
+from emu.scenario.error_messages import MISSING, describe, either, guess_key, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.realize import realize
@@ -62,7 +62,7 @@ _NEW_OBJECTS = 10_000
 
 
 @contextlib.contextmanager
-def collected_seldom() -> Iterator[None]:
+def collect_seldom() -> Iterator[None]:
     """Look for garbage after more new objects than usual; nothing else changes.
 
     Python does so after every 700, often through all there are. What makes millions and
@@ -81,26 +81,26 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 LAB = "lab.yaml"
 
 
-def _shipped(folder: str, pattern: str) -> list[Path]:
+def _list_shipped(folder: str, pattern: str) -> list[Path]:
     """Return files that lie in the package of a wheel, or beside that of a checkout."""
     inside = _PACKAGE / f"shipped_{folder}"
     home = inside if inside.is_dir() else _PACKAGE.parent / folder
     return sorted(home.glob(pattern))
 
 
-def shipped_scenarios() -> dict[str, Path]:
+def list_scenarios() -> dict[str, Path]:
     """Return name -> file of every scenario that ships with emu, sorted."""
-    return {path.stem: path for path in _shipped("scenarios", "*.yaml")}
+    return {path.stem: path for path in _list_shipped("scenarios", "*.yaml")}
 
 
-def shipped_labs() -> dict[str, Path]:
+def list_labs() -> dict[str, Path]:
     """Return name -> file of every lab that ships with emu, sorted."""
-    return {path.parent.name: path for path in _shipped("scenarios", f"*/{LAB}")}
+    return {path.parent.name: path for path in _list_shipped("scenarios", f"*/{LAB}")}
 
 
-def shipped_documents() -> dict[str, Path]:
+def list_documents() -> dict[str, Path]:
     """Return name -> file of every document that ships with emu, sorted."""
-    return {path.stem: path for path in _shipped("docs", "*.md")}
+    return {path.stem: path for path in _list_shipped("docs", "*.md")}
 
 
 def locate(source: str | Path) -> Path:
@@ -119,7 +119,7 @@ def locate(source: str | Path) -> Path:
         return path / LAB
     if path.is_file() or path.suffix or path.parent != Path():
         return path
-    names = shipped_scenarios() | shipped_labs()
+    names = list_scenarios() | list_labs()
     if path.name in names:
         return names[path.name]
     raise ScenarioError(
@@ -149,15 +149,15 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield from _data_errors(job)
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
-    tried = "ifs" if policy in SEARCHES else policy
+    policy_tried = "ifs" if policy in SEARCHES else policy
     tasks = scenario.placement.tasks
     try:
-        found = place(tried, job, cluster, seed=scenario.seed, tasks=tasks)
+        outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
         # That tasks wait for slots forever only a simulation shows.
         waits = any(task.takes for task in job.tasks)
-        if scenario.job.system == "custom" and policy == tried and waits:
-            placed = Problem(cluster, job, found.placement)
-            simulate(placed, placed.taken(realize(scenario, job)))
+        if scenario.job.system == "custom" and policy == policy_tried and waits:
+            subject = Problem(cluster, job, outcome.placement)
+            simulate(subject, subject.stretch(realize(scenario, job)))
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
     except SchedulingError as error:
@@ -166,9 +166,9 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield that data are missing, or that too few are there."""
-    stated = job.settings["dataset"]
+    dataset = job.settings["dataset"]
     keys = ("name", "scale", "seed", "root")
-    name, scale, seed, root = (stated[key] for key in keys)
+    name, scale, seed, root = (dataset[key] for key in keys)
     try:
         source = find_source(name, scale=scale, seed=seed, root=root)
     except DataError as error:
@@ -236,9 +236,9 @@ def load(
     """
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
-        return _good(_changed(document, overrides, Path()), timed=timed)
+        return _good(_apply_changes(document, overrides, Path()), timed=timed)
     with (
-        collected_seldom(),
+        collect_seldom(),
         one_error(source, partial(ScenarioError, file=str(source))),
     ):
         return _good(_read(source, overrides), timed=timed)
@@ -266,13 +266,13 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
-            problems += _described(caught, data, problems)
+            problems += _describe_errors(caught, data, problems)
         else:
             problems += [*name_errors(file), *event_errors(file.events, file.cluster)]
             if not problems:
                 file.read_from(document)
                 return file
-        errors = _located(document, problems)
+        errors = _locate_errors(document, problems)
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
 
 
@@ -311,7 +311,7 @@ def loads(
         As `load`.
     """
     with one_error(name, partial(ScenarioError, file=name)):
-        document = _changed(parse_document(text, name), overrides, Path())
+        document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
 
@@ -346,7 +346,7 @@ def load_again(source: Source, noted: object = None) -> Scenario:
         document = parse_document(source.text, source.file)
         texts = dict(_noted_texts(noted))
         folder = Path(source.folder)
-        return _good(_changed(document, source.overrides, folder, texts))
+        return _good(_apply_changes(document, source.overrides, folder, texts))
 
 
 def _noted_texts(content: Any) -> Iterator[tuple[str, str]]:
@@ -355,13 +355,13 @@ def _noted_texts(content: Any) -> Iterator[tuple[str, str]]:
         program = content.get("program", content.get("policy"))
         if isinstance(program, str) and isinstance(content.get("source"), str):
             yield program, content["source"]
-    held = content.values() if isinstance(content, dict) else content
-    for value in held if isinstance(content, dict | list) else ():
+    values = content.values() if isinstance(content, dict) else content
+    for value in values if isinstance(content, dict | list) else ():
         yield from _noted_texts(value)
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
-    scenario, errors = _checked(document, timed=timed)
+    scenario, errors = _check_document(document, timed=timed)
     if scenario is None or errors:
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
     scenario.read_from(document)
@@ -370,11 +370,11 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
 
 def _rule_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield why the text of a rule for rates, one's own, is none."""
-    stated = scenario.schedule
-    if is_program(stated.policy) and (
-        problem := rule_problem(stated.policy, stated.source)
+    section = scenario.schedule
+    if is_program(section.policy) and (
+        problem := rule_problem(section.policy, section.source)
     ):
-        yield ("schedule", "policy"), f"{stated.rule}: {problem}"
+        yield ("schedule", "policy"), f"{section.rule}: {problem}"
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
@@ -393,14 +393,14 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     """
     with one_error(path, partial(ScenarioError, file=str(path))):
         document = _read(path, overrides)
-        scenario, errors = _checked(document)
+        scenario, errors = _check_document(document)
         if scenario is None or errors:
             return errors
         beyond = chain(_rule_errors(scenario), preparation_errors(scenario))
-        return _located(document, beyond)
+        return _locate_errors(document, beyond)
 
 
-def _checked(
+def _check_document(
     document: Document, *, timed: bool = True
 ) -> tuple[Scenario | None, list[ScenarioError]]:
     data = document.data
@@ -409,14 +409,14 @@ def _checked(
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        problems += _described(caught, data, problems)
+        problems += _describe_errors(caught, data, problems)
     wrong = {str(trail[0]) for trail, _ in problems if trail}
     if "jobs" in wrong:
         wrong.add("job")
     usable = scenario or _without(data, wrong)
     if usable is not None:
         problems += scenario_errors(usable, wrong, timed=timed)
-    return scenario, _located(document, problems)
+    return scenario, _locate_errors(document, problems)
 
 
 def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
@@ -433,10 +433,10 @@ def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
 
 def _read(source: str | Path, overrides: Overrides) -> Document:
     path = locate(source)
-    return _changed(read_document(path), overrides, path.parent)
+    return _apply_changes(read_document(path), overrides, path.parent)
 
 
-def _changed(
+def _apply_changes(
     document: Document, overrides: Overrides, folder: Path, noted: Texts = _NONE
 ) -> Document:
     """Return the document with its overrides; its paths are relative to ``folder``.
@@ -486,7 +486,7 @@ def _drop_nulls(data: Any) -> None:
             _drop_nulls(value)
 
 
-def _described(
+def _describe_errors(
     caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
@@ -501,7 +501,7 @@ def _described(
     keys = {
         (*trail[:-1], key)
         for trail, problem in problems.items()
-        if (key := meant_key(problem))
+        if (key := guess_key(problem))
     }
     return [
         (trail, problem)
@@ -510,7 +510,7 @@ def _described(
     ]
 
 
-def _located(
+def _locate_errors(
     document: Document, found: Iterable[tuple[Trail, str]]
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]

@@ -66,12 +66,12 @@ def variations(
     as_stated = load(file, [*stated, "expect=null"])
     first = as_stated.seed
     points = []
-    for chosen in product(*(values for _, values in keys)):
-        values = {key: value for (key, _), value in zip(keys, chosen, strict=True)}
+    for choice in product(*(values for _, values in keys)):
+        values = {key: value for (key, _), value in zip(keys, choice, strict=True)}
         overrides = [f"{key}={value}" for key, value in values.items()]
         for seed in range(first, first + seeds):
-            fixed = [*stated, "expect=null", *overrides, f"seed={seed}"]
-            scenario = load(file, fixed)
+            changes = [*stated, "expect=null", *overrides, f"seed={seed}"]
+            scenario = load(file, changes)
             points.append(Point(values, seed, scenario, scenario == as_stated))
     return points
 

@@ -200,10 +200,10 @@ def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
             )
         )
     ]
-    found = curve_until_divergence(curve, weights)
-    if "diverged" not in found:
-        found["accuracy"] = evaluate(settings, weights)
-    return found
+    content = curve_until_divergence(curve, weights)
+    if "diverged" not in content:
+        content["accuracy"] = evaluate(settings, weights)
+    return content
 
 
 class _ReachedError(Exception):

@@ -131,7 +131,7 @@ def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
             yield " " * indent + inner
 
 
-def _indented(lines: Sequence[str], at: int) -> Iterator[str]:
+def _fix_indent(lines: Sequence[str], at: int) -> Iterator[str]:
     for indent in _indentations(lines, at):
         yield " " * indent + lines[at].lstrip()
 
@@ -170,7 +170,7 @@ def _quotes(lines: Sequence[str], at: int) -> Iterator[str]:
     yield line.replace('"', "'") + comment
 
 
-def _quoted(lines: Sequence[str], at: int) -> Iterator[str]:
+def _fix_quotes(lines: Sequence[str], at: int) -> Iterator[str]:
     line, comment = _parts(lines[at])
     if match := re.match(rf"{_HEAD}{_KEY}: +([^\s\"'{{\[].*)$", line):
         text = json.dumps(match[3], ensure_ascii=False)
@@ -196,6 +196,6 @@ _CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {
     "no colon between key and value": _substitute(
         rf"^{_HEAD}{_KEY}\s*[= ]\s*(?=[^\s:=])", r"\1\2: "
     ),
-    "text that YAML would read, it needs quotes": _quoted,
-    "indented unlike the lines around it": _indented,
+    "text that YAML would read, it needs quotes": _fix_quotes,
+    "indented unlike the lines around it": _fix_indent,
 }

@@ -201,24 +201,24 @@ class JobSection(Section):
         """Yield the same of slots, once machines and resources are right."""
         yield from ()
 
-    def untimed(self) -> Iterator[str]:
+    def list_untimed(self) -> Iterator[str]:
         """Yield the keys of ``times`` that have to be stated, and are not."""
         yield from ()
 
-    def measured_keys(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+    def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
         """Return the keys of ``times`` that the CPU times of these kinds give."""
         return tuple(key for key in type(self.times).model_fields if key in kinds)
 
-    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+    def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         """Yield (where, what is demanded there)."""
         yield from ()
 
     def demands_at(self, task: Task) -> Trail:
         """Return where the demands of a task of the job are written."""
-        keys = [at for at, _ in self.stated_demands() if at[-1] == task.kind]
+        keys = [at for at, _ in self.list_demands() if at[-1] == task.kind]
         return keys[0] if keys else ("job", "demands")
 
-    def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
+    def list_pins(self) -> Iterator[tuple[Trail, str, str]]:
         """Yield (where, task, machine that the task must stand on)."""
         yield from ()
 
@@ -265,7 +265,7 @@ class JobSection(Section):
         """True where the ring is put in order again after placement."""
         return False
 
-    def scaled_times(
+    def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales the times of tasks, and the tasks that it covers.
@@ -281,7 +281,7 @@ class JobSection(Section):
         """
         return {}, set()
 
-    def scaled_links(
+    def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
@@ -297,7 +297,7 @@ class JobSection(Section):
         """
         return {}, set()
 
-    def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+    def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}
 
@@ -308,12 +308,12 @@ class JobSection(Section):
 
 def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
     """Yield what is wrong with ``job.machines``: unknown, or there twice."""
-    known = [name for name, _ in cluster.named()]
+    names = [name for name, _ in cluster.names_and_positions()]
     counts = Counter(machines or ())
     for position, name in enumerate(machines or ()):
         trail: Trail = ("job", "machines", position)
-        if name not in known:
-            yield trail, f"no machine {name!r}, {nearest(name, known)}"
+        if name not in names:
+            yield trail, f"no machine {name!r}, {nearest(name, names)}"
         elif counts[name] > 1:
             yield trail, f"{name!r} occurs {counts[name]} times"
 
@@ -341,7 +341,9 @@ def with_slowness(
     measured of a program's model: a machine takes them over its speed, as it does with
     times of a job that says so. Other stated times are those of its device.
     """
-    machines = {name: cluster.machines[place] for name, place in cluster.named()}
+    machines = {
+        name: cluster.machines[place] for name, place in cluster.names_and_positions()
+    }
     slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
     if profiled or section.goes_by_speed:
         factors = dict.fromkeys([task.name for task in job.tasks], slower)

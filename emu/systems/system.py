@@ -148,7 +148,7 @@ def system_of(settings: Mapping[str, object]) -> System | None:
     return systems().get(str(settings.get("system")))
 
 
-def held_by(job: Job) -> Mapping[str, tuple[str, ...]]:
+def tasks_with_state_of(job: Job) -> Mapping[str, tuple[str, ...]]:
     """Return the tasks with whose state a task begins after a cut; see `System.cuts`.
 
     Nothing where a job of its system takes none.

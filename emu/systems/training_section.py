@@ -27,7 +27,7 @@ from emu.problem.fields.quantities import (
     Positive,
     Seed,
     Window,
-    combined,
+    combine,
     default_time,
     word_or_list,
 )
@@ -270,10 +270,10 @@ class TimesSection(Section):
         times = {kind: time for kind, time in self if time is not None}
         phases = [times[phase] for phase in PHASES if phase in times]
         if self.worker is None and len(phases) == len(PHASES):
-            times["worker"] = combined(lambda *parts: sum(parts), *phases)
+            times["worker"] = combine(lambda *parts: sum(parts), *phases)
         return times
 
-    def stated(self) -> dict[str, float]:
+    def default_times(self) -> dict[str, float]:
         """Return kind -> seconds on the default device, as of `by_kind`."""
         return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
@@ -399,7 +399,7 @@ class TrainingSection(JobSection):
         """True where a worker's time is measured: a program's, where none is stated."""
         return (
             isinstance(self.model, ModelProgramSection)
-            and "worker" not in self.times.stated()
+            and "worker" not in self.times.default_times()
         )
 
     @override
@@ -420,7 +420,7 @@ class TrainingSection(JobSection):
             yield ("job",), f"found {which} of iterations and epochs, write one of them"
 
     @override
-    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+    def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         for kind, resources in self.demands:
             yield ("job", "demands", kind), resources
 
@@ -436,7 +436,7 @@ class TrainingSection(JobSection):
                 yield ("job", "times", kind), kind, time
 
     @override
-    def scaled_times(
+    def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
@@ -456,7 +456,7 @@ class TrainingSection(JobSection):
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         """Return the stated times, and the volumes of the samples of its seed."""
-        times = {**measured, **self.times.stated()}
+        times = {**measured, **self.times.default_times()}
         for task in job.tasks:
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")

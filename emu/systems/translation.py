@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
-from emu.problem.fields.quantities import DEFAULT_DEVICE, combined, time_on
+from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -72,7 +72,7 @@ class CommonJob:
             "all_reduce": 1.0,
         }
         times = {
-            kind: scaled(time, factors.get(kind, batch / self.batch_size))
+            kind: scale_time(time, factors.get(kind, batch / self.batch_size))
             for kind, time in self.times.items()
         }
         return replace(
@@ -85,32 +85,32 @@ class CommonJob:
         A backward pass takes twice the operations of its forward pass, of layer 1 as
         many: the gradient of the features is not needed.
         """
-        found = self.taken(*PHASES)
+        found = self.times_of(*PHASES)
         if len(found) < len(PHASES) and "worker" in self.times:
             first, rest = self.first_layer, 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
             found = {
-                phase: scaled(self.times["worker"], part / sum(parts))
+                phase: scale_time(self.times["worker"], part / sum(parts))
                 for phase, part in zip(PHASES, parts, strict=True)
             }
         last = PHASES[-1]
         return found | {
-            kind: summed(found[last], self.step) for kind in found.keys() & {last}
+            kind: add_times(found[last], self.step) for kind in found.keys() & {last}
         }
 
-    def taken(self, *kinds: str) -> dict[str, Time]:
+    def times_of(self, *kinds: str) -> dict[str, Time]:
         """Return the times that are known of some kinds of task."""
         return {kind: self.times[kind] for kind in kinds if kind in self.times}
 
 
-def scaled(time: Time, factor: float) -> Time:
+def scale_time(time: Time, factor: float) -> Time:
     """Return a time, or one per device, times a factor."""
-    return combined(lambda seconds: seconds * factor, time)
+    return combine(lambda seconds: seconds * factor, time)
 
 
-def summed(one: Time, other: Time) -> Time:
+def add_times(one: Time, other: Time) -> Time:
     """Return the sum of two times, device by device."""
-    return combined(lambda a, b: a + b, one, other)
+    return combine(lambda a, b: a + b, one, other)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Translation:
     """True where `write` uses ``CommonJob.first_layer``; the graph is sampled then."""
 
 
-def stated_demands(job: TrainingSection) -> dict[str, dict[str, float]]:
+def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
     """Return the amounts of every kind of process that a job states."""
     return {kind: amounts.amounts() for kind, amounts in job.demands}
 
@@ -141,8 +141,8 @@ def read_replicas(
     by_hops
         Whether samplers ask for the structure hop by hop.
     """
-    ranks = job.ranks([name for name, _ in cluster.named()])
-    demands = stated_demands(job)
+    ranks = job.ranks([name for name, _ in cluster.names_and_positions()])
+    demands = demands_of(job)
     return {
         "workers": len(ranks),
         "machines": ranks,
@@ -169,7 +169,7 @@ def roomy_machines(
     needed = {"gpu": 1.0, **needed} if gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
     built, candidates = cluster.build().machines, []
-    for number, (name, position) in enumerate(cluster.named()):
+    for number, (name, position) in enumerate(cluster.names_and_positions()):
         machine = cluster.machines[position]
         rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
         roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
@@ -186,14 +186,14 @@ def roomy_machines(
     return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
 
 
-def placed(common: CommonJob) -> dict[str, Any]:
+def machines_key(common: CommonJob) -> dict[str, Any]:
     """Return the machines that take part, where these are not all."""
     if common.machines == common.everywhere:
         return {}
     return {"machines": [*common.machines]}
 
 
-def written(
+def write_common(
     common: CommonJob, times: Mapping[str, Time], *demanding: str
 ) -> dict[str, Any]:
     """Return the keys that all systems have, as a scenario states them."""

@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
 
-def _listed(found: Any) -> Any:
+def _list_of(found: Any) -> Any:
     return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
-def written_time(time: Any) -> Any:
+def write_time(time: Any) -> Any:
     """Return a time, or one per device, as a scenario states it."""
     if isinstance(time, dict):
         return {device: DURATION.exact(seconds) for device, seconds in time.items()}
     return DURATION.exact(time)
 
 
-def _written(times: tuple[Any, ...]) -> Any:
-    exact = [*map(written_time, times)]
+def _write_times(times: tuple[Any, ...]) -> Any:
+    exact = [*map(write_time, times)]
     return exact[0] if len(exact) == 1 else exact
 
 
 #: A time for all layers, or one for each, from the input.
 TimePerLayer = Annotated[
     tuple[DurationPerDevice, ...],
-    BeforeValidator(_listed),
-    PlainSerializer(_written),
+    BeforeValidator(_list_of),
+    PlainSerializer(_write_times),
     WithJsonSchema(
         {
             "anyOf": [
@@ -175,7 +175,7 @@ class WholeGraphSection(JobSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from self.model.problems()
         yield from rank_problems(self.machines, cluster)
-        parts = len(self.ranks([name for name, _ in cluster.named()]))
+        parts = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
         if self.partitioner == "hierarchical" and self.boxes is None:
             half = [parts - parts // 2, parts // 2] if parts > 1 else [1]
             problem = (

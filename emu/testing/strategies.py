@@ -231,7 +231,7 @@ def problems(**shape: bool) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """
 
     @lru_cache(maxsize=256)
-    def drawn(seed: int, ties: bool) -> tuple[Problem, Realization]:  # noqa: FBT001
+    def draw(seed: int, ties: bool) -> tuple[Problem, Realization]:  # noqa: FBT001
         return random_problem(np.random.default_rng(seed), ties=ties, **shape)
 
-    return st.builds(drawn, st.integers(0, 2**32 - 1), st.booleans())
+    return st.builds(draw, st.integers(0, 2**32 - 1), st.booleans())

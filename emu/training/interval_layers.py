@@ -169,13 +169,13 @@ class InEdges:
             "ends": self.ends,
         }
 
-    def weighed(self, attention: Array, vectors: Array) -> Array:
+    def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
         rows = attention[:, None] * vectors[self.columns]
         sums: Array = np.add.reduceat(rows, self._starts, axis=0)
         return sums
 
-    def pushed(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
+    def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
         sums = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
         np.add.at(sums, self.columns, of_sources)

@@ -36,7 +36,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def _aggregated(block: Block, hidden: Tensor, mode: str) -> Tensor:
+def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     from torch.nn import functional
 
     return functional.embedding_bag(
@@ -49,9 +49,9 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tens
 
     narrower = neighbours.shape[1] > neighbours.shape[0]  # aggregates the shorter rows
     if narrower:
-        mean = _aggregated(block, linear(hidden, neighbours), "mean")
+        mean = _aggregate(block, linear(hidden, neighbours), "mean")
     else:
-        mean = linear(_aggregated(block, hidden, "mean"), neighbours)
+        mean = linear(_aggregate(block, hidden, "mean"), neighbours)
     return linear(hidden[: block.inner], own) + mean
 
 
@@ -60,16 +60,16 @@ def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
 
     narrower = weight.shape[1] > weight.shape[0]
     rows = linear(hidden, weight) if narrower else hidden
-    total = _aggregated(block, rows, "sum") + rows[: block.inner]
+    total = _aggregate(block, rows, "sum") + rows[: block.inner]
     mean = total / as_tensor(block.degrees + 1).to(total.dtype).unsqueeze(1)
     return mean if narrower else linear(mean, weight)
 
 
-def _biased(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
+def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
     return summed + bias
 
 
-def _weighed(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
+def _weigh(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
     from torch.nn.functional import linear
 
     return linear(hidden, weight)
@@ -107,7 +107,7 @@ def _attention(
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
     from torch.nn.functional import linear
 
-    total = hidden[: block.inner] + _aggregated(block, hidden, "sum")
+    total = hidden[: block.inner] + _aggregate(block, hidden, "sum")
     return linear(total, inner)
 
 
@@ -140,9 +140,9 @@ class Layer:
 #: ``sage`` weighs the neighbours' mean and the vertex itself, ``gcn`` the mean over
 #: both; ``gat`` attends to both; ``gin`` puts their sum through two linear layers.
 LAYERS = {
-    "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _biased),
-    "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _biased),
-    "gat": Layer(SPLIT_WEIGHTS["gat"], _weighed, _attention),
+    "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _add_bias),
+    "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _add_bias),
+    "gat": Layer(SPLIT_WEIGHTS["gat"], _weigh, _attention),
     "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
 }
 

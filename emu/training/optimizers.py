@@ -48,13 +48,13 @@ class _Steps:
         self._parameters, self._lr, self._half_life = parameters, lr, half_life
         self._steps = 0
 
-    def _held(self) -> dict[str, NDArray[Any]]:
+    def _list_state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that every step changes in place."""
         return {"parameters": self._parameters}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return copies of the parameters, the number of steps, and any moments."""
-        copies = {name: array.copy() for name, array in self._held().items()}
+        copies = {name: array.copy() for name, array in self._list_state().items()}
         return {**copies, "steps": np.array([self._steps], np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -73,7 +73,7 @@ class _Steps:
                 f"state of {', '.join(sorted(state))} is not that of an optimiser of "
                 f"{len(self._parameters)} parameters with {', '.join(sorted(own))}"
             )
-        for name, array in self._held().items():
+        for name, array in self._list_state().items():
             array[:] = state[name]
         self._steps = int(state["steps"][0])
 
@@ -101,9 +101,9 @@ class Adam(_Steps):
         self._second = np.zeros_like(parameters)
 
     @override
-    def _held(self) -> dict[str, NDArray[Any]]:
+    def _list_state(self) -> dict[str, NDArray[Any]]:
         moments = {"first": self._first, "second": self._second}
-        return super()._held() | moments
+        return super()._list_state() | moments
 
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""

@@ -29,7 +29,7 @@ from emu.host.foreign_code import (
     OWN,
     ask_to_run,
     import_library,
-    imported,
+    import_program,
     line_of,
 )
 from emu.host.stream_key import stream_key
@@ -331,11 +331,11 @@ def _factory(program: str, source: str) -> Callable[..., Any]:
     import torch
 
     ask_to_run(program.rpartition(":")[0], f"model {program}")
-    found = imported(program, source)
-    is_class = isinstance(found, type) and issubclass(found, torch.nn.Module)
-    if is_class or (inspect.isfunction(found) and found.__module__.startswith(OWN)):
-        return found
-    what = getattr(found, "__name__", type(found).__name__)
+    target = import_program(program, source)
+    is_class = isinstance(target, type) and issubclass(target, torch.nn.Module)
+    if is_class or (inspect.isfunction(target) and target.__module__.startswith(OWN)):
+        return target
+    what = getattr(target, "__name__", type(target).__name__)
     problem = "is neither a class of torch.nn.Module nor a function of this file"
     raise DataError(f"{problem}: it is {what}", path=program)
 
@@ -391,7 +391,7 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
     if key not in _known:
         dataset = open_for(settings)
         _check(settings, dataset)
-        _known[key] = _measured(settings, dataset)
+        _known[key] = _measure(settings, dataset)
     return _known[key]
 
 
@@ -444,7 +444,7 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     return MiniBatch.of(batch, rows, labels)
 
 
-def _measured(settings: Mapping[str, Any], dataset: Dataset) -> ModelFigures:
+def _measure(settings: Mapping[str, Any], dataset: Dataset) -> ModelFigures:
     from torch.utils.flop_counter import FlopCounterMode
 
     plan, model = BatchPlan.from_settings(settings), OwnModel(settings, dataset)

@@ -85,7 +85,7 @@ class WholeGraphModel:
             rows = hidden @ parts["weight"].T
             names = "attention_source", "attention_destination"
             vectors = torch.cat([parts[name] for name in names])
-            return attended(self.matrix, rows, rows, vectors)
+            return attend(self.matrix, rows, rows, vectors)
         if kind == "gin":
             total = torch.sparse.mm(self.matrix, hidden)
             inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
@@ -94,7 +94,7 @@ class WholeGraphModel:
         return around + hidden @ parts["own"].T + parts.get("bias", 0.0)
 
 
-def attended(
+def attend(
     edges: Tensor, sources: Tensor, destinations: Tensor, vectors: Tensor
 ) -> Tensor:
     """Return each destination's mean of its sources' rows, weighed by attention.

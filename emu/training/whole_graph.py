@@ -53,7 +53,7 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     import torch
 
     forward_bag = _bag(adjacency, dtype)
-    backward_bag = _bag(adjacency.transposed(columns), dtype)
+    backward_bag = _bag(adjacency.transpose(columns), dtype)
 
     class Product(torch.autograd.Function):
         @staticmethod
@@ -70,7 +70,7 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     return product
 
 
-def _weighed_sum(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
+def _sum_weighted(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
     from torch.nn.functional import linear
 
@@ -82,7 +82,7 @@ def _weighed_sum(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor
 def _gcn(
     aggregate: Aggregate, _local: int, hidden: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    return _weighed_sum(aggregate, hidden, weight) + bias
+    return _sum_weighted(aggregate, hidden, weight) + bias
 
 
 def _sage(
@@ -95,7 +95,7 @@ def _sage(
 ) -> Tensor:
     from torch.nn.functional import linear
 
-    sums = _weighed_sum(aggregate, hidden, neighbours)
+    sums = _sum_weighted(aggregate, hidden, neighbours)
     return sums + linear(hidden[:local], own, *bias)
 
 
@@ -110,7 +110,7 @@ def _gin(
 ) -> Tensor:
     from torch.nn.functional import linear
 
-    sums = _weighed_sum(aggregate, hidden, inner) + inner_bias
+    sums = _sum_weighted(aggregate, hidden, inner) + inner_bias
     return linear(sums.relu(), outer, outer_bias)
 
 

@@ -51,7 +51,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         yield values.size, violations
 
 
-def stated_work(problem: Problem, start: Floats, end: Floats) -> Floats:
+def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
     """Return the seconds that tasks worked at the full speed of their machines.
 
     Parameters
@@ -93,7 +93,7 @@ def task_times(
         Seconds of (task, iteration); None is not compared.
     """
     job = schedule.problem.job
-    took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
+    took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = tolerance + _ROUNDING * np.abs(schedule.task_end)
     for times, words in ((exact, "takes"), (least, "takes less than its time:")):
         if times is None:
@@ -150,10 +150,10 @@ def rate_rows(
         )
         violations.append(Violation("(12)", f"rate {i}", 1, "values", sentence))
     yield rate.size, violations
-    yield from _misplaced(schedule, schedule.rates, tolerance)
+    yield from _rates_out_of_place(schedule, schedule.rates, tolerance)
 
 
-def _misplaced(
+def _rates_out_of_place(
     schedule: Schedule, rates: RateHistory, tolerance: float
 ) -> Iterator[Findings]:
     """(12): rates belong to flows that are sent, while these are under way."""
@@ -272,7 +272,7 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         Seconds by which a time may be off.
     """
     job = schedule.problem.job
-    ends, _ = _known_ends(schedule)
+    ends, _ = _ends_as_known(schedule)
     sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
     for channel, edges, iterations in lines(schedule.problem, schedule.flow_ready):
         ready = schedule.flow_ready[edges, iterations]
@@ -298,10 +298,10 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
                 yield Violation("channels", name, float(off[i]), "s", sentence)
 
 
-def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
+def arrival_at_slot(schedule: Schedule) -> NDArray[np.float64]:
     """Return when every (task, iteration) had all that it needs but a slot, seconds."""
     job = schedule.problem.job
-    task_end, flow_end = _known_ends(schedule)
+    task_end, flow_end = _ends_as_known(schedule)
     arrivals = np.zeros_like(task_end)
     arrivals[:, 1:] = task_end[:, :-1]
     for e, edge in enumerate(job.edges):
@@ -311,7 +311,7 @@ def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
     return arrivals
 
 
-def _known_ends(schedule: Schedule) -> tuple[Floats, Floats]:
+def _ends_as_known(schedule: Schedule) -> tuple[Floats, Floats]:
     """Return when the scheduler knew of the end of each task and of each flow.
 
     With the ends themselves 1 of 69,386 comparisons failed on two busy cores: an
@@ -335,13 +335,16 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
     tolerance
         Seconds by which a time may be off.
     """
-    violations = [*_misused(schedule, tolerance), *_mistuned(schedule, tolerance)]
+    violations = [
+        *_slot_misuse(schedule, tolerance),
+        *_tuning_faults(schedule, tolerance),
+    ]
     looks = 0 if schedule.quotas is None else schedule.quotas.size
     return len(schedule.problem.pools) + looks, violations
 
 
-def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    arrivals = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
+def _slot_misuse(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    arrivals = arrival_at_slot(schedule) if schedule.problem.pools else np.empty((0, 0))
     for pool in schedule.problem.pools:
         machine = schedule.problem.cluster.machines[pool.machine].name
         name = f"{pool.name} of {machine}"
@@ -352,7 +355,7 @@ def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         yield from _overtaken(schedule, pool, arrivals, tolerance)
 
 
-def _mistuned(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     """Yield every look that a tuner missed, and every step that its rule never takes.
 
     Whether a quota was to rise or to fall, by what waited then, is not computed again.
@@ -443,7 +446,10 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
 def _faults(schedule: Schedule, e: int, tolerance: float) -> Iterator[Violation]:
     job = schedule.problem.job
     edge, count = job.edges[e], job.flow_counts[e]
-    arrivals, ends = schedule.flow_end[e, :count], _known_ends(schedule)[1][e, :count]
+    arrivals, ends = (
+        schedule.flow_end[e, :count],
+        _ends_as_known(schedule)[1][e, :count],
+    )
     for n in range(job.rounds[edge.destination]):
         who = task_name(job, edge.destination, n)
         start = schedule.task_start[edge.destination, n]

@@ -90,7 +90,7 @@ def chain_lateness(
 YOUNG = 0.1
 
 
-def held_up(
+def seconds_of_waits(
     schedule: Schedule,
     waited: Mapping[str, float],
     time_scale: float,
@@ -125,7 +125,7 @@ def held_up(
             spans += zip(
                 schedule.task_start[task], schedule.task_end[task], strict=True
             )
-        busy = _covered(spans) * time_scale
+        busy = _cover(spans) * time_scale
         share |= dict.fromkeys(
             tasks, min(waited.get(process, 0.0) / busy, 1.0) if busy else 0.0
         )
@@ -139,7 +139,7 @@ def held_up(
     )
 
 
-def _covered(spans: list[tuple[float, float]]) -> float:
+def _cover(spans: list[tuple[float, float]]) -> float:
     """Return the seconds that lie in any of these spans."""
     total, until = 0.0, -math.inf
     for start, end in sorted(spans):
@@ -152,7 +152,7 @@ def _covered(spans: list[tuple[float, float]]) -> float:
 SHARE, WALL = 0.01, 0.002
 
 
-def tolerated(length: NDArray[np.float64]) -> NDArray[np.float64]:
+def tolerance_of(length: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return by how many wall seconds flows of these wall seconds may end late."""
     return np.maximum(SHARE * length, WALL)
 
@@ -169,7 +169,7 @@ class FlowCompletion:
     @property
     def excess(self) -> NDArray[np.float64]:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / tolerated(self.length)
+        return np.abs(self.error) / tolerance_of(self.length)
 
     @property
     def share(self) -> NDArray[np.float64]:
@@ -396,7 +396,7 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     return np.maximum(np.nan_to_num(problem.work(could, settle_times)), 0.0)
 
 
-def delayed(
+def delay(
     realization: Realization,
     schedule: Schedule,
     *,
@@ -455,7 +455,7 @@ def sensitivity(
         flows = np.zeros_like(schedule.flow_end)
         flows[at] = rng.exponential(slight, len(at[0]))
         tasks = rng.exponential(slight, schedule.task_end.shape)
-        late = delayed(realization, schedule, tasks=tasks, flows=flows)
+        late = delay(realization, schedule, tasks=tasks, flows=flows)
         end = makespan(schedule.problem, late, policy, profile=profile)
         worst = max(worst, abs(end / schedule.length - 1))
     return worst

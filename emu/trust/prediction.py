@@ -129,7 +129,7 @@ def judge_prediction(
         if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
     ]
     drifts = [(drift.link.edge, drift.seconds) for drift in late]
-    links = blamed(emulated, drifts, SHARE * abs(apart))
+    links = links_to_blame(emulated, drifts, SHARE * abs(apart))
     reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
     if by_network:
         late.sort(key=lambda drift: -abs(drift.seconds))
@@ -147,7 +147,7 @@ def judge_prediction(
     )
 
 
-def blamed(
+def links_to_blame(
     emulated: Schedule, late: list[tuple[int, float]], least: float
 ) -> list[str]:
     """Return the links whose flows lost so many seconds, the most first.
@@ -304,7 +304,7 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     steps = emulated.problem.links.steps
     if len(steps.of(port)[0]) == 1 or not end > start:
         return float(steps.most[port])
-    could = steps.carried(port, np.array([start, end]))
+    could = steps.carry(port, np.array([start, end]))
     return float(could[1] - could[0]) / (end - start) or float(steps.most[port])
 
 
@@ -428,10 +428,10 @@ class Witnesses:
         time_scale
             Wall seconds per emulated second, of the packets.
         """
-        by_packets = _judged(
+        by_packets = _judge_pair(
             (self.packets, self.fluid), prediction.threshold, time_scale, {}
         )
-        run = _judged(
+        run = _judge_pair(
             (self.measured, self.packets), prediction.threshold, time_scale, budget
         )
         maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
@@ -442,9 +442,9 @@ class Witnesses:
             *_of_measurement(verdict),
         ]
         return (
-            Pair("packets", "fluid", _led_by(of_packets, by_packets)),
+            Pair("packets", "fluid", _lead_with(of_packets, by_packets)),
             Pair("measured", "fluid", prediction),
-            Pair("measured", "packets", _led_by(of_run, run)),
+            Pair("measured", "packets", _lead_with(of_run, run)),
         )
 
     def _of_rule(
@@ -483,7 +483,7 @@ class Witnesses:
             yield f"queues dropped {self.dropped:,} packets, which were sent again"
 
 
-def _judged(
+def _judge_pair(
     both: tuple[Schedule, Schedule],
     threshold: float,
     time_scale: float,
@@ -499,7 +499,7 @@ def _of_measurement(verdict: Verdict) -> Iterator[str]:
         yield f"the measurement is {verdict.trust}: {verdict.reasons[0]}"
 
 
-def _led_by(reasons: list[str], verdict: Prediction) -> Prediction:
+def _lead_with(reasons: list[str], verdict: Prediction) -> Prediction:
     """Return a verdict with further reasons before its own, unless both agree."""
     if verdict.outcome is Outcome.AGREES or not reasons:
         return verdict

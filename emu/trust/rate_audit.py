@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from emu.problem import ActiveFlow, Job, Problem, RateHistory, Realization, Schedule
-from emu.trust.guards.evidence import stated_capacities, stated_hops
+from emu.trust.guards.evidence import list_capacities, list_hops
 from emu.trust.violation import Findings, Violation, flow_name
 
 # The rules for rates once more, slow and plain: what a schedule is held against.
@@ -53,10 +53,10 @@ class Flow:
 
     def key(self, first: float) -> tuple[float, int, Rank]:
         """Return the key that flows are sorted by."""
-        return (rounded(first), self.turn, self.rank)
+        return (round_to_32_bits(first), self.turn, self.rank)
 
 
-def rounded(value: float) -> float:
+def round_to_32_bits(value: float) -> float:
     """Round to 32 bits: values equal but for rounding must tie."""
     if value == 0 or math.isinf(value):
         return value
@@ -70,7 +70,7 @@ def own(problem: Problem, task: int) -> int:
     return problem.job.iterations if rounds is None else rounds
 
 
-def needed(problem: Problem, e: int, n: int) -> bool:
+def is_needed(problem: Problem, e: int, n: int) -> bool:
     """Return True where iteration n of an edge's source exists and a task needs it."""
     edge = problem.job.edges[e]
     return 0 <= n < own(problem, edge.source) and n + edge.lag < own(
@@ -83,7 +83,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     job = problem.job
     times = [float(row.mean()) for row in realization.times]
     volumes = [float(row.mean()) for row in realization.volumes]
-    capacity, hops = stated_capacities(problem), stated_hops(problem)
+    capacity, hops = list_capacities(problem), list_hops(problem)
 
     def alone(e: int) -> float:
         return volumes[e] / min(capacity[p] for p in hops[e]) if hops[e] else 0.0
@@ -94,7 +94,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
             return 0.0
         paths = [task(j, n + 1)]
         for e, edge in enumerate(job.edges):
-            if edge.source == j and needed(problem, e, n):
+            if edge.source == j and is_needed(problem, e, n):
                 paths.append(alone(e) + flow(e, n))
         return times[j] + max(paths)
 
@@ -102,7 +102,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     def flow(e: int, n: int) -> float:
         arrival = n + job.edges[e].lag
         path = task(job.edges[e].destination, arrival)
-        if hops[e] and needed(problem, e, n + 1):
+        if hops[e] and is_needed(problem, e, n + 1):
             path = max(path, alone(e) + flow(e, n + 1))
         return path
 
@@ -110,7 +110,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
         (e, n): flow(e, n)
         for n in reversed(range(job.iterations))  # so that recursion stays shallow
         for e in range(len(job.edges))
-        if needed(problem, e, n)
+        if is_needed(problem, e, n)
     }
 
 
@@ -165,7 +165,7 @@ def shares_of_max_min(
         of their links.
     """
     hops, start, end = (
-        stated_hops(schedule.problem),
+        list_hops(schedule.problem),
         schedule.flow_start,
         schedule.flow_end,
     )
@@ -192,7 +192,7 @@ def shares_of_max_min(
             event = coming.pop()
             active[event] = every[event]
         if not events.isdisjoint(active):
-            maxmin([*active.values()], stated_capacities(schedule.problem, moment))
+            maxmin([*active.values()], list_capacities(schedule.problem, moment))
             for event, flow in active.items():
                 fair[event] += flow.rate * (until - moment)
     sizes = schedule.flow_bytes
@@ -264,7 +264,7 @@ def fifo(flows: list[Flow], capacity: Capacities) -> None:
     water_fill(heads, capacity, lambda _: 1.0)
 
 
-def _left_at(port: str, flows: Iterable[Flow], capacity: Capacities) -> float:
+def _capacity_left(port: str, flows: Iterable[Flow], capacity: Capacities) -> float:
     rest = capacity[port] - sum(f.rate for f in flows if port in f.hops)
     return 0.0 if rest < 1e-9 * capacity[port] else rest
 
@@ -274,7 +274,7 @@ def in_order(
 ) -> None:
     """Give the flows what is left of their links, one after the other."""
     for flow in sorted(flows, key=order):  # type: ignore[arg-type]
-        flow.rate += min(_left_at(p, flows, capacity) for p in flow.hops)
+        flow.rate += min(_capacity_left(p, flows, capacity) for p in flow.hops)
 
 
 def remaining_path(flow: Flow) -> float:
@@ -288,7 +288,7 @@ def oes_cp(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda f: f.key(-remaining_path(f)))
 
 
-def weighted_maxmin(flows: list[Flow], capacity: Capacities) -> None:
+def share_by_weight(flows: list[Flow], capacity: Capacities) -> None:
     """Fill by how little slack a flow has against the longest path of those that go."""
     going = [remaining_path(f) for f in flows if f.alone]
     longest = max(going, default=0.0)
@@ -403,10 +403,10 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
         gamma |= {id(f): g for f in coflow}
     ordered = sorted(
         coflows(flows),
-        key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
+        key=lambda c: (round_to_32_bits(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
     )
     for coflow in ordered:
-        rest = {p: _left_at(p, flows, capacity) for f in coflow for p in f.hops}
+        rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
         if all(rest[p] > 0 for f in coflow for p in f.hops):
             slowest = bottleneck(coflow, rest.__getitem__)
             for f in coflow:
@@ -414,7 +414,7 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
 
 
-def asked(problem: Problem, own: Rates) -> Rule:
+def ask_rule(problem: Problem, own: Rates) -> Rule:
     """Return a rule of one's own as those above are."""
     job = problem.job
 
@@ -450,7 +450,7 @@ POLICIES: dict[str, Rule] = {
     "maxmin_by_job": maxmin_by_job,
     "fifo": fifo,
     "oes_cp": oes_cp,
-    "weighted_maxmin": weighted_maxmin,
+    "weighted_maxmin": share_by_weight,
     "mrtf": mrtf,
     "mrtf_exclusive": mrtf_exclusive,
     "omcoflow": omcoflow,
@@ -508,10 +508,10 @@ def rule_audit(
         raise ValueError("the schedule holds no rates")
     if own is None and policy not in POLICIES:
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
-    rule = POLICIES[policy] if own is None else asked(schedule.problem, own)
+    rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
     count, first = 0, {}
     for time, flows, rates in _instants(schedule, schedule.rates, expected):
-        capacity = stated_capacities(schedule.problem, time)
+        capacity = list_capacities(schedule.problem, time)
         for flow in flows:
             flow.alone = min(capacity[link] for link in flow.hops)
         rule(flows, capacity)
@@ -540,7 +540,7 @@ def _instants(
     at = np.argwhere((schedule.flow_bytes > 0) & ~np.isnan(start))
     events: list[Event] = [(e, n) for e, n in at.tolist()]
     coming = sorted(events, key=lambda event: -start[event])
-    hops = stated_hops(schedule.problem)
+    hops = list_hops(schedule.problem)
     assigned: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
     rows = list(

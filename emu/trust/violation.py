@@ -143,9 +143,9 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
         for key in {**wanted, **found}:
             below = f"{at}.{key}".removeprefix(".")
             if key not in found:
-                yield f"{below} is missing, {by} says {_told(wanted[key])}"
+                yield f"{below} is missing, {by} says {_tell(wanted[key])}"
             elif key not in wanted:
-                yield f"{below} is {_told(found[key])}, {by} has no such key"
+                yield f"{below} is {_tell(found[key])}, {by} has no such key"
             else:
                 yield from differences(found[key], wanted[key], by, below)
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
@@ -155,7 +155,7 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
         for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
             yield from differences(one, other, by, f"{at}[{place}]")
     elif not _alike(found, wanted):
-        yield f"{here} is {_told(found)}, {by} says {_told(wanted)}"
+        yield f"{here} is {_tell(found)}, {by} says {_tell(wanted)}"
 
 
 def _alike(found: Any, wanted: Any) -> bool:
@@ -166,7 +166,7 @@ def _alike(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
-def _told(value: Any) -> str:
+def _tell(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _TOLD else f"{text[:_TOLD]}..."
 

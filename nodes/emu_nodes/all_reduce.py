@@ -30,10 +30,10 @@ def share_vector(
     process: dict[str, Any], task: str, vector: NDArray[Any], iteration: int
 ) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
-    _shared(process, task).vectors[iteration] = vector
+    _state_of(process, task).vectors[iteration] = vector
 
 
-def _shared(process: dict[str, Any], task: str) -> _Shared:
+def _state_of(process: dict[str, Any], task: str) -> _Shared:
     common: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
     return common
 
@@ -44,7 +44,7 @@ class _Place(TaskProgram):
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         super().__init__(brief, process)
         place = brief.settings
-        self._shared = _shared(process, place["of"])
+        self._shared = _state_of(process, place["of"])
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
@@ -68,7 +68,7 @@ class Step(_Place):
         part: Payload = {}
         if self._step < len(self._steps):
             # A copy: what is on its way must not change when the vector does.
-            part = {"part": self._sent(self._step, self._rank, vector).copy()}
+            part = {"part": self._part_of_step(self._step, self._rank, vector).copy()}
         else:
             del self._shared.vectors[iteration]
         return {
@@ -77,7 +77,7 @@ class Step(_Place):
             if sends(out, iteration)
         }
 
-    def _sent(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
+    def _part_of_step(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
         """Return the part of the vector that a rank sends in a step, as a view."""
         _, first, last = self._steps[step][rank]
         begin, end = part_bounds(len(vector), self._ranks, first, last)
@@ -88,7 +88,7 @@ class Step(_Place):
         transfers = enumerate(self._steps[step])
         (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
         part = self._shared.parts.pop((iteration, step))
-        here = self._sent(step, sender, vector)
+        here = self._part_of_step(step, sender, vector)
         if part.shape != here.shape:
             raise NodeMisbehaved(
                 f"rank {sender} sent {self._brief.name} {part.shape} elements, "

@@ -65,7 +65,7 @@ class EdgeEnds:
             keys={e.edge: e.key for e in self._between_processes(self._inputs)},
             inbox=self.inbox,
             pool=self.pool,
-            on_arrival=self._arrived,
+            on_arrival=self._on_arrival,
             on_failure=self._broke,
             rates=self._most_rates(),
             certificate=self._spec.here.certificate,
@@ -82,7 +82,14 @@ class EdgeEnds:
     def _between_processes(self, ends: Sequence[EdgeEnd]) -> list[EdgeEnd]:
         return [end for end in ends if end.peer_process != self._name]
 
-    def _arrived(self, edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
+    def _on_arrival(
+        self,
+        edge: int,
+        n: int,
+        wall: float,
+        size: int,
+        shaped: bool,  # noqa: FBT001 -- the transport's signature
+    ) -> None:
         self._expected[edge] -= 1
         if shaped and self._clock is not None:
             time = self._clock.to_emulated(wall)

@@ -163,7 +163,7 @@ class KeepsUpdatesUnderWay(KeepsState, Protocol):
     missed: int
     """Iterations from a cut until the last of them has come."""
 
-    def arrived(self, iteration: int) -> Payload:
+    def late_updates(self, iteration: int) -> Payload:
         """Return, before iteration cut + ``missed``, what has come since the cut."""
         ...
 

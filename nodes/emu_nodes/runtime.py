@@ -84,9 +84,9 @@ def load_program(path: str) -> type:
         When it is anything else than a class with a method ``run``: not called then.
     """
     module, name = path.split(":")
-    found = getattr(importlib.import_module(module), name, None)
-    if isinstance(found, type) and callable(getattr(found, "run", None)):
-        return found
+    target = getattr(importlib.import_module(module), name, None)
+    if isinstance(target, type) and callable(getattr(target, "run", None)):
+        return target
     raise NodeMisbehaved(f"{path} is no class with a method run, so no program")
 
 
@@ -105,7 +105,7 @@ class HostMetrics:
     def start(self) -> None:
         """Begin now, when the barrier falls: what came before is no one's fault."""
         self._began = this_host.monotonic()
-        self._host, self._waited = host_cpu(), waited_for_cpu()
+        self._host, self._waited = host_cpu(), seconds_without_core()
         self._sleep()
 
     def _sleep(self) -> None:
@@ -144,7 +144,7 @@ class HostMetrics:
             "seconds": this_host.monotonic() - self._began,
             "loop_lag_mean": self._sum / self._samples if self._samples else 0.0,
             "loop_lag_max": self._max,
-            "waited": waited_for_cpu() - self._waited,
+            "waited": seconds_without_core() - self._waited,
             "host": {use: now[use] - self._host.get(use, 0.0) for use in now},
         }
 
@@ -158,7 +158,7 @@ def host_cpu() -> dict[str, float]:
     return {"busy": sum(times) - idle - steal - guest, "idle": idle, "steal": steal}
 
 
-def waited_for_cpu() -> float:
+def seconds_without_core() -> float:
     """Return the seconds that this process's main thread was ready without a core.
 
     0 where the system does not count it.
@@ -266,7 +266,7 @@ class NodeProcess:
             await control.aclose()
             self._compute.shutdown(wait=False, cancel_futures=True)
 
-    def _failed(self, error: Exception) -> Failed:
+    def _failure_of(self, error: Exception) -> Failed:
         doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
         return Failed(
             type(error).__name__, str(error), doing, "".join(traceback.format_exc())
@@ -294,7 +294,7 @@ class NodeProcess:
         except Exception as error:
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
-                control.send(pack(self._failed(error)))
+                control.send(pack(self._failure_of(error)))
                 await asyncio.sleep(0.05)  # let the message leave before the process
             raise
         finally:
@@ -447,7 +447,7 @@ class NodeProcess:
         """
         failure = cast("asyncio.Future[None]", self._failure)
         following = asyncio.ensure_future(
-            control.follow(lambda order: self._ordered(unpack(order), ends))
+            control.follow(lambda order: self._carry_out(unpack(order), ends))
         )
         await asyncio.wait((following, failure), return_when=asyncio.FIRST_COMPLETED)
         if failure.done():
@@ -455,8 +455,8 @@ class NodeProcess:
             failure.result()
         following.result()
 
-    def _ordered(self, message: Message, ends: EdgeEnds) -> bool:
-        """Obey; return whether there is more to come."""
+    def _carry_out(self, message: Message, ends: EdgeEnds) -> bool:
+        """Carry out an order; return True while there is more to come."""
         if isinstance(message, RunTask):
             if message.task not in self._runners:
                 raise MalformedFrame(f"task {message.task} is not run here")
@@ -478,9 +478,9 @@ class NodeProcess:
         """Run work beside the others; if it fails, the process does."""
         handle = asyncio.ensure_future(work)
         self._handles[handle] = None
-        handle.add_done_callback(self._done)
+        handle.add_done_callback(self._on_task_end)
 
-    def _done(self, handle: asyncio.Future[Any]) -> None:
+    def _on_task_end(self, handle: asyncio.Future[Any]) -> None:
         self._handles.pop(handle, None)
         if not handle.cancelled() and (error := handle.exception()) is not None:
             self._fail(error)
@@ -508,7 +508,7 @@ class NodeProcess:
         return {
             **ends.statistics(),
             "pacer": dataclasses.asdict(pacer.statistics()),
-            "flows": pacer.log.packed(cast("RunClock", self._clock)),
+            "flows": pacer.log.pack(cast("RunClock", self._clock)),
             "host_metrics": host_metrics.to_json(),
             **host_metrics.usage(),
             "clock": [cast("RunClock", self._clock).now()],

@@ -231,7 +231,7 @@ class TaskRunner:
         The state before it is no work of the task's: its copy takes the emulated
         machine no time.
         """
-        state = self._kept(order.iteration)
+        state = self._cut_state(order.iteration)
         wall, cpu = this_host.monotonic(), this_host.thread_time()
         iteration = order.iteration
         if order.reads:
@@ -248,7 +248,7 @@ class TaskRunner:
         wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
         return payloads, wall, cpu, state
 
-    def _kept(self, iteration: int) -> dict[int, Payload]:
+    def _cut_state(self, iteration: int) -> dict[int, Payload]:
         """Return the state of a cut that is whole before an iteration, else nothing."""
         n, every = iteration + self._around.first, self._spec.cuts
         program = cast("KeepsUpdatesUnderWay", self.program)
@@ -260,7 +260,7 @@ class TaskRunner:
         cut = n - misses
         if cut not in self._begun:
             return {}
-        late = program.arrived(n) if misses else {}
+        late = program.late_updates(n) if misses else {}
         return {cut: self._begun.pop(cut) | late}
 
     def _end(self, due: float) -> tuple[float, float]:
@@ -365,10 +365,10 @@ async def _edge_to_itself(
 ) -> AsyncIterator[OutEdge]:
     keys = edge_keys(secrets.token_hex(8), [0])
 
-    def arrived(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
+    def on_arrival(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
         pack(FlowEnded(edge, n, wall, float(size)))
 
-    server = DataServer(keys=keys, inbox=inbox, pool=pool, on_arrival=arrived)
+    server = DataServer(keys=keys, inbox=inbox, pool=pool, on_arrival=on_arrival)
     address = await server.start(loopback_address())
     try:
         edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)

@@ -14,7 +14,7 @@ import emu
 from emu.cli import app
 from emu.cli.app import COMMANDS
 from emu.errors import DataError
-from emu.scenario.own_rules import registered
+from emu.scenario.own_rules import register_program
 from tests.scenario.test_own_models import TEXT
 from tests.scenario.test_own_rules import EQUAL
 from tests.training.programs import TORCH
@@ -102,7 +102,7 @@ def walk(
     def call(kind: str, words: list[str]) -> tuple[bool, str, int]:
         mark = folders[kind] / "ran"
         mark.unlink(missing_ok=True)
-        registered.cache_clear()  # a rule is loaded once per process
+        register_program.cache_clear()  # a rule is loaded once per process
         (run,) = (folders[kind] / "runs").iterdir()
         shutil.copytree(run, tmp_path / "a_run", dirs_exist_ok=True)
         places = {"run": tmp_path / "a_run", "file": folders[kind] / "own.yaml"}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from emu.errors import DataError, ScenarioError
-from emu.names import SHOWN, checked_name, file_part, for_terminal, printable
+from emu.names import SHOWN, check_name, file_part, for_terminal, printable
 from emu.problem import Cluster, Problem
 from emu.report import terminal
 from emu.report.dashboard.server import metrics, page
@@ -62,10 +62,10 @@ def test_name_that_is_taken_is_shown_as_it_is(name: str) -> None:
     odd = len(name) > SHOWN or not name.strip() or not name.isprintable()
     if odd:
         with pytest.raises(ValueError, match=r"name|printed") as caught:
-            checked_name(name)
+            check_name(name)
         assert str(caught.value).isprintable()
     else:
-        assert printable(name) == checked_name(name) == for_terminal(name)
+        assert printable(name) == check_name(name) == for_terminal(name)
 
 
 @given(names)
@@ -119,7 +119,7 @@ def tags(text: str) -> list[str]:
 
 def taken(name: str) -> bool:
     try:
-        checked_name(name)
+        check_name(name)
     except ValueError:
         return False
     return name != "m1"

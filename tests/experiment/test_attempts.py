@@ -17,7 +17,13 @@ from typing_extensions import override
 from emu.emulation.coordinator import Observer
 from emu.emulation.wire.messages import RunTask
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved, RunError
-from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
+from emu.experiment.attempts import (
+    Ended,
+    cut_plan,
+    outages_of,
+    recovery_of,
+    run_attempts,
+)
 from emu.problem import Outages
 from emu.problem.cut import Cut
 from emu.scenario import Experiment
@@ -64,11 +70,11 @@ class Deaths:
         """Die as planned, or end."""
         self.began.append((left.first, start.iteration if start else 0))
         if not self.plan:
-            observer.zeroed(self.last)
+            observer.on_zero(self.last)
             return DONE
         zero, keeps, seen, noticed = self.plan.pop(0)
         if zero is not None:
-            observer.zeroed(zero)
+            observer.on_zero(zero)
         if keeps:
             worker = left.problem.job.index("w1")
             observer.task_started(RunTask(worker, keeps - left.first, 2.0))
@@ -107,7 +113,7 @@ def test_a_damaged_cut_lets_an_attempt_begin_before_the_one_that_died(
         return dying(left, start, *rest)
 
     whole = restarted()
-    left, _, ended = attempted(whole, None, tmp_path, Observer(), once)
+    left, _, ended = run_attempts(whole, None, tmp_path, Observer(), once)
 
     assert dying.began == [(0, 0), (1, 1), (2, 2), (1, 1)]
     assert ended[-1].again == ended[-1].ran == 2.0
@@ -125,7 +131,7 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
         last=114.0,
     )
     notices = Notices()
-    left, done, ended = attempted(restarted(), None, tmp_path, notices, once)
+    left, done, ended = run_attempts(restarted(), None, tmp_path, notices, once)
 
     assert done is DONE
     assert left.first == 2
@@ -162,7 +168,7 @@ def test_an_attempt_that_died_is_given_up_before_the_next_begins(
         gc.unfreeze()
         return dying(left, *rest)
 
-    attempted(restarted(), None, tmp_path, Observer(), once)
+    run_attempts(restarted(), None, tmp_path, Observer(), once)
     assert len(held) == 3
 
 
@@ -174,7 +180,7 @@ def test_without_progress_it_ends_with_one_error(
     deaths = [(None, 0, float(n), float(n)) for n in range(10)]
     once = Deaths(tmp_path, *deaths, last=0.0)
     with pytest.raises(NodeLost, match=rf"{limit} restarts.*max_restarts: {limit}"):
-        attempted(restarted(most), None, tmp_path, Observer(), once)
+        run_attempts(restarted(most), None, tmp_path, Observer(), once)
     assert len(once.began) == limit + 1
 
 
@@ -199,14 +205,14 @@ def test_what_would_come_again_is_not_tried_again(
         return DONE
 
     if attempts > 1:
-        assert attempted(restarted(), None, tmp_path, Observer(), once)[1] is DONE
+        assert run_attempts(restarted(), None, tmp_path, Observer(), once)[1] is DONE
     else:
         with pytest.raises(type(error), match=str(error)):
-            attempted(restarted(), None, tmp_path, Observer(), once)
+            run_attempts(restarted(), None, tmp_path, Observer(), once)
     assert len(calls) == attempts
 
 
 def test_by_default_the_first_death_ends_it(tmp_path: Path) -> None:
     once = Deaths(tmp_path, (0.0, 0, 1.0, 1.0), last=0.0)
     with pytest.raises(NodeLost, match=r"^w0 died in attempt 0$"):
-        attempted(experiment("dgtp"), None, tmp_path, Observer(), once)
+        run_attempts(experiment("dgtp"), None, tmp_path, Observer(), once)

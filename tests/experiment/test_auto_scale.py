@@ -13,7 +13,7 @@ from emu.cli import app
 from emu.experiment import auto_scale as under_test
 from emu.experiment.auto_scale import (
     choose_byte_scale,
-    shortened,
+    shorten,
     stating,
     try_out,
     with_byte_scale,
@@ -101,10 +101,10 @@ def test_a_job_that_takes_no_time_needs_no_trial(
 def test_the_first_iterations_are_those_of_the_whole() -> None:
     whole = with_byte_scale(load(GOLDEN))
 
-    short = shortened(whole, 2)
+    short = shorten(whole, 2)
 
     assert short.problem.job.iterations == 2
-    assert shortened(whole, 99).problem.job.iterations == 3
+    assert shorten(whole, 99).problem.job.iterations == 3
     for name in ("times", "volumes"):
         part = getattr(short.realization, name)
         np.testing.assert_array_equal(part, getattr(whole.realization, name)[:, :2])
@@ -155,7 +155,7 @@ def test_a_dry_run_says_what_is_known_and_starts_nothing(
 def test_a_trial_is_a_run_of_some_iterations() -> None:
     scenario = stating(load(GOLDEN), time_scale=0.1)
 
-    trial = try_out(shortened(with_byte_scale(scenario), 2))
+    trial = try_out(shorten(with_byte_scale(scenario), 2))
 
     assert (trial.time_scale, trial.iterations) == (0.1, 2)
     assert trial.cost > trial.wall > 0

@@ -18,7 +18,7 @@ import emu
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.crossover import compare_systems, compare_variants
-from emu.experiment.systems import translated_systems, write_rows
+from emu.experiment.systems import list_translatable, write_rows
 from emu.report.comparison import Candidate, SystemResult
 from emu.scenario import Experiment, load, prepare
 from tests.fidelity.corpus import RULES
@@ -43,7 +43,7 @@ def drawn(rng: np.random.Generator) -> emu.Scenario | None:
     if not made.jobs:
         changes["placement.iterations"] = int(rng.integers(5, 60))
     if not made.jobs and rng.random() < 0.3:
-        victim = made.cluster.named()[0][0]
+        victim = made.cluster.names_and_positions()[0][0]
         events = made.to_json().get("events", [])
         changes["events"] = [*events, {"at": "4 s", "kill": victim}]
         changes |= {"on_failure": "restart", "recovery": "2 s"}
@@ -104,7 +104,7 @@ def check_drawn(seed: int) -> int:
             raise
         rows = compare_variants(ready, placements, policies, **options | {"moves": ()})
     count = check_files(rows)
-    if base.job.system in translated_systems() and not base.jobs:
+    if base.job.system in list_translatable() and not base.jobs:
         count += check_files(compare_systems(base, ["p3", "data_parallel"], seeds))
     if options["keep_placement"] or base.jobs:
         return count

@@ -47,7 +47,7 @@ emulation: {compute: timed}
 
 def test_crossover_by_hidden_width() -> None:
     """Without computation the network decides, and pipelines hide nothing of it."""
-    sampled = batches.sampled_counts
+    sampled = batches.count_samples
     sampled.cache_clear()
     found = find_crossover(
         loads(TEXT),
@@ -117,7 +117,7 @@ def test_systems_side_by_side() -> None:
 def test_values() -> None:
     rates = Values.between("1 Gbit/s", "4 Gbit/s")
 
-    assert rates.written(rates.middle(1.0, 4.0) or 0) == "2 Gbit/s"
+    assert rates.write(rates.middle(1.0, 4.0) or 0) == "2 Gbit/s"
     assert rates.middle(2.0, 2.001) is None
     assert Values.between("100 Mbit/s", "4 Gbit/s") == Values(0.1, 4.0, "Gbit/s")
     assert Values.around(32) == Values(2, 512, whole=True)
@@ -149,7 +149,7 @@ def test_values_around_that_of_the_file(seed: int) -> None:
 
     for where in (f"machines[{first}]", "machines.m0", "machines.m1"):
         found = Values.around(value_at(content, f"cluster.{where}.nic"))
-        ends = [found.written(end) for end in (found.low, found.high)]
+        ends = [found.write(end) for end in (found.low, found.high)]
         assert [RATE.parse(end) for end in ends] == pytest.approx(
             [RATE.parse(f"{number} {unit}") * by for by in (1 / 16, 16)], rel=1e-5
         )

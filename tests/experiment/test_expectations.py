@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.expectations import missed, missed_expectations, punctual, unchecked
+from emu.experiment.expectations import (
+    find_misses,
+    list_misses,
+    list_unchecked,
+    punctual,
+)
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.scenario_file import loads
 
@@ -42,7 +47,7 @@ def expecting(line: str) -> Any:
 )
 def test_a_simulation_meets_what_is_expected(line: str, miss: str) -> None:
     figures = {"makespan": 4.0, "gap": 0.03, "bytes": 1.5e6}
-    found = "; ".join(missed(expecting(line).expect, figures))
+    found = "; ".join(list_misses(expecting(line).expect, figures))
 
     assert found.startswith(miss)
     assert bool(found) == bool(miss)
@@ -89,30 +94,32 @@ def test_every_key_is_looked_at() -> None:
 def test_a_run_meets_or_misses_every_key(key: str) -> None:
     met, misses = KEYS[key]
     for value in met:
-        assert missed_expectations(of(**{key: value}), RESULT) == []
+        assert find_misses(of(**{key: value}), RESULT) == []
     for value in misses:
-        assert missed_expectations(of(**{key: value}), RESULT)
+        assert find_misses(of(**{key: value}), RESULT)
 
 
 def test_a_tolerance_widens_what_is_exact() -> None:
     for key, near in (("makespan", "4.04 s"), ("bytes", "1.51 MB")):
-        assert missed_expectations(of(**{key: near}), RESULT)
-        assert not missed_expectations(of(**{key: near, "tolerance": "1 %"}), RESULT)
-        assert missed_expectations(of(**{key: near, "tolerance": "0.1 %"}), RESULT)
+        assert find_misses(of(**{key: near}), RESULT)
+        assert not find_misses(of(**{key: near, "tolerance": "1 %"}), RESULT)
+        assert find_misses(of(**{key: near, "tolerance": "0.1 %"}), RESULT)
 
 
 def test_what_a_run_does_not_report_is_missed() -> None:
     bare = {**RESULT, "gap": None, "accuracy": {}, "training": []}
     for key, value in (("gap", "1 %"), ("accuracy", 0), ("loss", 100)):
-        (found,) = missed_expectations(of(**{key: value}), bare)
+        (found,) = find_misses(of(**{key: value}), bare)
         assert "not reported" in found
 
 
 def test_what_no_simulation_tells_is_named() -> None:
-    assert unchecked(of(makespan="4 s", gap="1 %", bytes="1 MB", tolerance=0.1)) == ""
+    assert (
+        list_unchecked(of(makespan="4 s", gap="1 %", bytes="1 MB", tolerance=0.1)) == ""
+    )
     for key in ("makespan_error", "replay_error", "accuracy", "loss"):
-        assert unchecked(of(**{key: 0.5})).endswith(f"emu run does: expect.{key}")
-        assert missed(of(**{key: 0.5}), {"makespan": 1.0}) == []
+        assert list_unchecked(of(**{key: 0.5})).endswith(f"emu run does: expect.{key}")
+        assert list_misses(of(**{key: 0.5}), {"makespan": 1.0}) == []
 
 
 @pytest.mark.parametrize(
@@ -132,8 +139,8 @@ def test_lateness_excuses_what_had_been_met_without(
 ) -> None:
     late = {**RESULT, "verdict": {"on_time_makespan": 4.0}}
 
-    assert missed_expectations(of(**stated), late)
-    assert (not missed_expectations(of(**stated), punctual(late))) == host_alone
+    assert find_misses(of(**stated), late)
+    assert (not find_misses(of(**stated), punctual(late))) == host_alone
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.profiling import measured_times, of_length, prepare_profile
+from emu.experiment.profiling import of_length, prepare_profile, times_by_kind
 from emu.report.explanation_tables import times_lines
 from emu.scenario import build_job, load, realize
 from emu.scenario.scenario_file import find_errors, loads
@@ -55,7 +55,7 @@ def test_stated_times_are_found_again(system: str, edits: dict[str, Any]) -> Non
     measured = truth.copy()
     measured[:, 0] *= 3  # it warms up
 
-    times, rest = measured_times(experiment, measured)
+    times, rest = times_by_kind(experiment, measured)
 
     found = load(scenario, {"job.times": times})
     again = np.asarray(realize(found, build_job(found)).times)

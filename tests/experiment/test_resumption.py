@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.experiment.attempts import cut_plan
-from emu.experiment.resumption import resumed
+from emu.experiment.resumption import resume_run
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.problem.cut import Cut
 from emu.runs.run_directory import RunDirectory, write_scenario
@@ -46,7 +46,7 @@ def test_events_come_at_the_times_of_the_whole_job(tmp_path: Path, first: int) -
     assert plan is not None
     plan.keep(Cut(4, {"ps0": {"parameters": np.zeros(2)}}))
 
-    beginning = resumed(tmp_path, None, lambda _: None)
+    beginning = resume_run(tmp_path, None, lambda _: None)
 
     left = beginning.experiment
     before = whole.beginning_at(first, began).simulate()

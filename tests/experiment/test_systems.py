@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems
-from emu.experiment.systems import as_system, edits, translated_systems, write_rows
+from emu.experiment.systems import as_system, edits, list_translatable, write_rows
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.problem import Profile
 from emu.report.comparison import ranking
@@ -78,7 +78,7 @@ def translated(scenario: Scenario, system: str) -> Any:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    system = draw(st.sampled_from(translated_systems()))
+    system = draw(st.sampled_from(list_translatable()))
     job: dict[str, Any] = {"batch_size": 12 * draw(st.integers(1, 5))}
     if draw(st.booleans()):
         job |= {"iterations": None, "epochs": 1, "batch_size": 60}
@@ -99,7 +99,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     scenario: Scenario, data: st.DataObject
 ) -> None:
-    target = data.draw(st.sampled_from(translated_systems()))
+    target = data.draw(st.sampled_from(list_translatable()))
     brief = data.draw(st.integers(1, 60))  # a whole search is 0.4 s, twice per example
     scenario = load(scenario, {"placement.iterations": brief})
     (row,) = compare_systems(scenario, [target])

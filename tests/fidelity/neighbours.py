@@ -118,7 +118,7 @@ class Stopper(Observer):
         self.story = ""
 
     @override
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         # Only what this process has started, and of that only what nodes run in.
         found = [
             child

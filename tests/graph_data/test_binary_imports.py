@@ -36,7 +36,7 @@ drawn = settings(
 
 def write_npz(path: Path, arrays: dict[str, Any]) -> RawGraph:
     np.savez(path, allow_pickle=False, **arrays)
-    return read_npz(path).checked()
+    return read_npz(path).check()
 
 
 def write_torch(path: Path, arrays: dict[str, Any]) -> RawGraph:
@@ -46,7 +46,7 @@ def write_torch(path: Path, arrays: dict[str, Any]) -> RawGraph:
     if parts:  # as ogb's get_idx_split
         content["split_idx"] = {name: torch.tensor(ids) for name, ids in parts.items()}
     torch.save(content, path)
-    return read_torch(path).checked()
+    return read_torch(path).check()
 
 
 def lay_out(layout: str, edges: Any, vertices: int) -> dict[str, Any]:
@@ -273,11 +273,11 @@ def test_one_of_several_graphs_is_chosen(number: int | None, tmp_path: Path) -> 
                 read_torch(path, choices)
         else:
             assert (
-                read_torch(path, choices).checked().structure.vertices
+                read_torch(path, choices).check().structure.vertices
                 == (5, 7, 6)[number or 0]
             )
     torch.save(graphs[:1], tmp_path / "list.pt")
-    assert read_torch(tmp_path / "list.pt").checked().structure.vertices == 5
+    assert read_torch(tmp_path / "list.pt").check().structure.vertices == 5
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

@@ -22,7 +22,7 @@ from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.split_arrays import Choices
 from emu.graph_data.readers.text_table import TableOptions
-from emu.graph_data.sources import kept_data
+from emu.graph_data.sources import list_data
 from tests.graph_data.imports import imported, neighbours
 
 FILES = Path(__file__).parent / "files"
@@ -360,7 +360,7 @@ def test_columns_of_features_are_listed_and_cleared(
     cut = open_columns(open_dataset("in-columns"), blocks).folder
 
     assert f"by columns, {len(blocks)} parts" in " ".join(
-        kept.origin for kept in kept_data() if kept.name == "in-columns"
+        kept.origin for kept in list_data() if kept.name == "in-columns"
     )
     assert emu("data", "clear", "in-columns").exit_code == 0
     assert not cut.exists()

@@ -70,7 +70,7 @@ def test_a_header_that_numpy_cannot_evaluate_is_damage(tmp_path: Path) -> None:
     prepared = prepare_arrays(path.parent, build)
     path.write_bytes(path.read_bytes().replace(b"{'descr'", b"{[]     "))
     with pytest.raises(DataError, match="damaged"):
-        prepared.unchecked("numbers")
+        prepared.map_unchecked("numbers")
 
 
 def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import Aggregation, open_layers, replicated_parts
+from emu.graph_data import Aggregation, open_layers, replicate_parts
 from emu.graph_data.raw_graph import build_structure
 from tests.graph_data.test_whole_graph import dense, normalised
 
@@ -36,7 +36,7 @@ def test_layers_of_boxes(seed: int, boxes: list[int], layers: int) -> None:
     edges = draws.integers(0, vertices, (16, 2)).astype(np.int32)
     structure = build_structure(*edges.T, vertices=vertices, origin="test")
     owner = draws.permutation(np.arange(vertices) % devices).astype(np.int32)
-    every = [*replicated_parts(structure, owner, boxes, layers, FORM)]
+    every = [*replicate_parts(structure, owner, boxes, layers, FORM)]
     matrix = normalised(edges, vertices, FORM)
     box = np.repeat(np.arange(len(boxes)), boxes)
 
@@ -79,7 +79,7 @@ def test_layers_are_kept_and_read() -> None:
         "replicas": [2, 1],
     }  # fmt: skip
     dataset, graphs = open_layers(settings)
-    expected = [*replicated_parts(dataset.structure, dataset.owner, [2, 1], 2, FORM)]
+    expected = [*replicate_parts(dataset.structure, dataset.owner, [2, 1], 2, FORM)]
     for device in range(3):
         for layer in range(2):
             part, other = graphs[layer].part(device), expected[2 * device + layer]

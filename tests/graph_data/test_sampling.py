@@ -92,7 +92,7 @@ def test_grouping_by_owner_changes_nothing(
         sources, destinations = map(np.concatenate, zip(*replies, strict=True))
         growing.grow(sources, destinations)
     together = sample_batch(structure, seeds, fanouts=fanouts, stream=stream)
-    apart = growing.finished()
+    apart = growing.finish()
 
     assert apart.sizes == together.sizes
     np.testing.assert_array_equal(apart.vertices, together.vertices)

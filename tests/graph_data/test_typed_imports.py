@@ -59,7 +59,7 @@ class Drawn:
         counts = [self.counts[name] for name in names]
         start = dict(zip(names, np.cumsum([0, *counts]), strict=False))
         new = {n: np.arange(self.counts[n]) for n in names} if order is None else order
-        raw = graph.checked()
+        raw = graph.check()
         rows = raw.rows(0, sum(counts))
         kinds = np.repeat(np.arange(3), counts)
         np.testing.assert_array_equal(rows[:, -3:], np.eye(3)[kinds])
@@ -83,7 +83,7 @@ class Drawn:
 
     def check_papers(self, graph: FoundGraph) -> None:
         """Compare with the graph of papers that cite papers."""
-        raw = graph.checked()
+        raw = graph.check()
         np.testing.assert_array_equal(
             raw.rows(0, self.counts["paper"]), self.features["paper"]
         )
@@ -218,7 +218,7 @@ def test_partitions_of_several_types(tmp_path: Path, seed: int) -> None:
 def test_a_hetero_data_of_pytorch_geometric_is_read_without_it() -> None:
     """torch_geometric 2.8.1 has written it: 2 authors, 4 papers, 3 institutes."""
     pytest.importorskip("torch")
-    raw = read_torch(FILES / "pytorch_geometric_hetero.pt", FLAT).checked()
+    raw = read_torch(FILES / "pytorch_geometric_hetero.pt", FLAT).check()
 
     assert raw.labels.tolist() == [0, 1, 1, 0, *[-1] * 5]
     assert (raw.train.tolist(), raw.test.tolist()) == ([0, 1], [2, 3])
@@ -264,7 +264,7 @@ def test_several_graphs_of_dgl_and_labels_beside_them(tmp_path: Path) -> None:
     assert (graph.vertices, graph.labels) == (7, None)
 
     dgl.save_graphs(str(tmp_path / "g.bin"), graphs[1:2], labels)
-    raw = read_dgl(tmp_path / "g.bin").checked()
+    raw = read_dgl(tmp_path / "g.bin").check()
     assert raw.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert (raw.rows(0, 7) == 1.5).all()
 

@@ -22,7 +22,7 @@ from emu.graph_data import (
     split_graph,
 )
 from emu.graph_data.raw_graph import build_structure
-from emu.graph_data.sources import kept_data
+from emu.graph_data.sources import list_data
 
 FORMS = st.builds(
     Aggregation, st.sampled_from(["mean", "symmetric", "sum"]), loops=st.booleans()
@@ -93,7 +93,7 @@ def test_rows_of_all_parts_are_those_of_the_graph(
             full[:, at] = rows
             np.testing.assert_allclose(full, matrix[part.local], rtol=1e-15)
             np.testing.assert_array_equal(
-                dense(adjacency.transposed(len(at)), len(part.local)), rows.T
+                dense(adjacency.transpose(len(at)), len(part.local)), rows.T
             )
         np.testing.assert_array_equal(part.positions(at), np.arange(len(at)))
 
@@ -114,7 +114,7 @@ def test_needed_vertices_are_the_ends_of_edges_between_two_parts(
                 for u, v in both
                 if source != reader and owner[u] == source and owner[v] == reader
             }
-            assert whole.needed(source, reader).tolist() == sorted(expected)
+            assert whole.ghosts_of(source, reader).tolist() == sorted(expected)
 
 
 def path(vertices: int) -> Structure:
@@ -128,7 +128,7 @@ def test_a_part_without_edges_to_others_has_no_remote_vertex() -> None:
     whole = split_graph(structure_of(edges, 4), owner, 2, Aggregation("mean", True))
 
     assert [len(whole.part(number).remote) for number in (0, 1)] == [0, 0]
-    assert len(whole.needed(0, 1)) == 0
+    assert len(whole.ghosts_of(0, 1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_what_is_cached_is_what_was_split() -> None:
 
     for _ in range(2):
         assert_equal(open_whole_graph(dataset, form), split)
-    assert "whole graph, 3 parts" in {kept.origin for kept in kept_data()}
-    prepared = [kept.name for kept in kept_data() if kept.kind == "prepared"]
+    assert "whole graph, 3 parts" in {kept.origin for kept in list_data()}
+    prepared = [kept.name for kept in list_data() if kept.kind == "prepared"]
     assert prepared == ["products-like"] * 2
 
 

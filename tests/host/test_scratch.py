@@ -16,7 +16,7 @@ import pytest
 from emu.errors import DataError
 from emu.host.files import (
     check_writable,
-    left_behind,
+    find_remains,
     remove,
     scratch_folder,
     write_atomic,
@@ -53,7 +53,7 @@ def test_what_a_killed_process_left_is_found_and_removed(
         [sys.executable, "-c", MAKES, str(run / "result.json")], check=False
     )
     assert killed.returncode == -signal.SIGKILL
-    found = left_behind(tmp_path / "runs")
+    found = find_remains(tmp_path / "runs")
 
     assert {path.parent for path in found} == {temporary, run}
     for path in found:
@@ -80,7 +80,7 @@ def test_what_lives_or_is_of_others_stays(temporary: Path, tmp_path: Path) -> No
         os.chown(temporary / f"emu-metis-{gone}-other", 12345, -1)
 
     with scratch_folder("metis"):
-        assert left_behind(tmp_path) == []
+        assert find_remains(tmp_path) == []
 
 
 def test_devices_and_links_are_not_replaced(tmp_path: Path) -> None:

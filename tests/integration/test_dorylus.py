@@ -20,7 +20,7 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
-from emu.systems.dorylus.replay import replayed_training
+from emu.systems.dorylus.replay import replay_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import evaluate
@@ -66,7 +66,7 @@ def _alone(experiment: Experiment, schedule: Schedule) -> Any:
     section = experiment.scenario.job
     assert isinstance(section, DorylusJobSection)
     config = section.config(experiment.scenario.build_context())
-    return replayed_training(config, schedule)[0]
+    return replay_training(config, schedule)[0]
 
 
 def _trained(run: Carried) -> Any:

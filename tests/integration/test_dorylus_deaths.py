@@ -20,7 +20,7 @@ from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus.deaths import LATE
-from emu.systems.dorylus.replay import replayed_training
+from emu.systems.dorylus.replay import replay_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from tests.emulation.coordinator.emulated import Acts, named
@@ -79,7 +79,7 @@ def test_async_equals_one_process_with_the_recorded_reads(tmp_path: Path) -> Non
     section = experiment.scenario.job
     assert isinstance(section, DorylusJobSection)
     config = section.config(experiment.scenario.build_context())
-    alone, _ = replayed_training(config, recorded)
+    alone, _ = replay_training(config, recorded)
     assert np.abs(_trained(run) - alone).max() <= 1e-12
 
 

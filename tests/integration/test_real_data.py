@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.experiment.expectations import missed_expectations
+from emu.experiment.expectations import find_misses
 from emu.scenario import load
 from tests.integration.scenarios import SCENARIOS, carried_out
 
@@ -27,7 +27,7 @@ def test_amazon_computers_is_learnt(tmp_path: Path) -> None:
     run = carried_out(file, tmp_path)
 
     assert run.result["accuracy"]["test"] >= 0.89
-    assert missed_expectations(load(file).expect, run.result) == []
+    assert find_misses(load(file).expect, run.result) == []
     with (run.path / "training.csv").open() as lines:
         losses = [
             (float(row["time"]), float(row["value"]))

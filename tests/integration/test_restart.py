@@ -52,7 +52,7 @@ class Kills(Observer):
         self._killed = False
 
     @override
-    def predicted(self, schedule: Schedule) -> None:
+    def on_prediction(self, schedule: Schedule) -> None:
         self._killed = False
 
     @override

@@ -125,7 +125,7 @@ def test_what_cannot_go_on_is_one_error(run: Path, scenario: Path) -> None:
     assert "names no scenario" in refused(2)
     assert "with its own scenario" in refused(2, "--set", "seed=1", "--resume", run)
     assert "is not a run" in refused(3, "--resume", run / "nothing")
-    with RunDirectory(run).claimed():
+    with RunDirectory(run).claim():
         assert "another emu is writing here" in refused(3, "--resume", run)
     manifest = run / "manifest.json"
     noted = json.loads(manifest.read_text())

@@ -15,8 +15,8 @@ from emu.errors import RunError, ScenarioError
 from emu.lab.kernel_network import (
     AssignedRates,
     SharedNics,
-    changed_nics,
     check_network,
+    list_nic_changes,
 )
 from emu.lab.machines import Lab, LabMachine, Paces
 from emu.prediction.scheduling import RateSegments
@@ -81,7 +81,7 @@ def carried_on(nics: SharedNics, lines: RateSegments | None = None) -> float:
         start = time.monotonic()
         nics.begin(RunClock(start, 0.001))
         if lines is not None:
-            nics.decided(lines)
+            nics.on_decisions(lines)
         await asyncio.sleep(0.05)
         return start
 
@@ -95,7 +95,7 @@ def test_nics_change_at_their_times_in_order() -> None:
     sink = '{"at": "3 s", "machine": "sink", "nic": {"in": "4 B/s", "out": "5 B/s"}}'
     events = f'[{{"at": "5 s", "machine": "sink", "nic": "2 B/s"}}, {sink}]'
     problem = prepare(load(FALLS, [f"events={events}"])).problem
-    due = changed_nics(problem, 100.0)
+    due = list_nic_changes(problem, 100.0)
     lab = FakeLab()
     start = carried_on(SharedNics(cast("Lab", lab), due))
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError, ScenarioErrors
-from emu.lab.fitting import fit_iterations, fitted_scenario
-from emu.lab.prediction import forecast, judge_lab, laid_out, predicted_lab
+from emu.lab.fitting import fit_iterations, write_fit
+from emu.lab.prediction import forecast, judge_lab, laid_out, predict_lab
 from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule
 from emu.scenario.scenario_file import load_lab, loads
@@ -47,7 +47,7 @@ def separate(document: dict[str, Any]) -> dict[str, Any]:
 
 
 SEEN = went(separate(LAB))
-FITTED = json.dumps(fitted_scenario("fit", fit_iterations(SEEN), SEEN))
+FITTED = json.dumps(write_fit("fit", fit_iterations(SEEN), SEEN))
 
 
 @functools.cache
@@ -176,13 +176,11 @@ def test_the_prediction_is_made_at_the_nics_of_the_lab(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text(FILE)
     (tmp_path / "fitted.json").write_text(FITTED)
 
-    found = predicted_lab(load_lab(tmp_path / "lab.yaml"))
+    found = predict_lab(load_lab(tmp_path / "lab.yaml"))
 
     assert found is not None
     assert found.makespan == expected(m0="5 Mbit/s").makespan
-    assert (
-        predicted_lab(load_lab(tmp_path / "lab.yaml", ["lab.prediction=null"])) is None
-    )
+    assert predict_lab(load_lab(tmp_path / "lab.yaml", ["lab.prediction=null"])) is None
 
 
 def at_speeds(document: dict[str, Any], speeds: dict[str, float]) -> dict[str, Any]:
@@ -203,12 +201,12 @@ def test_a_fit_at_some_cores_predicts_others(
     before: dict[str, float], after: dict[str, float]
 ) -> None:
     seen = went(at_speeds(separate(LAB), before))
-    fitted = json.dumps(fitted_scenario("fit", fit_iterations(seen), seen, before))
+    fitted = json.dumps(write_fit("fit", fit_iterations(seen), seen, before))
     lab = yaml_of([f"cpu: {after.get(name, 1.0)!r}" for name in ("m0", "m1", "m2")])
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "lab.yaml").write_text(lab)
         Path(folder, "fitted.json").write_text(fitted)
-        predicted = predicted_lab(load_lab(Path(folder, "lab.yaml")))
+        predicted = predict_lab(load_lab(Path(folder, "lab.yaml")))
     assert predicted is not None
 
     found = judge_lab(went(at_speeds(separate(LAB), after)), predicted, threshold=0.03)
@@ -237,7 +235,7 @@ def test_a_fit_whose_times_go_by_no_speed_predicts_no_other_cores(
     (tmp_path / "fitted.json").write_text(json.dumps(old))
 
     with pytest.raises(ScenarioError, match=r"scenario: fitted.json goes by no speed"):
-        predicted_lab(load_lab(tmp_path / "lab.yaml"))
+        predict_lab(load_lab(tmp_path / "lab.yaml"))
 
 
 def test_times_are_by_device_or_by_speed() -> None:
@@ -267,4 +265,4 @@ def test_what_cannot_be_predicted_is_refused(
     (tmp_path / "fitted.json").write_text(FITTED)
 
     with pytest.raises((ScenarioError, ScenarioErrors), match=said):
-        predicted_lab(load_lab(tmp_path / "lab.yaml", [override]))
+        predict_lab(load_lab(tmp_path / "lab.yaml", [override]))

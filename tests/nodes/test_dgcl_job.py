@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emu.emulation.wire import payload_kind
 from emu.graph_data import open_for, open_parts
+from emu.problem.payloads import payload_kind
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
@@ -98,7 +98,7 @@ def run(
         model["layers"],
         epochs,
         plans,
-        (plan.reversed(atomic=settings["backward"] == "atomic"),) * len(plans),
+        (plan.reverse(atomic=settings["backward"] == "atomic"),) * len(plans),
         settings["cache_features"],
         coordination,
         settings,
@@ -194,7 +194,7 @@ def test_gathered_features_are_those_of_the_graph(
     planned: bool,  # noqa: FBT001
 ) -> None:
     seen: dict[int, NDArray[Any]] = {}
-    gathered = programs.Device.gathered
+    gathered = programs.Device.gather
 
     def look(self: programs.Device, layer: int, iteration: int) -> NDArray[Any]:
         rows = gathered(self, layer, iteration)

@@ -86,7 +86,7 @@ def test_gradients_add_up_to_those_of_all_readers(
     for part, share in zip(parts, shares, strict=True):
         np.add.at(expected, part.vertices, share)
 
-    plan = plan_of(whole, planned=planned).reversed(atomic=atomic)
+    plan = plan_of(whole, planned=planned).reverse(atomic=atomic)
     found = carry_out(whole, plan, shares, add=True)
 
     for part, rows in zip(parts, found, strict=True):
@@ -100,7 +100,7 @@ def test_sums_do_not_depend_on_who_was_first(planned: bool) -> None:  # noqa: FB
     shares = [
         rng.standard_normal((len(whole.part(n).vertices), 4)) for n in range(DEVICES)
     ]
-    plan = plan_of(whole, planned=planned).reversed(atomic=True)
+    plan = plan_of(whole, planned=planned).reverse(atomic=True)
 
     first, second = (
         carry_out(whole, plan, shares, add=True, arrival=order) for order in (1, -1)
@@ -117,7 +117,7 @@ def test_parts_are_taken_in_by_ascending_sender() -> None:
     for order in (1, -1):
         tables = Tables(0, whole.part(0), transfers[::order])
 
-        assert [sender for sender, _ in tables.received(0)] == [1, 2, 3]
+        assert [sender for sender, _ in tables.rows_from(0)] == [1, 2, 3]
 
 
 def test_missing_and_misshapen_rows_name_device_and_stage() -> None:

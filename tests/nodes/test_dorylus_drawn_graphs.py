@@ -24,7 +24,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
-from emu.systems.dorylus.replay import replayed_training
+from emu.systems.dorylus.replay import replay_training
 from emu.systems.system import systems
 from emu.training.graph_model import initial_parameters
 from tests.nodes.test_dorylus_programs import drive
@@ -138,7 +138,7 @@ def trained(config: DorylusConfig, data: _Drawn, schedule: Schedule) -> Any:
     )
     with next(patches), next(patches), next(patches):
         programs, _ = drive(schedule)
-        followed, _ = replayed_training(config, schedule)
+        followed, _ = replay_training(config, schedule)
     results = {name: program.result() for name, program in programs.items()}
     return systems()["dorylus"].trained(schedule.problem.job, results), followed
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.wire.frame_layout import OPAQUE, payload_kind
 from emu.graph_data.sampling import Structure
 from emu.prediction.simulation import simulate
 from emu.problem import Placement, Problem, Schedule
+from emu.problem.payloads import OPAQUE, payload_kind
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus import replay as replay_module
 from emu.systems.dorylus.graph import DorylusConfig
 from emu.systems.dorylus.job import dorylus_job
-from emu.systems.dorylus.replay import replayed_training
+from emu.systems.dorylus.replay import replay_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training import reference_training
@@ -107,7 +107,7 @@ def run(*changes: str) -> tuple[Any, Schedule, Any, Any]:
 def replay(found: Any, schedule: Schedule) -> tuple[Any, list[float]]:
     section = found.scenario.job
     assert isinstance(section, DorylusJobSection)
-    return replayed_training(section.config(found.scenario.build_context()), schedule)
+    return replay_training(section.config(found.scenario.build_context()), schedule)
 
 
 _REFERENCES: dict[str, Any] = {}
@@ -336,7 +336,7 @@ def test_golden_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "initial_weights", lambda *_: first)
     problem, realization = problem_of(case)
     log = _of_own_job(config, simulate(problem, realization, "oes"))
-    weights, _ = replayed_training(config, log)
+    weights, _ = replay_training(config, log)
     expected = flat_weights([np.array(stated["W0"]), np.array(stated["W1"])])
     assert np.abs(weights - expected).max() <= 1e-12
 

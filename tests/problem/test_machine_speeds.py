@@ -23,7 +23,7 @@ from emu.problem import (
     end_of_work,
     with_faults,
 )
-from emu.trust.audit_checks import stated_work
+from emu.trust.audit_checks import work_of
 
 
 def drawn(rng: np.random.Generator) -> tuple[list[float], list[float]]:
@@ -119,7 +119,7 @@ def test_the_core_computes_the_same_bits_and_lengths_give_the_work_back() -> Non
                 now = now + work if gate else end_of_work(*of(machine), now, work)
                 assert schedule.task_end[j, n] == now
         np.testing.assert_allclose(schedule.work, realization.times, atol=1e-12)
-        stated = stated_work(problem, schedule.task_start, schedule.task_end)
+        stated = work_of(problem, schedule.task_start, schedule.task_end)
         np.testing.assert_allclose(stated, schedule.work, atol=1e-12)
 
 

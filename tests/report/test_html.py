@@ -18,13 +18,13 @@ from hypothesis.extra.numpy import arrays
 import emu
 from emu.errors import DataError
 from emu.prediction.analysis.critical_path import Cause, critical_path
-from emu.prediction.analysis.link_load import assigned_rates
+from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.analysis.throughput import pace
 from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
 from emu.report.html import report_page, write_report
-from emu.report.html.chart_data import moved_rates, thinned, training_data
-from emu.report.trace import pack_lanes, packed
+from emu.report.html.chart_data import rates_by_bytes, thin, training_data
+from emu.report.trace import pack, pack_lanes
 from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
@@ -59,7 +59,7 @@ def test_a_thinned_curve_keeps_its_area(steps: int, points: int, seed: int) -> N
     rng = np.random.default_rng(seed)
     time, rate = np.cumsum(rng.random(steps)), rng.random(steps)
     end = float(time[-1]) + 0.5
-    at, level = thinned(time, rate, end, points)
+    at, level = thin(time, rate, end, points)
     assert len(at) == min(steps, points)
     area = float(np.sum(rate * np.diff([*time, end])))
     assert np.sum(level * np.diff([*at, end])) == pytest.approx(area, rel=1e-9)
@@ -72,8 +72,8 @@ def test_moved_rates_amount_to_the_bytes_that_arrived(tmp_path: Path) -> None:
     assert schedule.rates is not None
     late = with_rates(schedule, schedule.rates)
     late.flow_end[...] += 0.25  # every flow arrives later than its rates say
-    moved = with_rates(late, moved_rates(late, schedule.rates))
-    curves = assigned_rates(moved)
+    moved = with_rates(late, rates_by_bytes(late, schedule.rates))
+    curves = sum_rates(moved)
     assert curves is not None
     through = [float(np.sum(rate[:-1] * np.diff(time))) for time, rate in curves]
     expected = np.zeros(len(through))
@@ -327,6 +327,6 @@ def test_story_and_cards_count_the_same_transfers() -> None:
 
 def test_a_time_beyond_single_precision_is_drawn_as_without_end() -> None:
     """A damaged run had one of 1e300 s; the warning of the cast ended its report."""
-    found = np.frombuffer(base64.b64decode(packed([1.5, 1e300], "f4")), "<f4")
+    found = np.frombuffer(base64.b64decode(pack([1.5, 1e300], "f4")), "<f4")
 
     assert found.tolist() == [1.5, np.inf]

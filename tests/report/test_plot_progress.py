@@ -12,7 +12,7 @@ from hypothesis import given
 
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
-from emu.report.plot_curves import carried, compared, time_to
+from emu.report.plot_curves import plot_comparison, sum_crossed, time_to
 from emu.report.plot_style import Window
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import progress_of, step_ends, trains
@@ -87,7 +87,7 @@ def test_bytes_that_crossed_are_those_of_the_flows(
 ) -> None:
     schedule = simulate(*drawn, "maxmin")
     times = np.linspace(0, schedule.makespan, 37)
-    total = carried(schedule, times)
+    total = sum_crossed(schedule, times)
     at = tuple(schedule.flows().T)
 
     assert (np.diff(total) >= 0).all()
@@ -120,7 +120,7 @@ def test_the_target_is_reached_between_two_looks(tmp_path: Path) -> None:
 
 def test_a_figure_shows_every_system(tmp_path: Path) -> None:
     runs = [recorded(tmp_path / name) for name in ("one", "other")]
-    figure = compared(runs, ["a", "b"], progress_of(runs), Window())
+    figure = plot_comparison(runs, ["a", "b"], progress_of(runs), Window())
 
     assert [len(axes.lines) for axes in figure.axes] == [2, 3, 0]
     assert [len(axes.patches) for axes in figure.axes] == [0, 0, 2]
@@ -128,5 +128,5 @@ def test_a_figure_shows_every_system(tmp_path: Path) -> None:
     line = np.asarray(figure.axes[1].lines[2].get_ydata())
     assert (label.get_text()[:4], label.get_position()[1]) == ("90%,", line[0])
     assert trains(runs[0])
-    bytes_alone = compared(runs, ["a", "b"], [], Window())
+    bytes_alone = plot_comparison(runs, ["a", "b"], [], Window())
     assert len(bytes_alone.axes) == 1

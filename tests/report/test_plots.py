@@ -10,7 +10,7 @@ import pytest
 
 import emu
 from emu.errors import DataError
-from emu.report.many_runs import interval, paired, paired_text
+from emu.report.many_runs import interval, pair, write_pair
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from tests.report.recorded import with_deaths, write_run
@@ -199,26 +199,26 @@ def test_differences_are_taken_draw_by_draw() -> None:
     base = {0: 1.0, 1: 10.0, 2: 3.0, 3: 7.0}
     longer = {0: 1.01, 1: 10.11, 2: 3.03, 9: 1.0}
 
-    found = paired(longer, base)
+    found = pair(longer, base)
 
     assert found is not None
     assert found.count == 3
     assert found.mean == pytest.approx((0.01 + 0.011 + 0.01) / 3)
     assert not found.tie
-    assert paired_text(found) == "+1 ± 0.14 %"
-    assert paired({5: 1.0}, base) is None
-    assert paired_text(None) == ""
+    assert write_pair(found) == "+1 ± 0.14 %"
+    assert pair({5: 1.0}, base) is None
+    assert write_pair(None) == ""
 
 
 def test_what_is_within_its_interval_is_a_tie() -> None:
-    mixed = paired({0: 1.01, 1: 0.99, 2: 1.02}, {0: 1.0, 1: 1.0, 2: 1.0})
+    mixed = pair({0: 1.01, 1: 0.99, 2: 1.02}, {0: 1.0, 1: 1.0, 2: 1.0})
 
     assert mixed is not None
     assert mixed.tie
-    assert paired_text(mixed) == "tie (+0.67 ± 3.8 %)"
+    assert write_pair(mixed) == "tie (+0.67 ± 3.8 %)"
     assert not interval([0.01]).tie  # one draw says nothing about others
-    assert paired_text(interval([0.01])) == "+1 %"
-    assert paired_text(paired({0: 0.0}, {0: 0.0})) == "0 %"
+    assert write_pair(interval([0.01])) == "+1 %"
+    assert write_pair(pair({0: 0.0}, {0: 0.0})) == "0 %"
 
 
 def test_interval() -> None:

@@ -36,7 +36,7 @@ from emu.report.explanation_tables import (
     print_placing,
     ranges,
     recovery_lines,
-    unclaimed_line,
+    warn_of_unclaimed,
 )
 from emu.report.facts import budget_table, run_facts, setting
 from emu.report.html.page import headline
@@ -251,7 +251,7 @@ def test_what_limits_nothing_is_warned_of_once_on_standard_error(
     idle: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     placing = PLACING | {"unclaimed": idle}
-    assert unclaimed_line(placing) == line
+    assert warn_of_unclaimed(placing) == line
     print_placing(placing, terminal())
     out, err = capsys.readouterr()
     assert (out, err) == (placing_line(PLACING) + "\n", line + "\n" if line else "")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import DataError, RunError
-from emu.prediction.analysis.link_load import assigned_rates, mean_rates
+from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.simulation import makespan
 from emu.runs.array_files import REALIZATION
 from emu.runs.problem_json import problem_from_json, problem_to_json
@@ -61,7 +61,7 @@ def test_frames(run: Path) -> None:
 def test_rates_of_ports_carry_all_bytes() -> None:
     """The integral of a port's rate is what went through it, either way."""
     emulated, _ = schedules()
-    assigned = assigned_rates(emulated)
+    assigned = sum_rates(emulated)
     assert assigned is not None
     sent = np.nansum(emulated.flow_bytes, axis=1)
     for port, both in enumerate(zip(assigned, mean_rates(emulated), strict=True)):

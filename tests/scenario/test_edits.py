@@ -365,7 +365,7 @@ def test_what_ifs_of_a_run(seed: int, system: str) -> None:
     )
     edits = ScenarioEdits(drawn, measured=True)
     chain = critical_path(placed.simulate())
-    for change in map(edits.edited, changes_of(base, chain)):
+    for change in map(edits.add_edit, changes_of(base, chain)):
         stated = change.edit or {}
         if change.kind == "network" and system == "dgcl":
             assert not stated

@@ -17,7 +17,7 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.lab.setup import find_lab_errors
 from emu.scenario.scenario import file_schema
-from emu.scenario.scenario_file import load, shipped_labs
+from emu.scenario.scenario_file import list_labs, load
 
 LAB: dict[str, Any] = {
     "cluster": {
@@ -154,7 +154,7 @@ def test_a_lab_is_copied_with_its_programs(
 
     assert CliRunner().invoke(app, ["init", name]).exit_code == 0
     copied = {path.name for path in (tmp_path / name).iterdir()}
-    home = shipped_labs()[name].parent
+    home = list_labs()[name].parent
     assert copied == {path.name for path in home.iterdir()} - {"__pycache__"}
     assert CliRunner().invoke(app, ["init", name]).exit_code == 2
 

@@ -14,7 +14,7 @@ from emu.scenario.document import (
     Document,
     _trail,
     apply_overrides,
-    dotted,
+    join_trail,
     split_override,
     step_text,
 )
@@ -64,7 +64,7 @@ def test_any_names_in_quotes_are_one_step_each(
 ) -> None:
     if isinstance(steps[0], int):
         steps = ["k", *steps]
-    keys = dotted(tuple(steps))
+    keys = join_trail(tuple(steps))
     assert split_override(f"{keys}={value}") == (keys, value)
     assert _trail(keys) == tuple(steps)
 

@@ -12,7 +12,7 @@ import pytest
 
 from emu.errors import DataError, ScenarioError
 from emu.scenario import build_job, find_errors, json_schema, load, prepare, realize
-from emu.scenario.realize import measured_models, noted
+from emu.scenario.realize import list_model_figures, with_figures
 from tests.training.programs import ADJS, PROGRAMS, TORCH
 
 TEXT = """\
@@ -53,7 +53,7 @@ def program_of(scenario: Any) -> Any:
 def test_bytes_and_the_worker_s_time_are_measured(tmp_path: Path) -> None:
     experiment = prepare(load(written(tmp_path)))
     job = experiment.problem.job
-    (figures,) = measured_models(experiment.scenario)
+    (figures,) = list_model_figures(experiment.scenario)
     parameters = 2 * 100 * 8 + 8 + 2 * 8 * 47 + 47
 
     assert figures["program"] == "net.py:Net"
@@ -100,7 +100,7 @@ def test_a_manifest_holds_all_that_is_needed(
     """The program may be gone, and is not run again for times and volumes."""
     scenario = load(written(tmp_path))
     expected = realize(scenario, build_job(scenario))
-    document = json.loads(json.dumps(noted(scenario).to_json()))
+    document = json.loads(json.dumps(with_figures(scenario).to_json()))
     (tmp_path / "nets" / "net.py").unlink()
     monkeypatch.setattr("emu.training.own_model._known", {})
     monkeypatch.setattr("emu.training.own_model._check", lambda *_: pytest.fail("ran"))
@@ -130,7 +130,7 @@ def test_a_manifest_holds_all_that_is_needed(
 def test_figures_of_another_model_are_not_kept(
     tmp_path: Path, change: str, *, again: bool
 ) -> None:
-    scenario = noted(load(written(tmp_path)))
+    scenario = with_figures(load(written(tmp_path)))
     model = program_of(load(scenario, [change]))
 
     assert (model.measured is None) is again
@@ -141,7 +141,7 @@ def test_another_program_by_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its path is from where the command runs; the text is that of the other file."""
-    scenario = noted(load(written(tmp_path)))
+    scenario = with_figures(load(written(tmp_path)))
     (tmp_path / "other.py").write_text(ADJS)
     monkeypatch.chdir(tmp_path)
     model = program_of(load(scenario, ["job.model.program=other.py:Net"]))
@@ -166,7 +166,7 @@ def test_several_jobs_have_programs_of_their_own(tmp_path: Path) -> None:
     )  # fmt: skip
     file = written(tmp_path, text.replace("hid_size: 8", "hid_size: 16", 1))
     scenario = load(file)
-    first, second = measured_models(scenario)
+    first, second = list_model_figures(scenario)
 
     assert first["parameters"] > second["parameters"]
     assert not find_errors(file)

@@ -19,7 +19,7 @@ from emu.errors import DataError, ScenarioError
 from emu.experiment.crossover import compare_variants
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, json_schema, load, own_rules, prepare
-from emu.scenario.own_rules import GROUP, registered
+from emu.scenario.own_rules import GROUP, register_program
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"
@@ -237,7 +237,9 @@ def test_what_never_returns_is_ended(
     began = time.monotonic()
     with pytest.raises(DataError, match=rf"{failing}: no answer within 0.2 s"):
         simulate(
-            experiment.problem, experiment.realization, registered("mine.py:Mine", text)
+            experiment.problem,
+            experiment.realization,
+            register_program("mine.py:Mine", text),
         )
 
     assert time.monotonic() - began < 30.0

@@ -65,7 +65,7 @@ def test_parts_sum_up_to_the_model(kind: str, layers: int) -> None:
     ]
 
     assert splits[1].columns == slice(34, 67)
-    np.testing.assert_array_equal(splits[0].joined(own, upper), flat)
+    np.testing.assert_array_equal(splits[0].join(own, upper), flat)
     assert (done.loss, done.accuracy) == pytest.approx((loss, accuracy), rel=1e-12)
-    found = splits[0].joined(of_own, of_upper)
+    found = splits[0].join(of_own, of_upper)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)

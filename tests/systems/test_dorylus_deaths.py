@@ -20,7 +20,7 @@ from emu.systems.dorylus.deaths import (
     LATE,
     DyingLambdas,
     UnansweredLambda,
-    drawn_attempts,
+    draw_attempts,
     timeouts,
 )
 from emu.systems.dorylus.remarks import read_lines, relaunches
@@ -54,9 +54,9 @@ shares = st.floats(0, 0.6)
 def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None:
     """Ends follow each other; fewer epochs or a smaller share change nothing else."""
     shape, dying = (7, 5, 3), DyingLambdas(min(share, more), late, attempts=60)
-    found = drawn_attempts(dying, seed, shape)
-    short = drawn_attempts(dying, seed, (4, 5, 3))
-    larger = drawn_attempts(
+    found = draw_attempts(dying, seed, shape)
+    short = draw_attempts(dying, seed, (4, 5, 3))
+    larger = draw_attempts(
         DyingLambdas(max(share, more), late, attempts=60), seed, shape
     )
     for key, attempts in found.items():
@@ -78,7 +78,7 @@ def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None
 
 def test_shares_are_those_that_are_stated() -> None:
     dying = DyingLambdas(0.2, late=0.3, attempts=40)
-    found = drawn_attempts(dying, 3, (50, 40, 10))
+    found = draw_attempts(dying, 3, (50, 40, 10))
     ends = np.array(
         [[end == kind for kind in (DIES, LATE)] for attempts in found.values()
          for one in attempts for end in one.ends]
@@ -95,7 +95,7 @@ def test_that_all_die_is_an_error(seed: int, attempts: int) -> None:
     dying = DyingLambdas(1.0, attempts=attempts)
     message = f"{attempts} lambdas in a row do not answer.*interval 0 in epoch 0"
     with pytest.raises(UnansweredLambda, match=message):
-        drawn_attempts(dying, seed, (2, 3, 2))
+        draw_attempts(dying, seed, (2, 3, 2))
     with pytest.raises(ScenarioError, match=r"job\.dying_lambdas: 5 lambdas in a row"):
         _prepared("job.dying_lambdas.share=100 %")
 

@@ -18,7 +18,7 @@ FEW = st.integers(1, 4)
 
 def _counted(name: str, changes: dict[str, Any]) -> tuple[int, int]:
     scenario = emu.load(name, changes)
-    machines = [name for name, _ in scenario.stated_cluster.named()]
+    machines = [name for name, _ in scenario.stated_cluster.names_and_positions()]
     found = scenario.to_job(train_vertices=1)
     return scenario.job.least_edges(machines), len(found.edges)
 
@@ -142,7 +142,7 @@ def test_what_is_advised_fits() -> None:
         emu.load("dorylus_amazon", change)
     advised = int(str(caught.value).split("write ")[1].split()[0].replace(",", ""))
     scenario = emu.load("dorylus_amazon")
-    names = [name for name, _ in scenario.stated_cluster.named()]
+    names = [name for name, _ in scenario.stated_cluster.names_and_positions()]
     section = scenario.job.model_copy(update={"receivers": "interval"})
     for intervals, fits in ((advised, True), (advised + 1, False)):
         found = section.model_copy(update={"intervals": intervals})

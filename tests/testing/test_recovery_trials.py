@@ -13,13 +13,19 @@ import pytest
 
 from emu.emulation.coordinator import EmulatedRun, Observer
 from emu.errors import NodeMisbehaved
-from emu.experiment.attempts import Ended, attempted, cut_plan, outages_of, recovery_of
+from emu.experiment.attempts import (
+    Ended,
+    cut_plan,
+    outages_of,
+    recovery_of,
+    run_attempts,
+)
 from emu.experiment.training_results import by_mini_batch
 from emu.problem.cut import Cut
 from emu.problem.workloads import copies_of
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
-from emu.systems.system import held_by
+from emu.systems.system import tasks_with_state_of
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
 from tests.testing.trial_cases import CASES
 
@@ -236,7 +242,7 @@ def outlived(
         assert trial.run is not None
         return trial.run
 
-    _, done, ended = attempted(whole, None, run, Observer(), once)
+    _, done, ended = run_attempts(whole, None, run, Observer(), once)
     return whole, done, ended
 
 
@@ -354,7 +360,7 @@ def test_deaths_that_overlap_and_lost_copies_come_as_simulated(
         first = rng.uniform(0.8, 0.99) * run.schedule.makespan  # after a cut
         at = [first, *(first + rng.uniform(0.0, 1.3, 3))]
         who = rng.choice([*job.processes, *machines, *machines], 4).tolist()
-        owner = next(iter(held_by(job).values()))[0]
+        owner = next(iter(tasks_with_state_of(job).values()))[0]
         if seed < 2 and "peer" in name:  # one holder after the other, while it is down
             home = trials.case.problem.machine_of_task
             who[:2] = [home[f"{owner}.copy"], home[owner]][:: 1 - 2 * seed]

@@ -90,7 +90,7 @@ def test_a_process_may_die_at_any_step() -> None:
     trials = golden()
     for name in ("coordinator", "agent host0", "g0"):
         for step in range(1, trials.undisturbed.steps[name] + 1, 3):
-            trial = trials.judged(Faults(deaths={name: step}))
+            trial = trials.judge(Faults(deaths={name: step}))
             assert trial.complaints == [], (name, step)
             assert trial.happened == [name]
 
@@ -111,7 +111,7 @@ def test_fresh_seeds_of_the_golden_job() -> None:
 def test_a_frame_that_a_reset_took_along_is_missed_at_once(byte: int) -> None:
     """Seeds 35 and 131: its sender was done with it, its receiver not yet asked."""
     wire = 2 * golden().undisturbed.ends.index(("ps0", "w0"))
-    trial = golden().judged(Faults(damages=(Damage(wire, byte, "reset"),)))
+    trial = golden().judge(Faults(damages=(Damage(wire, byte, "reset"),)))
 
     assert trial.complaints == []
     assert trial.noticed < PROMPT
@@ -124,7 +124,7 @@ def test_the_last_frame_is_missed_as_well() -> None:
     wire = 2 * seen.ends.index(("g1", "s0"))
     last = Damage(wire, seen.carried[wire] - 1, "reset")
 
-    trial = golden().judged(Faults(damages=(last,)))
+    trial = golden().judge(Faults(damages=(last,)))
 
     assert trial.complaints == []
     assert trial.noticed < PROMPT
@@ -132,7 +132,7 @@ def test_the_last_frame_is_missed_as_well() -> None:
 
 
 def test_a_killed_process_is_known_as_killed() -> None:
-    trial = golden().judged(Faults(deaths={"w0": 30}))
+    trial = golden().judge(Faults(deaths={"w0": 30}))
 
     assert trial.complaints == []
     assert str(trial.error).startswith("process w0 was killed by SIGKILL (")
@@ -153,7 +153,7 @@ def test_an_altered_byte_of_a_payload_is_an_error() -> None:
     wire = 2 * seen.ends.index(("parameters0", "lambda0"))
     altered = Damage(wire, seen.carried[wire] - 1, "corrupt")
 
-    trial = trials.judged(Faults(damages=(altered,)))
+    trial = trials.judge(Faults(damages=(altered,)))
 
     assert trial.complaints == []
     assert "a frame was altered on its way" in str(trial.error)

@@ -30,7 +30,7 @@ from emu.trust.lateness import (
     chain_lateness,
     clock_uncertainty,
     flow_completion,
-    held_up,
+    seconds_of_waits,
 )
 
 
@@ -129,7 +129,7 @@ def _held_up(scale: float, waited: dict[str, float], *, works: bool = False) -> 
         Placement((0, 1)),
     )
     made = simulate(problem, Realization(np.full((2, 2), 1.0), np.full((1, 2), 30.0)))
-    return held_up(made, waited, scale, critical_path(made), works=works)
+    return seconds_of_waits(made, waited, scale, critical_path(made), works=works)
 
 
 def test_waits_delay_the_flows_of_the_critical_path_while_these_are_young() -> None:

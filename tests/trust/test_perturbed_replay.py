@@ -23,7 +23,7 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
-from emu.trust.lateness import delayed, sensitivity
+from emu.trust.lateness import delay, sensitivity
 from tests.emulation.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
 
@@ -38,7 +38,7 @@ def moved_by(
     """Return the share by which the makespan changes with these ends late."""
     profile = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=profile)
-    late = delayed(realization, schedule, tasks=tasks, flows=flows)
+    late = delay(realization, schedule, tasks=tasks, flows=flows)
     return makespan(problem, late, policy, profile=profile) / schedule.makespan - 1
 
 
@@ -70,7 +70,7 @@ def test_what_is_on_time_changes_nothing(
     profile = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=profile)
 
-    late = delayed(
+    late = delay(
         realization,
         schedule,
         tasks=np.zeros_like(realization.times),

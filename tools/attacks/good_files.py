@@ -27,7 +27,7 @@ from emu.runs.lab_file import FILE
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario.scenario_file import shipped_scenarios
+from emu.scenario.scenario_file import list_scenarios
 from emu.scenario.workload_file import ProfileFile, write_profile
 from emu.systems.dgcl.planner import Needs, Topology
 from emu.systems.dgcl.plans import make_plan, write_plans
@@ -183,7 +183,7 @@ def profile_files(folder: Path) -> Path:
 
 def scenario_files(folder: Path) -> Path:
     """Copy the small ones of the scenarios that ship."""
-    for name, path in shipped_scenarios().items():
+    for name, path in list_scenarios().items():
         if path.stat().st_size < 4000 and "program:" not in (text := path.read_text()):
             made_up = "name: products-like, scale: 0.001"
             text = text.replace("name: amazon_computers", made_up)

@@ -228,7 +228,7 @@ def read_plan_files(path: Path) -> None:
 def _use_plan(folder: Path) -> None:
     (plan,) = read_plans(PreparedArrays(folder), PLAN_FACTS, [NEEDS], TOPOLOGY)
     plan.cost(TOPOLOGY)
-    plan.reversed(atomic=False)
+    plan.reverse(atomic=False)
 
 
 def read_text_graph(path: Path) -> None:

@@ -13,7 +13,7 @@ MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.nin
 
 
 def build_core(tree: Path, *, sanitize: bool = False) -> None:
-    """Build ``emu/prediction/core`` in ``tree``; what has not changed is not built again.
+    """Build the core in ``tree``; what has not changed is not built again.
 
     Raises subprocess.CalledProcessError when it cannot be built; its output holds what
     the compiler says.

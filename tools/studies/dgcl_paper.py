@@ -144,7 +144,7 @@ def atomic(graph: str) -> list[Figure]:
     for kind in ("atomic", "nonatomic"):
         scenario = scenario_of(graph, f"backward: {kind}")
         settings = scenario.to_job(opened=True).settings
-        plan = open_plans(settings)[1].reversed(atomic=kind == "atomic")
+        plan = open_plans(settings)[1].reverse(atomic=kind == "atomic")
         spans[kind] = gather(scenario, "oes", plan).makespan
         counts = max(
             sum(len(rows) for _, _, to, rows in plan if to == device)

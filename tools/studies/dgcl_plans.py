@@ -248,12 +248,12 @@ def parts(name: str, graph: str) -> list[Figure]:
         better = False
         for a, b in itertools.combinations(range(topology.devices), 2):
             order[a], order[b] = order[b], order[a]
-            found = spst(needs.moved(order), topology, seed=0, group=10).cost(topology)
+            found = spst(needs.move(order), topology, seed=0, group=10).cost(topology)
             if found < cost * (1 - 1e-6):
                 cost, better = found, True
             else:
                 order[a], order[b] = order[b], order[a]
-    names = [name for name, _ in scenario.cluster.named()]
+    names = [name for name, _ in scenario.cluster.names_and_positions()]
     placed = load(scenario, {"job.machines": [names[place] for place in order]})
     gain = gather(scenario, "oes").makespan / gather(placed, "oes").makespan
     found_here = f"t(S) {1 - cost / first:.1%} less, simulated {1 - 1 / gain:.1%} less"

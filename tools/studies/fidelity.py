@@ -20,7 +20,7 @@ from typing import Any
 
 from emu.experiment.auto_scale import stating
 from emu.experiment.scale_search import ScaleChoice
-from emu.report.many_runs import interval, paired_text
+from emu.report.many_runs import interval, write_pair
 from emu.scenario import Experiment, Scenario
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, Work, distribution, heading
@@ -300,7 +300,7 @@ def _beside(rows: Sequence[Trial], variants: Sequence[str]) -> Iterator[str]:
         if apart:
             yield (
                 f"|makespan error| at time scale {one} less that at {other}: "
-                f"{paired_text(interval(apart))}, {len(apart)} pairs"
+                f"{write_pair(interval(apart))}, {len(apart)} pairs"
             )
 
 

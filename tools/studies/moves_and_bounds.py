@@ -71,13 +71,13 @@ def found_on(
     profile = Profile(run.times, run.volumes)
     began = time.process_time()
     near = [replace(problem, placement=n.placement) for n in neighbours(problem, run)]
-    moved = [makespan(one, one.taken(run), "oes") for one in near]
+    moved = [makespan(one, one.stretch(run), "oes") for one in near]
     moving = time.process_time()
     best = place("best", job, cluster, profile=profile)
     searching = time.process_time()
     bound = placement_bound(job, cluster, run, nodes=nodes)
     bounding = time.process_time()
-    start = makespan(problem, problem.taken(run), "oes")
+    start = makespan(problem, problem.stretch(run), "oes")
     figures = {
         "start": start,
         "moved": min(start, *moved),
@@ -93,7 +93,7 @@ def found_on(
 
 def _makespan(problem: Problem, run: Realization, placement: Placement) -> float:
     there = replace(problem, placement=placement)
-    return makespan(there, there.taken(run), "oes")
+    return makespan(there, there.stretch(run), "oes")
 
 
 def problems(draws: int) -> Iterator[tuple[str, Problem, Realization]]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from emu.experiment.systems import as_system
-from emu.graph_data import BatchPlan, open_for, sampled_counts
+from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.prediction.simulation import makespan
 from emu.problem.workloads import SampleCounts
 from emu.scenario import Scenario, prepare
@@ -108,7 +108,7 @@ class Setting:
     def _counts(self, scenario: Scenario) -> list[SampleCounts]:
         settings = scenario.to_job().settings
         plan = BatchPlan.from_settings(settings)
-        counts = sampled_counts(open_for(settings), plan, settings["batches"])
+        counts = count_samples(open_for(settings), plan, settings["batches"])
         return [one for own in counts for one in own]
 
     def timed(self, changes: Changes, system: str, *, free: bool = False) -> Scenario:

@@ -48,7 +48,7 @@ class Deadlines:
         self._overdue: dict[tuple[str, int, int] | None, float] = {}
         self._seen: dict[int, str] = {}  # by task: the last report of it
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Note what was started."""
         least = self._scheduler.holds
         for key in decisions.tasks:
@@ -59,7 +59,7 @@ class Deadlines:
         for key in decisions.flows:
             self._flows[key] = None
 
-    def reported(self, message: TaskEnded) -> None:
+    def on_report(self, message: TaskEnded) -> None:
         """Note when a task will have ended: it is not due before."""
         key = message.task, message.iteration
         if key in self._unknown:
@@ -115,7 +115,9 @@ class Deadlines:
         for key, served_at in self._flows.items():
             if served_at is not None:
                 due["flow", *key] = self._late_flow(key, served_at)
-            elif self._scheduler.served(key[0], now) >= self._scheduler.volumes[key]:
+            elif (
+                self._scheduler.service_of(key[0], now) >= self._scheduler.volumes[key]
+            ):
                 self._flows[key] = now
         gate = self._scheduler.next_end < math.inf  # if nothing else can end
         if not (
@@ -131,7 +133,8 @@ class Deadlines:
         ]
         if lines:
             raise DeadlineExceeded(
-                f"{self._listed(lines)}; that is over {self._patience:g} s of wall time"
+                f"{self._join_lines(lines)}; that is over {self._patience:g} s of wall "
+                "time"
             )
 
     def doing(self, process: str) -> str:
@@ -144,7 +147,7 @@ class Deadlines:
         members = job.processes.get(process, ())
         at = [
             f"task {job.tasks[task].name} in iteration {n + self._first}"
-            f"{self._awaited_by(task, n, members)}"
+            f"{self._waiters_of(task, n, members)}"
             for task, n in self._tasks
             if task in members
         ]
@@ -155,12 +158,12 @@ class Deadlines:
                 at.append(
                     f"{verb} {job.edge_names[edge]} of iteration {n + self._first}"
                 )
-        doing = self._listed(at or [self._waiting(task) for task in members])
+        doing = self._join_lines(at or [self._waiting(task) for task in members])
         if len(members) < 2:
             return doing
         return f"tasks {_some([job.tasks[task].name for task in members])}: {doing}"
 
-    def _awaited_by(self, task: int, n: int, members: Container[int]) -> str:
+    def _waiters_of(self, task: int, n: int, members: Container[int]) -> str:
         """Return which tasks of other processes wait for an iteration, and for what."""
         job = self._problem.job
         waiting = [
@@ -178,7 +181,7 @@ class Deadlines:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
         lines = [self._task_line(key, end) for key, end in self._tasks.items()]
         lines += [self._flow_line(key) for key in self._flows]
-        return self._listed(lines) or "no task runs and no flow is active"
+        return self._join_lines(lines) or "no task runs and no flow is active"
 
     def _waiting(self, task: int) -> str:
         name, n = self._problem.job.tasks[task].name, self._next[task]
@@ -220,7 +223,7 @@ class Deadlines:
         )
 
     @staticmethod
-    def _listed(lines: list[str]) -> str:
+    def _join_lines(lines: list[str]) -> str:
         more = len(lines) - _LISTED
         return "; ".join(lines[:_LISTED]) + (f"; {more} more" if more > 0 else "")
 

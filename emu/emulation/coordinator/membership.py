@@ -111,7 +111,7 @@ class Membership:
         beyond = settings.listening is None and not is_loopback(settings.listen)
         self._server = ControlServer(
             token=self.token,
-            on_connection=self._joined,
+            on_connection=self._take_in,
             encrypted=beyond or settings.tls == "all",
             notify=self._log.note,
         )
@@ -124,11 +124,11 @@ class Membership:
                 )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
-            chosen = settings.ports is not None and not settings.port
+            in_range = settings.ports is not None and not settings.port
             why = os.strerror(number) if number > 0 else error.strerror or str(error)
-            why = str(error.strerror) if chosen else why
+            why = str(error.strerror) if in_range else why
             where = format_address(settings.listen, settings.port)
-            where = settings.listen if chosen else where
+            where = settings.listen if in_range else where
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
             await self._launcher.start(
@@ -283,7 +283,7 @@ class Membership:
                 problem = RunError(f"cannot open the rate board: {error}")
                 self._report(Severity.GONE, problem)
 
-    async def _joined(self, connection: ControlConnection, who: Identity) -> None:
+    async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
         try:
             hello = unpack(await connection.receive(_INTRODUCTION))
@@ -298,7 +298,7 @@ class Membership:
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        if refusal := self._unwanted(host_name):
+        if refusal := self._refusal_of(host_name):
             connection.send(pack(Failed("NotWanted", refusal, "")))
             self._log.note(
                 f"refused an agent from {connection.peer_address}: {refusal}"
@@ -320,7 +320,7 @@ class Membership:
             beat.cancel()
             watching.cancel()
 
-    def _unwanted(self, host_name: str) -> str:
+    def _refusal_of(self, host_name: str) -> str:
         """Return why an agent of this name has no place here, nothing if it has."""
         hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
         if len(present) == self._launcher.count:
@@ -332,7 +332,7 @@ class Membership:
         return ""
 
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
-        agent.watch.received(this_host.monotonic())
+        agent.watch.on_message(this_host.monotonic())
         if isinstance(message, ProcessDied):
             self._process_died(message)
         elif isinstance(message, Failed):
@@ -371,7 +371,7 @@ class Membership:
             self._report(Severity.FAILED, wrong)
         except RunError:
             if not (process.done or process.failed):
-                self._report(Severity.GONE, self._lost(name, "closed its connection"))
+                self._report(Severity.GONE, self._lose(name, "closed its connection"))
 
     def _process_said(self, process: Process, message: Message) -> bool:
         if isinstance(message, Failed):
@@ -395,9 +395,9 @@ class Membership:
         if process is not None and (process.done or process.failed):
             return
         severity = Severity.KILLED if died.code < 0 else Severity.FAILED
-        self._report(severity, self._lost(died.process, describe_end(died.code)))
+        self._report(severity, self._lose(died.process, describe_end(died.code)))
 
-    def _lost(self, process: str, how: str) -> NodeLost:
+    def _lose(self, process: str, how: str) -> NodeLost:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")
 
     def _report(
@@ -408,7 +408,7 @@ class Membership:
 
     async def _await_end(self) -> None:
         """Report the end of an agent that its launcher has seen, maybe alone."""
-        how = await self._launcher.ended()
+        how = await self._launcher.wait_for_end()
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 class Observer:
     """An observer of a run; its notifications do nothing unless overridden."""
 
-    def predicted(self, schedule: Schedule) -> None:
+    def on_prediction(self, schedule: Schedule) -> None:
         """Note what is expected, before anything starts."""
 
     def listening(self, host: str, port: int, token: str) -> None:
         """Note where agents can join, and what they must show."""
 
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         """Note that so many processes have joined."""
 
     def began(self, seconds: float) -> None:
         """Note that all were ready after so many wall seconds; run time 0 is now."""
 
-    def zeroed(self, start: float) -> None:
+    def on_zero(self, start: float) -> None:
         """Note when run time 0 is, on the clock of this host; a moment to come."""
 
-    def notified(self, line: str) -> None:
+    def on_notice(self, line: str) -> None:
         """Take a sentence for who watches."""
 
     def killing(self, due: Due) -> None:
@@ -48,7 +48,7 @@ class Observer:
     def flow_ended(self, message: FlowEnded) -> None:
         """Note that a flow ended."""
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
 
 
@@ -59,7 +59,7 @@ class Observers(Observer):
         self._observers = tuple(observers)
 
 
-def _passed_on(name: str) -> Callable[..., None]:
+def _pass_on(name: str) -> Callable[..., None]:
     """Return the method of `Observers` that passes a notification on."""
 
     def notify(self: Observers, *what: object) -> None:
@@ -70,4 +70,4 @@ def _passed_on(name: str) -> Callable[..., None]:
 
 
 for _name in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(Observers, _name, _passed_on(_name))
+    setattr(Observers, _name, _pass_on(_name))

@@ -141,7 +141,7 @@ class Results:
         NodeMisbehaved
             When the parts of an array are longer than it.
         """
-        with self._blamed(part.task):
+        with self._blame(part.task):
             self._parts[part.task].add(part)
 
     def arrays(self) -> dict[str, Arrays]:
@@ -154,12 +154,12 @@ class Results:
         """
         found = {}
         for task, parts in self._parts.items():
-            with self._blamed(task):
+            with self._blame(task):
                 found[self._names[task]] = parts.arrays()
         return found
 
     @contextlib.contextmanager
-    def _blamed(self, task: int) -> Iterator[None]:
+    def _blame(self, task: int) -> Iterator[None]:
         try:
             yield
         except ValueError as error:
@@ -200,7 +200,7 @@ class Recorder:
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
         self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
         for task, iteration in decisions.tasks:
             self.task_start[task, iteration] = decisions.time
@@ -234,7 +234,7 @@ class Recorder:
         times = np.maximum(np.nan_to_num(work), 0.0)
         return Realization(times, self._volumes)
 
-    def perturbed(self) -> Realization:
+    def with_lateness(self) -> Realization:
         """Return times and volumes that have what came late in them."""
         return Realization(late_times(self.schedule()), self._volumes)
 

@@ -294,7 +294,7 @@ class Gathering:
         """
         waiting, said = set(missing), {}
 
-        def received(name: str, message: Message) -> None:
+        def on_message(name: str, message: Message) -> None:
             if isinstance(message, kind) and name in waiting:
                 waiting.discard(name)
                 said[name] = message
@@ -303,8 +303,8 @@ class Gathering:
 
         early, self._early = self._early, []
         for name, message in early:
-            received(name, message)
-        await self.until(lambda: waiting, what, received)
+            on_message(name, message)
+        await self.until(lambda: waiting, what, on_message)
         return said
 
     async def until(

@@ -128,16 +128,16 @@ class NextKills:
         """Take in an end of a task, past or to come, or of a flow."""
         if isinstance(end, TaskEnded):
             process, at = self._process[end.task], end.end
-            sent = zip(end.edges, end.volumes, strict=True)
-            self._left[process] += sum(e in self._source and v > 0 for e, v in sent)
+            volumes = zip(end.edges, end.volumes, strict=True)
+            self._left[process] += sum(e in self._source and v > 0 for e, v in volumes)
             count = end.iteration + self._settings.first + 1
-            if awaited := (end.task, count) in self._awaited:
+            if is_awaited := (end.task, count) in self._awaited:
                 self._ends[end.task, end.iteration] = end.end
         else:
-            process, at, awaited = self._source[end.edge], end.time, False
+            process, at, is_awaited = self._source[end.edge], end.time, False
         self._left[process] -= 1
         self._over[process] = max(self._over[process], at)
-        if awaited or not self._left[process]:
+        if is_awaited or not self._left[process]:
             self._find()
 
     def _find(self) -> None:
@@ -287,7 +287,7 @@ class Coordinator:
         clock = RunClock(start, self._settings.time_scale)
         for process in self._problem.job.processes:
             self._membership.send(process, Begin(start))
-        self._observer.zeroed(start)
+        self._observer.on_zero(start)
         self._observer.began(startup["seconds"])
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.begin(clock)
@@ -300,7 +300,7 @@ class Coordinator:
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
-            perturbed=self._recorder.perturbed(),
+            perturbed=self._recorder.with_lateness(),
             arrivals=self._recorder.arrivals,
             reports=self._tally.reports,
             results=results,
@@ -319,9 +319,9 @@ class Coordinator:
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
         specs = process_specs(self._problem, self._settings, self._expected)
-        settings, embedded = self._settings, self._membership.embedded
+        settings, is_embedded = self._settings, self._membership.embedded
         at = [hosts[spec.machine] for spec in specs]
-        check_ports(settings.ports, at, beside=embedded and not settings.port)
+        check_ports(settings.ports, at, beside=is_embedded and not settings.port)
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in self._membership.agents:
@@ -356,7 +356,7 @@ class Coordinator:
         listening = await gathering.messages(
             processes, "come up, before iteration 0", Listening
         )
-        self._observer.joined(len(processes))
+        self._observer.on_join(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
         self._send_states()
@@ -374,10 +374,10 @@ class Coordinator:
             theirs = printable(str(agent.host.get("emu", "of an older kind")))
             if theirs == own:
                 continue
-            said = f"emu on host {agent.host_name} is {theirs}, and {own} here"
+            problem = f"emu on host {agent.host_name} is {theirs}, and {own} here"
             if not self._settings.any_version:
-                raise RunError(f"{said}: install the same, or state --any-version")
-            self._observer.notified(f"warning: {said}")
+                raise RunError(f"{problem}: install the same, or state --any-version")
+            self._observer.on_notice(f"warning: {problem}")
 
     def _send_states(self) -> None:
         """Send every process the state that its tasks begin with."""
@@ -425,7 +425,7 @@ class Coordinator:
                 if isinstance(end, TaskEnded):
                     kills.note(end)
             if now >= clock.to_wall(kills.due.time):
-                await self._killed(kills.due, clock, awake)
+                await self._carry_out_kills(kills.due, clock, awake)
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
@@ -440,7 +440,9 @@ class Coordinator:
         self._cuts.check()
         self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
 
-    async def _killed(self, due: Due, clock: RunClock, awake: AwakeClock) -> NoReturn:
+    async def _carry_out_kills(
+        self, due: Due, clock: RunClock, awake: AwakeClock
+    ) -> NoReturn:
         """Have what the scenario kills killed, and wait until it is noticed.
 
         Nothing begins any more: what would at the very instant may be a cut.
@@ -490,11 +492,11 @@ class Coordinator:
         self._observer.task_started(message)
         self._membership.send(self._owner[message.task], message)
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Notify the kernel's NICs, where there are any, and the observer."""
         if self._settings.kernel_nics is not None:
-            self._settings.kernel_nics.decided(decisions.news)
-        self._observer.decided(decisions)
+            self._settings.kernel_nics.on_decisions(decisions.news)
+        self._observer.on_decisions(decisions)
 
     def publish(self, lines: RateSegments) -> None:
         """Put changed fluid lines on the boards of all hosts."""

@@ -38,7 +38,7 @@ class Outlet(Protocol):
         """Put changed fluid lines on every rate board."""
         ...
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Take decisions that changed lines."""
         ...
 
@@ -111,7 +111,7 @@ class SchedulerDriver:
                 with _misbehaviour():
                     volumes = dict(zip(event.edges, event.volumes, strict=True))
                     self._scheduler.announce(event.task, event.iteration, volumes)
-                self._deadlines.reported(event)
+                self._deadlines.on_report(event)
             bisect.insort(self._reported, event, key=event_time)
 
     def settle(self, until: float, ahead: float = -math.inf) -> None:
@@ -202,10 +202,10 @@ class SchedulerDriver:
         """Have everything noted, and send what follows to processes."""
         news = []
         for decisions in decided:
-            self._recorder.decided(decisions)
-            self._deadlines.decided(decisions)
+            self._recorder.on_decisions(decisions)
+            self._deadlines.on_decisions(decisions)
             if len(decisions.lines):
-                self._outlet.decided(decisions)
+                self._outlet.on_decisions(decisions)
             if len(decisions.news):
                 news.append(decisions.news)
             for gate, iteration, start in decisions.gates:

@@ -25,7 +25,7 @@ class KernelNics(Protocol):
         """Take the clock of the run."""
         ...
 
-    def decided(self, lines: RateSegments) -> None:
+    def on_decisions(self, lines: RateSegments) -> None:
         """Take the lines of one instant, in order, up to 50 ms ahead of it."""
         ...
 

@@ -17,7 +17,7 @@ from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network import parse_address
 from emu.errors import EmulatorError
 from emu.host.first_moments import begin
-from emu.names import checked_name
+from emu.names import check_name
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     begin()
     parser = argparse.ArgumentParser(prog="emu agent")
     parser.add_argument("coordinator", metavar="HOST:PORT", type=_address)
-    parser.add_argument("--name", default=own_host_name(), type=checked_name)
+    parser.add_argument("--name", default=own_host_name(), type=check_name)
     parser.add_argument("--bind", default="")
     parser.add_argument("--patience", type=float, default=10.0)
     parser.add_argument("--allow", action="append", default=[], type=program_path)

@@ -12,13 +12,13 @@ import numpy as np
 from emu.emulation.launch.fork import ForkServer, describe_end
 from emu.emulation.launch.host_report import (
     ClockComparison,
-    measured_host,
+    measure_host,
     own_host_name,
 )
 from emu.emulation.launch.programs import (
     check_allowed,
     model_programs,
-    preloaded,
+    modules_to_preload,
     programs_of,
     with_keys,
 )
@@ -119,7 +119,7 @@ class Agent:
         patience: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
         forks: Callable[..., ProcessStarter] = ForkServer,
-        describe: Callable[[str], Awaitable[dict[str, Any]]] = measured_host,
+        describe: Callable[[str], Awaitable[dict[str, Any]]] = measure_host,
     ) -> None:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
@@ -159,7 +159,7 @@ class Agent:
 
     async def _take_part(self, connection: ControlConnection) -> None:
         self._say(f"joined the run at {format_address(*self._coordinator)}")
-        self._watch.received(this_host.monotonic())
+        self._watch.on_message(this_host.monotonic())
         beat = asyncio.create_task(self._beat(connection))
         watching = asyncio.create_task(self._await_silence(connection))
         try:
@@ -229,7 +229,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.received(this_host.monotonic())
+            self._watch.on_message(this_host.monotonic())
             if isinstance(message, Stop):
                 self._stop(message)
                 return None
@@ -267,7 +267,7 @@ class Agent:
         self._say(f"starts {len(specs)} processes: {printable(names)}")
 
         try:
-            await self._forks.fork(specs, preloaded(programs))
+            await self._forks.fork(specs, modules_to_preload(programs))
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
             self._send(Failed("ForkServerLost", str(loss), ""))
@@ -294,7 +294,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.received(this_host.monotonic())
+            self._watch.on_message(this_host.monotonic())
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Kill):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from emu.emulation.launch.fork_server import LENGTH, packed
+from emu.emulation.launch.fork_server import LENGTH, pack
 
 if TYPE_CHECKING:
     from emu.emulation.wire.process_spec import ProcessSpec
@@ -91,9 +91,9 @@ class ForkServer:
         self._ordered = True
         self._alive = {spec.process for spec in specs}
         try:
-            self._writer.write(packed({"preload": preload}))
+            self._writer.write(pack({"preload": preload}))
             for spec in specs:
-                self._writer.write(packed({"fork": spec.to_map()}))
+                self._writer.write(pack({"fork": spec.to_map()}))
                 await self._writer.drain()
         except OSError as error:  # the kernel tells of its end a little later
             if self._following is not None:
@@ -103,7 +103,7 @@ class ForkServer:
     def kill(self, process: str) -> None:
         """Have the server kill a process, where it is one of its own."""
         if self._writer is not None and process in self._alive:
-            self._writer.write(packed({"kill": process}))
+            self._writer.write(pack({"kill": process}))
 
     async def _follow(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):

@@ -36,7 +36,7 @@ from emu.emulation.launch.signals import die_with_parent
 LENGTH = struct.Struct(">Q")
 
 
-def packed(message: dict[str, Any]) -> bytes:
+def pack(message: dict[str, Any]) -> bytes:
     """Return a message behind its length."""
     body = bytes(msgpack.packb(message))
     return LENGTH.pack(len(body)) + body
@@ -94,7 +94,7 @@ class _ForkServer:
             except Exception as error:  # noqa: BLE001 -- torch raises OSError too
                 traceback.print_exc()
                 cause = f"{module} does not import: {type(error).__name__}: {error}"
-                self._agent.sendall(packed({"broken": cause}))
+                self._agent.sendall(pack({"broken": cause}))
                 self._broken = True
                 return
         if "fork" in order and not self._broken:
@@ -122,7 +122,7 @@ class _ForkServer:
                 return
             code = os.waitstatus_to_exitcode(status)
             if (name := self._names.pop(pid, None)) is not None:
-                self._agent.sendall(packed({"ended": name, "code": code}))
+                self._agent.sendall(pack({"ended": name, "code": code}))
 
 
 def _enter(spec: dict[str, Any]) -> None:

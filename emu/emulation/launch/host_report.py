@@ -172,7 +172,7 @@ def _send(sender: socket.socket) -> None:
         sender.sendall(bytes(_SENT))
 
 
-async def measured_host(address: str) -> dict[str, Any]:
+async def measure_host(address: str) -> dict[str, Any]:
     """Return `describe_host`, and what its loopback carries."""
     loopback = await asyncio.to_thread(loopback_rate)
     return {**describe_host(address), "loopback": loopback}

@@ -65,7 +65,7 @@ class Launcher(Protocol):
         """
         ...
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until an agent has ended and return how, in words.
 
         Where a launcher cannot see that, it waits for ever: a connection ends as well.
@@ -92,7 +92,7 @@ class ExternalLauncher:
     ) -> None:
         """Do nothing."""
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait for ever."""
         await asyncio.Event().wait()
         return ""
@@ -135,7 +135,7 @@ class ChildAgents:
         OSError
             When the log cannot be written or the process cannot be started.
         """
-        with log.open("ab") as output, _said(said) as there:
+        with log.open("ab") as output, _pipe_text(said) as there:
             self._children[name] = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=there,
@@ -145,7 +145,7 @@ class ChildAgents:
                 start_new_session=True,
             )
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
         waits = {
             asyncio.create_task(child.wait()): name
@@ -177,7 +177,7 @@ class ChildAgents:
 # Written before the child is there: a pipe of the loop is closed where the child has
 # ended at once, and its writes raise what only uvloop knows.
 @contextlib.contextmanager
-def _said(text: bytes) -> Iterator[int]:
+def _pipe_text(text: bytes) -> Iterator[int]:
     """Yield a descriptor that a text is read from, and its end.
 
     Raises OSError when a pipe does not hold it.
@@ -240,9 +240,9 @@ class LocalLauncher:
             "the agent of this host", command, log, environment=environment
         )
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until the agent has ended and return how, in words."""
-        return await self._agents.ended()
+        return await self._agents.wait_for_end()
 
     async def aclose(self, grace: float = 2.0) -> None:
         """End the agent: it has ``grace`` wall seconds to do so by itself."""

@@ -41,7 +41,7 @@ def program_path(text: str) -> str:
     return text
 
 
-def _known(*, torch: bool) -> frozenset[str]:
+def _program_names(*, torch: bool) -> frozenset[str]:
     """Return the programs of the installed systems that need torch, or do not."""
     systems_here = [one for one in systems().values() if one.needs_torch == torch]
     return frozenset(path for one in systems_here for path in one.programs.values())
@@ -67,21 +67,24 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
         When there is another one; nothing of it was imported. When one needs torch,
         and this host has none.
     """
-    programs_here = _known(torch=False) | _known(torch=True) | {COPY}
+    programs_here = _program_names(torch=False) | _program_names(torch=True) | {COPY}
     for program in sorted(set(programs) - programs_here - set(allowed)):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
         )
-    if not _known(torch=True).isdisjoint(programs) and find_spec("torch") is None:
+    if (
+        not _program_names(torch=True).isdisjoint(programs)
+        and find_spec("torch") is None
+    ):
         raise NodeMisbehaved(
             f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
         )
 
 
-def preloaded(programs: Collection[str]) -> list[str]:
+def modules_to_preload(programs: Collection[str]) -> list[str]:
     """Return the modules to import once, beside the runtime, for processes of these."""
-    light = _known(torch=True).isdisjoint(programs)
+    light = _program_names(torch=True).isdisjoint(programs)
     heavy = [] if light else ["torch", "emu.emulation.launch.preload"]
     modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
@@ -93,13 +96,13 @@ def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
     None of them gives away the token: a process can pose as no other.
     """
 
-    def keyed(ends: tuple[EdgeEnd, ...]) -> tuple[EdgeEnd, ...]:
+    def add_keys(ends: tuple[EdgeEnd, ...]) -> tuple[EdgeEnd, ...]:
         return tuple(
             replace(end, key=derive_key(token, "edge", end.edge)) for end in ends
         )
 
     tasks = tuple(
-        replace(task, inputs=keyed(task.inputs), outputs=keyed(task.outputs))
+        replace(task, inputs=add_keys(task.inputs), outputs=add_keys(task.outputs))
         for task in spec.tasks
     )
     own = replace(host, key=derive_key(token, "process", spec.process))

@@ -1,4 +1,4 @@
-"""``python -m emu.emulation.launch.ray_client``: reserve hosts of a Ray cluster, start agents.
+"""A program: reserve hosts of a Ray cluster, and start an agent on each.
 
 `emu.emulation.launch.ray_cluster` says at standard input what to reserve, a line of
 JSON; the answer at standard output says where that is. The second line has the token
@@ -61,7 +61,7 @@ class Host:
         return agent.wait(), "".join(lines)
 
 
-def sealed(token: str, key: bytes) -> bytes:
+def seal(token: str, key: bytes) -> bytes:
     """Return the token as only the actor of this key can read it.
 
     Raises
@@ -116,7 +116,7 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     }
     runs = {}
     for host, actor in actors.items():
-        token = sealed(order["token"], ray.get(actor.public_key.remote()))
+        token = seal(order["token"], ray.get(actor.public_key.remote()))
         run = actor.run.remote(token, [*order["arguments"], "--name", host])
         runs[run] = host
     ray.wait(list(runs), num_returns=1)
@@ -132,7 +132,7 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     return status
 
 
-def connected(address: str) -> Any:
+def connect(address: str) -> Any:
     """Return the module of Ray, once it is a client of the cluster."""
     ray = importlib.import_module("ray")
     importlib.import_module("ray.util.scheduling_strategies")
@@ -148,7 +148,7 @@ def main() -> int:
     here = Path.cwd()
     os.chdir("/")  # workers of Ray import from where their driver is
     try:
-        ray = connected(request["address"])
+        ray = connect(request["address"])
         hosts = reserve(ray, request["bundles"])
     except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
         hosts = {"error": " ".join(str(error).split())}

@@ -95,7 +95,7 @@ class RayLauncher:
         try:
             self._say({"address": address, "bundles": list(bundles.values())})
             #: Host of every machine, by the names of both.
-            self.host_of = self._placed(address, bundles)
+            self.host_of = self._place_machines(address, bundles)
         except BaseException:
             self._end()
             raise
@@ -111,7 +111,7 @@ class RayLauncher:
             self._client.stdin.write(json.dumps(what).encode() + b"\n")
             self._client.stdin.flush()
 
-    def _placed(
+    def _place_machines(
         self, address: str, bundles: Mapping[str, Mapping[str, float]]
     ) -> dict[str, str]:
         """Return on which host Ray has put every machine."""
@@ -127,10 +127,12 @@ class RayLauncher:
             raise RunError(f"{where}: {printable(answer['error'])}")
         if "full" in answer:
             demands = "; ".join(
-                f"{printable(machine)} asks {_listed(bundle)}"
+                f"{printable(machine)} asks {_join_amounts(bundle)}"
                 for machine, bundle in bundles.items()
             )
-            there = "; ".join(f"{host} has {_listed(of)}" for host, of in answer["has"])
+            there = "; ".join(
+                f"{host} has {_join_amounts(of)}" for host, of in answer["has"]
+            )
             raise RunError(
                 f"{where} {answer['full']}: {demands}. Of its hosts {there}; "
                 f"{answer['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
@@ -151,7 +153,7 @@ class RayLauncher:
         arguments += [f"--allow={program}" for program in allow]
         self._say({"token": token, "arguments": arguments, "log": str(log)})
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until an agent has ended, or Ray's client, and return how, in words."""
         while self._client.poll() is None:  # noqa: ASYNC110 -- no event says so
             await asyncio.sleep(_LOOK)
@@ -161,7 +163,7 @@ class RayLauncher:
         """Give the hosts back; agents have ``grace`` wall seconds to end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await self.ended()
+                await self.wait_for_end()
         self._end()
 
     def _end(self) -> None:
@@ -175,7 +177,7 @@ class RayLauncher:
                     pipe.close()
 
 
-def _listed(amounts: Mapping[str, float]) -> str:
+def _join_amounts(amounts: Mapping[str, float]) -> str:
     return ", ".join(
         f"{amount:g} {printable(name)}" for name, amount in amounts.items()
     )

@@ -181,9 +181,9 @@ class SshLauncher:
         )
         return f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until one ssh has ended and return whose and how, in words."""
-        return await self._agents.ended()
+        return await self._agents.wait_for_end()
 
     async def aclose(self, grace: float) -> None:
         """End every ssh; agents end with the run, or when nothing comes of it."""

@@ -165,11 +165,11 @@ class Challenge:
 
     def proof(self, side: Side) -> bytes:
         """Return the proof that ``side`` gives."""
-        return self._derived("proof", side)
+        return self._derive("proof", side)
 
     def seal_key(self, side: Side) -> bytes:
         """Return the key with which ``side`` seals its messages afterwards."""
-        return self._derived("seal", side)
+        return self._derive("seal", side)
 
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
         """Take the proof of ``side`` out of its message.
@@ -185,7 +185,7 @@ class Challenge:
         ):
             raise NodeMisbehaved("it does not know the token of this run")
 
-    def _derived(self, what: str, side: Side) -> bytes:
+    def _derive(self, what: str, side: Side) -> bytes:
         context = (*self.subject, self.client, self.server, self.binding)
         return _mac(self.key, what, side, *context)
 

@@ -57,7 +57,7 @@ class ClockLine:
         return self.offset + self.drift * (wall - self.at)
 
 
-def answered(sent: float, theirs: float, came: float) -> ClockLine:
+def line_of_ping(sent: float, theirs: float, came: float) -> ClockLine:
     """Return the line of one ping: the peer's reading between two of ours, seconds."""
     middle = (sent + came) / 2
     return ClockLine(middle, theirs - middle, 0.0, (came - sent) / 2)
@@ -187,7 +187,7 @@ class SilenceWatch:
         self._last = now
         self._told = self._lost = 0.0  # of the pauses: said, and before the last word
 
-    def received(self, now: float) -> None:
+    def on_message(self, now: float) -> None:
         """Note that the peer has said something."""
         self._last, self._lost = now - self._clock.lost, self._clock.lost
 
@@ -301,7 +301,7 @@ class Alarm:
         self._timer = _create_timer() if precise else None
         self.device = "timerfd" if self._timer is not None else "loop"
         if self._timer is not None:
-            loop.add_reader(self._timer.fd, self._expired, self._timer)
+            loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), instead of any time before.
@@ -316,7 +316,7 @@ class Alarm:
         else:
             self.cancel()
             delay = max(0.0, wall - this_host.monotonic())
-            self._handle = self._loop.call_later(delay, self._looped, wall)
+            self._handle = self._loop.call_later(delay, self._on_loop, wall)
 
     def cancel(self) -> None:
         """Do not ring."""
@@ -334,14 +334,14 @@ class Alarm:
             os.close(self._timer.fd)
             self._timer = None
 
-    def _expired(self, timer: _Timer) -> None:
+    def _on_expiry(self, timer: _Timer) -> None:
         try:
             os.read(timer.fd, 8)
         except BlockingIOError:  # set anew between expiry and this callback
             return
         self._ring()
 
-    def _looped(self, wall: float) -> None:
+    def _on_loop(self, wall: float) -> None:
         self._handle = None
         if this_host.monotonic() < wall:  # uvloop fires up to 0.5 ms early
             self.set(wall)

@@ -166,7 +166,7 @@ async def _ask(
         count = await _when_readable(sock, sock.recv_into, reader.get_buffer())
         if count == 0:
             raise ConnectionError("the connection ended without an answer")
-        reader.received(count)
+        reader.on_bytes(count)
     return answer.fields
 
 
@@ -180,14 +180,14 @@ async def _when_readable(
             return call(*args, **kw)
         except BlockingIOError:
             readable = loop.create_future()
-            loop.add_reader(sock.fileno(), _done, readable)
+            loop.add_reader(sock.fileno(), _on_readable, readable)
             try:
                 await readable
             finally:
                 loop.remove_reader(sock.fileno())
 
 
-def _done(readable: asyncio.Future[None]) -> None:
+def _on_readable(readable: asyncio.Future[None]) -> None:
     if not readable.done():
         readable.set_result(None)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import override
 
 from emu.emulation.network.authentication import name_of
-from emu.emulation.network.clock import ClockLine, answered, awake_timeout
+from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire import (
     FrameReader,
@@ -323,7 +323,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         wall = this_host.monotonic()
-        self._reader.received(nbytes)
+        self._reader.on_bytes(nbytes)
         try:
             while (message := self._reader.take()) is not None:
                 if isinstance(message, Message):
@@ -355,7 +355,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         if with_seal and "_pong" in fields:
             ping, theirs = fields.get("to"), fields["_pong"]
             if isinstance(ping, float) and isinstance(theirs, float):
-                self.pongs.append(answered(ping, theirs, wall))
+                self.pongs.append(line_of_ping(ping, theirs, wall))
             return
         if self._follower is not None:
             self._hand_over(*self._follower, fields)

@@ -233,7 +233,7 @@ class ControlServer:
 
     def _stranger(self) -> ControlConnection:
         return ControlConnection(
-            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._made
+            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._take_connection
         )
 
     async def aclose(self) -> None:
@@ -250,12 +250,12 @@ class ControlServer:
             if isinstance(result, Exception):
                 raise result
 
-    def _made(self, connection: ControlConnection) -> None:
+    def _take_connection(self, connection: ControlConnection) -> None:
         handle = asyncio.get_running_loop().create_task(self._serve(connection))
         self._handles[handle] = None
-        handle.add_done_callback(self._ended)
+        handle.add_done_callback(self._on_handler_end)
 
-    def _ended(self, handle: asyncio.Task[None]) -> None:
+    def _on_handler_end(self, handle: asyncio.Task[None]) -> None:
         # A failed one stays until aclose raises what it raised.
         if handle.cancelled() or handle.exception() is None:
             self._handles.pop(handle, None)

@@ -326,16 +326,16 @@ class DataConnection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._ended(f" ({error})")
+            self._on_stream_end(f" ({error})")
             return
         if not count:
-            self._ended("")
+            self._on_stream_end("")
             return
         self._wall = wall
         if self._edge is not None and self._buffer is not None:
             self._server.bursts.note(self._edge, count, wall)
         try:
-            self._reader.received(count)
+            self._reader.on_bytes(count)
             while self._open and (frame := self._reader.take()) is not None:
                 if isinstance(frame, Frame):
                     self._frame(frame, wall)
@@ -344,7 +344,9 @@ class DataConnection:
         except EmulatorError as error:
             self._fail(error)
         except BaseException:
-            self._ended(", for a fault of this process")  # or it is called for ever
+            self._on_stream_end(
+                ", for a fault of this process"
+            )  # or it is called for ever
             raise
 
     def _allocate(self, size: int) -> memoryview:
@@ -445,7 +447,7 @@ class DataConnection:
             self.close()
             self._server.fail(self._edge, error)
 
-    def _ended(self, reason: str) -> None:
+    def _on_stream_end(self, reason: str) -> None:
         """Take the end of the stream for what it is."""
         self.close()
         try:

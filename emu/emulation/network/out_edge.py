@@ -225,7 +225,9 @@ class OutEdge:
         outgoing, depth = queued.outgoing, pacer.depth
         progress, volume = outgoing.body_sent, outgoing.volume
         capacity = pacer.to_wall_rate(self._capacity)
-        bytes_left = queued.bucket.left(line, now, progress, volume, depth, capacity)
+        bytes_left = queued.bucket.without_loss(
+            line, now, progress, volume, depth, capacity
+        )
         limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
         # has lost something would lose more by waiting.

@@ -107,11 +107,11 @@ class RateBoard:
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
             return
-        order = lowered_first(
+        order = order_of_publication(
             self._entries[where], np.asarray(iterations), np.asarray(rates)
         )
 
-        def ordered(values: ArrayLike) -> NDArray[Any]:
+        def in_order(values: ArrayLike) -> NDArray[Any]:
             array = np.asarray(values)
             return array[order] if array.ndim else array
 
@@ -123,10 +123,10 @@ class RateBoard:
         # writer keeps.
         count = entries["ended"][where] + np.uint64(1)
         entries["begun"][where] = count
-        entries["iteration"][where] = ordered(iterations)
-        entries["served"][where] = ordered(served)
-        entries["rate"][where] = ordered(rates)
-        entries["since"][where] = ordered(since)
+        entries["iteration"][where] = in_order(iterations)
+        entries["served"][where] = in_order(served)
+        entries["rate"][where] = in_order(rates)
+        entries["since"][where] = in_order(since)
         entries["ended"][where] = count
 
     def read(self, edge: int) -> RateSegment | None:
@@ -173,7 +173,7 @@ class RateBoard:
         os.close(self._fd)
 
 
-def lowered_first(
+def order_of_publication(
     before: NDArray[Any], iterations: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Return the order of publication: flows whose rate falls, then the others.

@@ -76,7 +76,7 @@ class SendLog:
         """
         self._rows.append((edge, iteration, finished, queued, informed, lag))
 
-    def packed(self, clock: RunClock) -> bytes:
+    def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
         rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
         rows[:, 2:5] = clock.run_times(rows[:, 2:5])

@@ -119,7 +119,7 @@ class FrameReader:
         self._make_room()
         return self._ahead[self._end :]
 
-    def received(self, count: int) -> None:
+    def on_bytes(self, count: int) -> None:
         """Note that ``count`` bytes were filled in.
 
         Raises

@@ -24,9 +24,9 @@ from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
     MATRICES,
     FoundGraph,
-    checked_rows,
+    check_rows,
     edge_ends,
-    found_graph,
+    graph_of_arrays,
     is_read,
 )
 from emu.graph_data.readers.split_arrays import (
@@ -71,7 +71,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
     except OSError as error:
         raise DataError(error.strerror or "cannot be read", path=str(path)) from error
     return Source(
-        f"npz {digest}", lambda: split_at_random(read_npz(path).checked(), seed)
+        f"npz {digest}", lambda: split_at_random(read_npz(path).check(), seed)
     )
 
 
@@ -87,7 +87,7 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         names = array_names(path)
         arrays = read_arrays(path, [name for name in names if is_read(name)])
         others = [name for name in names if name not in arrays]
-        return found_graph(arrays, str(path), choices, others)
+        return graph_of_arrays(arrays, str(path), choices, others)
 
 
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -105,7 +105,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
             raise DataError(problem, path=str(path))
         square = array.ndim == 2 and array.shape[0] == array.shape[1]
         name = "adj" if square else "edges"
-        return found_graph({name: array}, str(path), choices)
+        return graph_of_arrays({name: array}, str(path), choices)
 
 
 def refuse_pickle(path: Path) -> None:
@@ -175,7 +175,7 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         if any(isinstance(key, tuple) for key in content):
             return choose_types(_typed(torch, content, path), choices)
         arrays, others = _arrays(torch, content, path)
-        return found_graph(arrays, str(path), choices, others)
+        return graph_of_arrays(arrays, str(path), choices, others)
 
 
 def _load(torch: Any, path: Path) -> Any:
@@ -221,9 +221,9 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(one) for one in several]
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
-        merged, slices, *_ = graphs  # the class may follow
+        whole, slices, *_ = graphs  # the class may follow
         if slices is None or _are_slices(slices):
-            return _cut(merged, slices or {}, choices, origin)
+            return _cut(whole, slices or {}, choices, origin)
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
         example = '{"edge_index": ..., "x": ..., "y": ...}'
         problem = f"holds no graph with names: save a Data, or a dict {example}"
@@ -305,14 +305,14 @@ def _arrays(
     torch: Any, content: dict[Any, Any], path: Path
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the arrays that are read, and the names of what is not."""
-    named = {key: value for key, value in content.items() if isinstance(key, str)}
+    by_name = {key: value for key, value in content.items() if isinstance(key, str)}
     for name in NESTED:
-        if isinstance(named.get(name), dict):
-            inner = named.pop(name)
-            named |= {key: inner[key] for key in inner if split_part(str(key))}
+        if isinstance(by_name.get(name), dict):
+            inner = by_name.pop(name)
+            by_name |= {key: inner[key] for key in inner if split_part(str(key))}
     arrays: dict[str, NDArray[Any]] = {}
     unread = []
-    for name, value in named.items():
+    for name, value in by_name.items():
         sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
         if sparse and name in MATRICES:
             arrays |= _sparse_ends(torch, name, value, path)
@@ -332,7 +332,7 @@ def _sparse_ends(
     else:
         parts = value.crow_indices(), value.col_indices()
         indptr, col = (_array(torch, name, part, path) for part in parts)
-        indptr = checked_rows(indptr, col, value.shape[0], f"{name} ", str(path))
+        indptr = check_rows(indptr, col, value.shape[0], f"{name} ", str(path))
         row = np.repeat(np.arange(value.shape[0]), np.diff(indptr))
     return {"row": row, "col": col, "shape": np.array(value.shape)}
 
@@ -346,9 +346,14 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=str(path))
-    size, held = value.numel() * value.element_size(), value.untyped_storage().nbytes()
-    if size > max(held, ALWAYS_ALLOWED):
-        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {held} bytes of "
+    size, stored = (
+        value.numel() * value.element_size(),
+        value.untyped_storage().nbytes(),
+    )
+    if size > max(stored, ALWAYS_ALLOWED):
+        problem = (
+            f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes of "
+        )
         problem += f"the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))
     short = value.dtype == torch.bfloat16  # numpy has no such numbers

@@ -98,15 +98,15 @@ def _read_graphs(path: Path) -> tuple[list[_Relations], dict[str, NDArray[Any]]]
         count = content.number()
         file.seek(_GRAPHS_BEGIN)
         begin = content.number()
-        beside = content.named_arrays()
+        beside = content.read_named_arrays()
         if file.tell() != begin:
             raise ValueError(f"its graph is said to begin at {begin}")
-        begins, graphs = [], []
+        starts, graphs = [], []
         for _ in range(count):
-            begins.append(file.tell())
+            starts.append(file.tell())
             graphs.append(_graph(content))
         content.expect(8 * (count + 1), "positions")
-        if content.vector().tolist() != begins:
+        if content.vector().tolist() != starts:
             raise ValueError("its graphs are said to begin elsewhere")
         content.expect(8 * (count + 1), "end")
         content.end()
@@ -116,7 +116,7 @@ def _read_graphs(path: Path) -> tuple[list[_Relations], dict[str, NDArray[Any]]]
 def _graph(content: _Content) -> _Relations:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
-    types, _, pointers, targets, order = content.compressed()
+    types, _, pointers, targets, order = content.read_compressed()
     kinds = np.stack([np.repeat(np.arange(types), np.diff(pointers)), targets])
     ends = [(int(a), int(b)) for a, b in _by_id(kinds, order).T]
     if content.number() != len(ends):
@@ -130,7 +130,7 @@ def _graph(content: _Content) -> _Relations:
         )
     edges = [array for _, array in relations]
     of_vertices, of_edges = (
-        [content.named_arrays() for _ in content.entries()] for _ in range(2)
+        [content.read_named_arrays() for _ in content.entries()] for _ in range(2)
     )
     names = [[content.text() for _ in content.entries()] for _ in range(2)]
     counts = [*vertices.tolist()], [array.shape[1] for array in edges]
@@ -152,7 +152,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
     layout = content.number() & 0xFF
     content.number()  # layouts that dgl may make of it
     content.expect(_META, "types of edges")
-    content.compressed()
+    content.read_compressed()
     if layout == _OF_COO:
         content.expect(_COO, "edges")
         columns, rows = content.number(), content.number()
@@ -160,7 +160,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         order = content.array()
         content.skip(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
-        rows, columns, indptr, indices, order = _checked_rows(content)
+        rows, columns, indptr, indices, order = _read_rows(content)
         own = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
@@ -186,8 +186,8 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
     return by_id
 
 
-def _checked_rows(content: _Content) -> tuple[int, int, Any, Any, Any]:
-    rows, columns, indptr, indices, order = content.compressed()
+def _read_rows(content: _Content) -> tuple[int, int, Any, Any, Any]:
+    rows, columns, indptr, indices, order = content.read_compressed()
     whole = indptr.shape == (rows + 1,) and indptr[0] == 0
     if not whole or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError("its row pointers do not fit its edges")
@@ -206,7 +206,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         content = _Content(file)
         content.expect(_TENSORS, "tensors of dgl")
         count = content.number()
-        arrays = content.named_arrays()
+        arrays = content.read_named_arrays()
         if len(arrays) != count:
             raise ValueError(f"it holds {len(arrays)} arrays and announces {count}")
         content.end()
@@ -244,13 +244,13 @@ class _Content:
     def vector(self) -> NDArray[np.int64]:
         return np.frombuffer(self._bytes(8 * self.number()), "<i8")
 
-    def named_arrays(self) -> dict[str, NDArray[Any]]:
+    def read_named_arrays(self) -> dict[str, NDArray[Any]]:
         return {self.text(): self.array() for _ in self.entries()}
 
     def text(self) -> str:
         return self._bytes(self.number()).decode()
 
-    def compressed(self) -> tuple[int, int, Any, Any, Any]:
+    def read_compressed(self) -> tuple[int, int, Any, Any, Any]:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
         self.expect(_CSR, "rows")
         columns, rows = self.number(), self.number()
@@ -306,8 +306,8 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         (graph.types[source], name, graph.types[target]): ends
         for (source, target), name, ends in relations
     }
-    typed = TypedGraph(str(path), vertices, edges, tuple(unread))
-    return choose_types(typed, choices)
+    typed_graph = TypedGraph(str(path), vertices, edges, tuple(unread))
+    return choose_types(typed_graph, choices)
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -382,9 +382,9 @@ def _join(
         }
     edges = {}
     for name, kind in content.get("etypes", {_EDGE: 0}).items():
-        known = name.split(":")
+        words = name.split(":")
         source, relation, target = (
-            known if len(known) == 3 else (_VERTEX, name, _VERTEX)
+            words if len(words) == 3 else (_VERTEX, name, _VERTEX)
         )
         ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
         edges[source, relation, target] = within[np.concatenate(ends, axis=1)]

@@ -58,8 +58,10 @@ def words_of(name: str) -> list[str]:
     """Return the words of a column's name: ``fromNodeId`` has from, node and id."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
     words = [part.lower() for part in parts]
-    known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
-    return [word.removesuffix("id") if word[:-2] in known else word for word in words]
+    ends_known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
+    return [
+        word.removesuffix("id") if word[:-2] in ends_known else word for word in words
+    ]
 
 
 def read_edge_list(
@@ -183,8 +185,8 @@ def _ends(
         two = options.bipartite
         two = _of_two_kinds([names[c] for c in named]) if two is None else two
         numbers = ", ".join(str(column + 1) for column in named)
-        said = " and ".join(names[column] for column in named)
-        return named, two, f"columns {numbers} by their names, {said}"
+        ends_text = " and ".join(names[column] for column in named)
+        return named, two, f"columns {numbers} by their names, {ends_text}"
     if table.names:
         columns = [name or "(index)" for name in table.names]
         raise table.error(

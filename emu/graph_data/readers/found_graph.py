@@ -99,7 +99,7 @@ class FoundGraph:
     notes: tuple[str, ...] = ()
     """Sentences: what was taken for what, and what of the file was left out."""
 
-    def checked(self) -> RawGraph:
+    def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
 
         Raises
@@ -196,10 +196,10 @@ def class_numbers(
             path=origin,
         )
     if labels.dtype.kind in "US":
-        known = labels != labels.dtype.type()
-        names = np.unique(labels[known])
+        has_class = labels != labels.dtype.type()
+        names = np.unique(labels[has_class])
         numbers = np.searchsorted(names, labels)
-        of_words = np.where(known, numbers, -1).astype(np.int32)
+        of_words = np.where(has_class, numbers, -1).astype(np.int32)
         return of_words, len(names), (*names.tolist(),)
     if labels.dtype.kind not in "iufb":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
@@ -261,7 +261,7 @@ def is_read(name: str) -> bool:
     return name in NAMES or name in NESTED or split_part(name) is not None
 
 
-def found_graph(
+def graph_of_arrays(
     arrays: Arrays,
     origin: str,
     choices: Choices = NO_CHOICES,
@@ -292,15 +292,15 @@ def found_graph(
         vertices = int(arrays[count].reshape(-1)[0])
     masks, splits = sort_splits(arrays, choices, origin)
     split = [name for name in arrays if split_part(name)]
-    used = {*edges, feature, label, count, *split, "format"}
+    names_in_use = {*edges, feature, label, count, *split, "format"}
     if features and not feature:
-        used |= {f"attr_{part}" for part in (*_CSR, "data")}
-    unread = sorted(name for name in (*arrays, *others) if name not in used)
-    taken = [f"edges from {edges[0]}"] if len(sources) else []
-    taken += [f"features from {feature or 'attr_data'}"] if features else []
+        names_in_use |= {f"attr_{part}" for part in (*_CSR, "data")}
+    unread = sorted(name for name in (*arrays, *others) if name not in names_in_use)
+    notes = [f"edges from {edges[0]}"] if len(sources) else []
+    notes += [f"features from {feature or 'attr_data'}"] if features else []
     if label:
         width = arrays[label].shape[1] if arrays[label].ndim == 2 else 1
-        taken += [f"labels from {label}" + f" ({width} columns)" * (width > 1)]
+        notes += [f"labels from {label}" + f" ({width} columns)" * (width > 1)]
     return FoundGraph(
         sources,
         destinations,
@@ -311,7 +311,7 @@ def found_graph(
         masks=masks,
         splits=splits,
         split_origin=f"{', '.join(split)} of the file" if split else "",
-        notes=(*([", ".join(taken)] if taken else []), *name_unread(unread)),
+        notes=(*([", ".join(notes)] if notes else []), *name_unread(unread)),
     )
 
 
@@ -319,10 +319,10 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     """Return sentences on arrays that are not read."""
     of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
     others = ", ".join(printable(n) for n in names if n not in of_edges)
-    return (*left_out(of_edges), *([f"not read: {others}"] if others else []))
+    return (*notes_on_unused(of_edges), *([f"not read: {others}"] if others else []))
 
 
-def left_out(names: Iterable[str]) -> tuple[str, ...]:
+def notes_on_unused(names: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence per value of edges that is not read."""
     return tuple(f"{printable(n)} was left out: edges count alike" for n in names)
 
@@ -354,9 +354,9 @@ _Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
 
 def _edges(arrays: Arrays, origin: str) -> _Edges:
     """Return ends of edges, the number of vertices if it is stated, names read."""
-    if listed := first_name(arrays, _EDGES):
-        ends = _ends(arrays[listed], _EDGES[listed], listed, origin)
-        return *ends, None, (listed,)
+    if key := first_name(arrays, _EDGES):
+        ends = _ends(arrays[key], _EDGES[key], key, origin)
+        return *ends, None, (key,)
     if matrix := first_name(arrays, MATRICES):
         return _matrix_edges(arrays[matrix], matrix, origin)
     for pair in _ENDS:
@@ -382,7 +382,7 @@ def _row_edges(arrays: Arrays, origin: str) -> _Edges:
         raise DataError(problem, path=origin)
     indptr, indices = arrays[names[0]], arrays[names[1]]
     vertices = _square(arrays.get(names[2], [len(indptr) - 1] * 2), origin)
-    pointers = checked_rows(indptr, indices, vertices, prefix or "its ", origin)
+    pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
     own = np.repeat(np.arange(vertices), np.diff(pointers))
     return own, indices, vertices, names
 
@@ -416,7 +416,7 @@ def _ends(
     return edges.take(0, axis), edges.take(1, axis)
 
 
-def checked_rows(
+def check_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
 ) -> NDArray[np.int64]:
     """Return the row pointers of a CSR matrix, int64, if they fit.
@@ -451,7 +451,7 @@ def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     rows, width = int(shape[0]), int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
-    indptr = checked_rows(indptr, indices, rows, "attr_", origin)
+    indptr = check_rows(indptr, indices, rows, "attr_", origin)
     wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or wrong.any():
         raise DataError(

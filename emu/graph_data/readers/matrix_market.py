@@ -53,8 +53,8 @@ def read_matrix(
         raise table.bad_line((0, 1), fits, need)
     if ends.shape[1] != entries:
         raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
-    skipped = "; skipped: values" if _VALUES[kind[0]] else ""
-    note = f"MatrixMarket, {' '.join(kind)}: rows and columns are the ends{skipped}"
+    rest = "; skipped: values" if _VALUES[kind[0]] else ""
+    note = f"MatrixMarket, {' '.join(kind)}: rows and columns are the ends{rest}"
     ids = np.arange(1, rows + 1)
     if rows != columns and options.bipartite is False:
         raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
@@ -70,11 +70,11 @@ def _open(path: Path, tell: Tell | None) -> tuple[TextTable, list[str], list[int
     kind = first_lines(path)[0].lstrip("%").lower().split()[1:]
     table = open_table(path, header=True, tell=tell)
     if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
-        said = " ".join(kind)
-        raise table.error(f"is MatrixMarket of {said!r}, matrix coordinate is read")
+        words = " ".join(kind)
+        raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")
     if len(table.sizes) != 3 or not all(map(str.isdecimal, table.sizes)):
-        said = " ".join(table.sizes or table.names)
-        raise table.error(f"states {said!r}; rows, columns and entries are needed")
+        words = " ".join(table.sizes or table.names)
+        raise table.error(f"states {words!r}; rows, columns and entries are needed")
     width = 2 + _VALUES[kind[2]]
     if table.width != width:
         problem = f"has {table.width} columns of {width} of {kind[2]} entries"

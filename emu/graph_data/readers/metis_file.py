@@ -47,15 +47,15 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
 def _read(path: Path, tell: Tell | None) -> FoundGraph:
     with open_lines(path, tell) as file:
         lines = (line for line in file if not line.startswith("%"))
-        stated = next((line for line in lines if line.strip()), "").split()
-        if not 2 <= len(stated) <= 4:
+        header = next((line for line in lines if line.strip()), "").split()
+        if not 2 <= len(header) <= 4:
             raise ValueError("the first line is not: vertices edges [fmt [ncon]]")
-        vertices, edges = int(stated[0]), int(stated[1])
-        flags = stated[2].rjust(3, "0") if len(stated) > 2 else "000"
+        vertices, edges = int(header[0]), int(header[1])
+        flags = header[2].rjust(3, "0") if len(header) > 2 else "000"
         if len(flags) != 3 or {*flags} - {*"01"} or vertices < 1:
             raise ValueError(f"fmt is {flags}")
         size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
-        weights = (int(stated[3]) if len(stated) > 3 else 1) if weighs else 0
+        weights = (int(header[3]) if len(header) > 3 else 1) if weighs else 0
         before = size + weights
         most = vertices * before + 2 * edges * step
         numbers, lengths = _read_lines(lines, vertices, most)
@@ -74,7 +74,7 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
         raise ValueError("an edge stands at one of its ends only")
     parts = ["sizes of vertices"] * size + ["weights of vertices"] * weighs
     parts += ["weights of edges"] * (step - 1)
-    skipped = f"; skipped: {', '.join(parts)}" if parts else ""
+    rest = f"; skipped: {', '.join(parts)}" if parts else ""
     once = sources < ends  # each edge stands at both ends
     return FoundGraph(
         sources[once],
@@ -82,7 +82,7 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
         str(path),
         vertices,
         ids=np.arange(1, vertices + 1),
-        notes=(f"METIS: neighbours of {vertices} vertices, a line each{skipped}",),
+        notes=(f"METIS: neighbours of {vertices} vertices, a line each{rest}",),
     )
 
 
@@ -113,5 +113,7 @@ def _neighbours(
         raise ValueError("a neighbour has no weight")
     starts = np.cumsum(counts) - counts
     place = np.arange(len(numbers)) - np.repeat(starts, counts)
-    picked = (place >= before) & ((place - before) % step == 0)
-    return np.repeat(np.arange(len(counts)), counts)[picked], numbers[picked] - 1
+    is_neighbour = (place >= before) & ((place - before) % step == 0)
+    return np.repeat(np.arange(len(counts)), counts)[is_neighbour], numbers[
+        is_neighbour
+    ] - 1

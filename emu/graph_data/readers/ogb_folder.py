@@ -52,7 +52,7 @@ def ogb_source(folder: Path) -> Source:
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
     ]
 
-    return Source(f"ogb {stats}", lambda: read_ogb(folder).checked())
+    return Source(f"ogb {stats}", lambda: read_ogb(folder).check())
 
 
 def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -77,8 +77,8 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
 def _read(folder: Path) -> FoundGraph:
     raw = folder / "raw"
-    packed = raw / "data.npz"
-    reader = _read_packed if packed.exists() else _read_text
+    archive = raw / "data.npz"
+    reader = _read_packed if archive.exists() else _read_text
     edges, features, labels = reader(raw)
     vertices = len(labels)
     _check_count(raw, vertices)
@@ -89,10 +89,10 @@ def _read(folder: Path) -> FoundGraph:
     origin = str(raw)
     splits = {part: _split(folder, part, vertices) for part in SPLIT}
     rows = FeatureRows.dense(features, origin) if features is not None else None
-    used = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
+    names_in_use = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
     others = {file.name.removesuffix(".csv.gz") for file in raw.glob("*.csv.gz")}
     names = sorted({path.parent.name for path in folder.glob("split/*/train.csv.gz")})
-    chosen = [f"of the splits {', '.join(names)} the first"] if names[1:] else []
+    notes = [f"of the splits {', '.join(names)} the first"] if names[1:] else []
     return FoundGraph(
         edges[0],
         edges[1],
@@ -102,7 +102,7 @@ def _read(folder: Path) -> FoundGraph:
         labels=labels,
         splits=splits,
         split_origin=f"split/{names[0]}",
-        notes=(*chosen, *name_unread(sorted(others - used))),
+        notes=(*notes, *name_unread(sorted(others - names_in_use))),
     )
 
 
@@ -168,11 +168,11 @@ def _edge_table(path: Path) -> NDArray[np.int64]:
 def _words(path: Path) -> list[list[str]]:
     """Return the fields of a short table."""
     try:
-        with open_gzip(path) as packed, io.TextIOWrapper(packed, "utf-8") as lines:
+        with open_gzip(path) as stream, io.TextIOWrapper(stream, "utf-8") as lines:
             return [line.strip().split(",") for line in lines if line.strip()]
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {said}", path=str(path)) from error
+        problem = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {problem}", path=str(path)) from error
 
 
 def _read_packed(raw: Path) -> _Parts:

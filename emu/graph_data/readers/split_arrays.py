@@ -120,8 +120,8 @@ def _choose_column(
         raise DataError(problem, path=origin)
     rows = array.T if array.shape[0] > array.shape[1] else array
     problem = f"{name} holds {len(rows)} splits"
-    chosen = _choose("split-number", len(rows), choices.split_number, problem, origin)
-    column: NDArray[Any] = rows[chosen]
+    number = _choose("split-number", len(rows), choices.split_number, problem, origin)
+    column: NDArray[Any] = rows[number]
     return column
 
 

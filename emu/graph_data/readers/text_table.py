@@ -98,8 +98,8 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
         As `open_input`.
     """
     with open_input(path) as file:  # no pipe, no folder
-        packed = file.read(2) == b"\x1f\x8b"
-    open_content = open_gzip if packed else open_input
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    open_content = open_gzip if is_gzip else open_input
     with open_content(path) as content:
         start = content.read(1 << 20)
     encoding = "utf-8-sig"
@@ -188,9 +188,9 @@ class TextTable:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
-        named = f": {', '.join(self.names)}" if self.names else ""
+        names = f": {', '.join(self.names)}" if self.names else ""
         raise self.error(
-            f"{option} names {stated!r}, there are {self.width} columns{named}"
+            f"{option} names {stated!r}, there are {self.width} columns{names}"
         )
 
     def error(self, problem: str) -> DataError:
@@ -214,13 +214,13 @@ class TextTable:
         ValueError, OverflowError
             When a field is none, or a row has more or fewer columns than the first.
         """
-        picked = {column: place for place, column in enumerate(columns)}
+        places = {column: place for place, column in enumerate(columns)}
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [
-            (f"f{column}", dtype if column in picked else "U1")
+            (f"f{column}", dtype if column in places else "U1")
             for column in range(self.width)
         ]
-        whole = len(picked) == self.width
+        whole = len(places) == self.width
         with open_lines(self.path, self.tell) as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):

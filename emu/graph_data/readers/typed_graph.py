@@ -13,7 +13,7 @@ from emu.graph_data.readers.found_graph import (
     FeatureRows,
     FoundGraph,
     class_numbers,
-    found_graph,
+    graph_of_arrays,
     name_unread,
 )
 from emu.graph_data.readers.split_arrays import SPLIT, Choices, check_splits
@@ -70,31 +70,31 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
 
 
 def _list(names: Any) -> str:
-    listed = [printable(name, 60) for name in names]
-    more = len(listed) - _MOST_LISTED
-    return " ".join(listed[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    words = [printable(name, 60) for name in names]
+    more = len(words) - _MOST_LISTED
+    return " ".join(words[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _take_relation(graph: TypedGraph, choices: Choices) -> FoundGraph:
     relation = choices.relation
     edges = next((e for r, e in graph.edges.items() if r == relation), None)
     if edges is None:
-        named = ",".join(relation)
-        problem = f"holds no relation {named}, but "
-        problem += _list(",".join(known) for known in graph.edges)
+        relation_text = ",".join(relation)
+        problem = f"holds no relation {relation_text}, but "
+        problem += _list(",".join(one) for one in graph.edges)
         raise DataError(problem, path=graph.origin)
     if relation[0] != relation[2]:
         problem = f"--relation {','.join(relation)} joins two types of vertices: "
         problem += "--flatten makes one graph of all types"
         raise DataError(problem, path=graph.origin)
     arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
-    taken = found_graph(arrays, graph.origin, choices)
+    graph_of_relation = graph_of_arrays(arrays, graph.origin, choices)
     return replace(
-        taken,
+        graph_of_relation,
         owner=graph.owner.get(relation[0]),
         notes=(
             *([f"only {','.join(relation)} was taken"] if len(graph.edges) > 1 else []),
-            *taken.notes,
+            *graph_of_relation.notes,
             *name_unread(graph.unread),
         ),
     )
@@ -103,7 +103,7 @@ def _take_relation(graph: TypedGraph, choices: Choices) -> FoundGraph:
 def _flatten(graph: TypedGraph, types: tuple[str, ...], choices: Choices) -> FoundGraph:
     nothing = np.empty((2, 0), np.int64)
     parts = [
-        found_graph(
+        graph_of_arrays(
             {**graph.vertices.get(name, {}), "edge_index": nothing},
             graph.origin,
             choices,
@@ -142,8 +142,8 @@ def _stack_edges(
     """Return the edges of all relations, shape (2, edges), by vertices of one graph."""
     edges = [np.empty((2, 0), np.int64)]
     for (source, name, target), ends in graph.edges.items():
-        shifted = ends.astype(np.int64)
-        for end, row in zip((source, target), shifted, strict=True):
+        ids = ends.astype(np.int64)
+        for end, row in zip((source, target), ids, strict=True):
             begin, stop = starts[types.index(end) :][:2]
             if len(row) and not 0 <= row.min() <= row.max() < stop - begin:
                 problem = (
@@ -151,7 +151,7 @@ def _stack_edges(
                 )
                 raise DataError(problem + end, path=graph.origin)
             row[...] += begin
-        edges.append(shifted)
+        edges.append(ids)
     return np.concatenate(edges, axis=1)
 
 
@@ -161,8 +161,8 @@ def _count(graph: TypedGraph, name: str, part: FoundGraph) -> int:
     counts += [part.features.vertices] if part.features else []
     counts += [len(part.labels)] if part.labels is not None else []
     if len({*counts}) > 1:
-        listed = " and ".join(map(str, counts))
-        raise DataError(f"type {name} has {listed} vertices", path=graph.origin)
+        text = " and ".join(map(str, counts))
+        raise DataError(f"type {name} has {text} vertices", path=graph.origin)
     highest = (
         int(ends[row].max(initial=-1)) + 1
         for (source, _, target), ends in graph.edges.items()
@@ -181,17 +181,17 @@ def _stack_features(
         return None
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
-        filled = np.zeros((stop - start, width + len(parts)), np.float32)
+        matrix = np.zeros((stop - start, width + len(parts)), np.float32)
         for number, (part, begin) in enumerate(zip(parts, starts[:-1], strict=True)):
             first, last = max(start, int(begin)), min(stop, int(starts[number + 1]))
             if first >= last:
                 continue
-            place = filled[first - start : last - start]
+            place = matrix[first - start : last - start]
             place[:, width + number] = 1
             if part.features:
                 own = part.features.rows(first - int(begin), last - int(begin))
                 place[:, : own.shape[1]] = own
-        return filled
+        return matrix
 
     return FeatureRows(int(starts[-1]), width + len(parts), rows)
 
@@ -239,8 +239,8 @@ def _describe(
     counts: list[int],
 ) -> tuple[str, ...]:
     lengths = [part.features.length if part.features else 0 for part in parts]
-    listed = _list(f"{t} ({n})" for t, n in zip(types, counts, strict=True))
-    notes = [f"one graph of {len(types)} types, in this order: {listed}"]
+    text = _list(f"{t} ({n})" for t, n in zip(types, counts, strict=True))
+    notes = [f"one graph of {len(types)} types, in this order: {text}"]
     one_hot = f"the last {len(types)} features say the type, one-hot in this order"
     if len({*lengths}) > 1:
         one_hot += "; features of types with fewer are filled with zeros"

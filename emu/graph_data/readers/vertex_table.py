@@ -81,8 +81,8 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     if not columns:
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
     values = _read_numbers(table, columns)
-    skipped = table.skipped([*columns, place])
-    how = f"{len(columns)} columns, {_by(table, place)}{skipped}"
+    rest = table.skipped([*columns, place])
+    how = f"{len(columns)} columns, {_by(table, place)}{rest}"
     ids = None if place is None else _ids(table, place, options)
     return VertexTable(path, "features", values, ids, how)
 
@@ -131,16 +131,18 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     if sizes and table.first_row[0] == str(len(words) - 1):
         raise table.error("begins with sizes, as many rows follow: remove that line")
     how = f"{table.name(column)}, {_by(table, place)}{table.skipped([place, column])}"
-    values, numbered = _classes(words)
-    known = values[values != ("" if values.dtype.kind == "U" else -1)]
-    many = len(known) > 2 and len(np.unique(known)) == len(known)
-    if many and (known.dtype.kind == "U" or ((known >= 0) & (known % 1 == 0)).all()):
+    values, note = _classes(words)
+    classes = values[values != ("" if values.dtype.kind == "U" else -1)]
+    many = len(classes) > 2 and len(np.unique(classes)) == len(classes)
+    if many and (
+        classes.dtype.kind == "U" or ((classes >= 0) & (classes % 1 == 0)).all()
+    ):
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
     ids = None if place is None else _ids(table, place, options)
-    return VertexTable(path, "labels", values, ids, how + numbered)
+    return VertexTable(path, "labels", values, ids, how + note)
 
 
 def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
@@ -157,10 +159,10 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
         return _read_lists(path, options, tell)
     table = _open(path, tell)
     place = _id_column(table, options)
-    named = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
-    if len(named) > 1 or (table.width > 2 and not named):
+    columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
+    if len(columns) > 1 or (table.width > 2 and not columns):
         raise table.error("needs one column with train, valid or test, and one of ids")
-    column = named[0] if named else table.width - 1
+    column = columns[0] if columns else table.width - 1
     place = _first_as_id(table, place, column, options)
     words = [word.lower() for word in _read_column(table, column)]
     wrong = next((word for word in words if word not in _PARTS), None)
@@ -222,11 +224,11 @@ def _id_column(table: TextTable, options: TableOptions) -> int | None:
     """
     if options.ids is False:
         return None
-    named = [column for column, name in enumerate(table.names) if is_id(name)]
-    if named or options.ids or (table.names and table.names[0]):
-        exact = [c for c in named if table.names[c].lower() in {"id", "node_id"}]
-        named = exact or named or [0] * bool(options.ids)
-        return named[0] if named else None
+    columns = [column for column, name in enumerate(table.names) if is_id(name)]
+    if columns or options.ids or (table.names and table.names[0]):
+        exact = [c for c in columns if table.names[c].lower() in {"id", "node_id"}]
+        columns = exact or columns or [0] * bool(options.ids)
+        return columns[0] if columns else None
     if table.names:  # an index of pandas, or names of rows in R
         ids = [fields[0] for _, fields in table.rows()]
         if ids != [*map(str, range(len(ids)))]:
@@ -325,8 +327,8 @@ def _read_column(table: TextTable, column: int) -> list[str]:
 
 def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
-    known = [word for word in words if word.lower() not in _NO_CLASS]
-    if not all(map(is_number, known)):
+    words_known = [word for word in words if word.lower() not in _NO_CLASS]
+    if not all(map(is_number, words_known)):
         return np.array([w if w.lower() not in _NO_CLASS else "" for w in words]), ""
     values = np.array([
         -1.0 if word.lower() in _NO_CLASS else float(word) for word in words
@@ -337,8 +339,8 @@ def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
         return values, ""
     numbers, codes = np.unique(there, return_inverse=True)
     values[values != -1] = codes
-    said = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
-    return values, f"; classes are the {said}"
+    text = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
+    return values, f"; classes are the {text}"
 
 
 def split_masks(parts: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:

@@ -8,9 +8,9 @@ know: files, labs, simulations.
 
 from emu.lab.fitting.causes import FittedSteps, overtaken
 from emu.lab.fitting.conversations import Unfittable
-from emu.lab.fitting.fitted_job import fitted_scenario
+from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, fit_iterations, fit_traffic
-from emu.lab.fitting.steps import ALL, named
+from emu.lab.fitting.steps import ALL, describe_ends
 from emu.lab.fitting.templates import Template, mean_iterations
 
 __all__ = [
@@ -19,10 +19,10 @@ __all__ = [
     "FittedSteps",
     "Template",
     "Unfittable",
+    "describe_ends",
     "fit_iterations",
     "fit_traffic",
-    "fitted_scenario",
     "mean_iterations",
-    "named",
     "overtaken",
+    "write_fit",
 ]

@@ -85,7 +85,7 @@ def overtaken(found: FittedSteps) -> list[Step]:
     return large
 
 
-def caused(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
+def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     """Return the steps with their causes, in the iterations that have all of them.
 
     Raises
@@ -142,7 +142,7 @@ class _Times:
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._ends = [[step.first, step.last] for step in steps]
         for moments, step, some in zip(self._ends, steps, held, strict=False):
-            moments.append(step.drained(some))
+            moments.append(step.drain_times(some))
 
     def of(self, cause: Cause) -> NDArray[np.float64]:
         """Return the seconds of a cause by the iteration of its effect."""
@@ -174,9 +174,10 @@ def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], 
     }
     before = [_before(number, steps, times, phase) for number in range(len(steps))]
     waits = [
-        _awaited(number, steps, before, times, phase) for number in range(len(steps))
+        _candidates_of(number, steps, before, times, phase)
+        for number in range(len(steps))
     ]
-    least = [_reduced(own, steps, waits, phase) for own in waits]
+    least = [_reduce_causes(own, steps, waits, phase) for own in waits]
     answers = [_request(number, steps, before, phase) for number in range(len(steps))]
     causes = []
     for number, step in enumerate(steps):
@@ -212,7 +213,7 @@ def _behind_senders(
             if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                rest = steps[k].crossed.left(until, steps[number].first[lag:])
+                rest = steps[k].crossed.bytes_to_come(until, steps[number].first[lag:])
                 holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
     drain_times = _Times(steps, holds)
     all_causes: list[list[Cause]] = [list(own) for own in causes]
@@ -257,7 +258,7 @@ def _before(
     return causes
 
 
-def _awaited(
+def _candidates_of(
     number: int,
     steps: Sequence[Step],
     before: Sequence[list[Cause]],
@@ -282,7 +283,7 @@ def _awaited(
     return [*others, *notes[:count]]
 
 
-def _reduced(
+def _reduce_causes(
     own: Sequence[Cause],
     steps: Sequence[Step],
     before: Sequence[list[Cause]],

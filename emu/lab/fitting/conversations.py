@@ -125,7 +125,7 @@ def by_process(traffic: Traffic) -> Packets:
         )
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
-    _shared(traffic, owner)
+    _refuse_shared_ports(traffic, owner)
     programs = [
         owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
     ]
@@ -152,7 +152,7 @@ def by_process(traffic: Traffic) -> Packets:
     )
 
 
-def _shared(traffic: Traffic, owner: NDArray[np.int64]) -> None:
+def _refuse_shared_ports(traffic: Traffic, owner: NDArray[np.int64]) -> None:
     """Refuse ports that two programs of a machine have had."""
     rows = traffic.owners
     other = owner[rows["machine"], rows["port"]] != rows["program"]

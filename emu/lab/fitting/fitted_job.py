@@ -29,7 +29,7 @@ OFTEN = 0.5
 _MOMENTS = {BEGUN: "", DRAINED: ".drained", GOT: ".got"}
 
 
-def fitted_scenario(
+def write_fit(
     name: str,
     found: FittedIterations | FittedSteps,
     traffic: Traffic,

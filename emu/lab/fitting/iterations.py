@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from emu.lab.fitting.causes import ALWAYS, FittedSteps, caused
+from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes
 from emu.lab.fitting.conversations import (
     Exchange,
     Measured,
@@ -132,7 +132,7 @@ def fit_traffic(
         clocks = _clocks(find_marks(packets, traffic) if marks is None else marks)
     except Unfittable as error:
         raise Unfittable(f"{why}{error}") from error
-    return caused(steps_between(packets, traffic, clocks), clocks, skip)
+    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
 
 
 def _clocks(marks: Marks) -> Marks:
@@ -186,7 +186,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         )
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    return _fitted(ring, rounds, some, _services(exchanges), traffic.nics, first)
+    return _fit_rounds(ring, rounds, some, _services(exchanges), traffic.nics, first)
 
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
@@ -348,7 +348,7 @@ def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     return services
 
 
-def _fitted(
+def _fit_rounds(
     ring: Ring,
     rounds: dict[Process, list[list[list[Exchange]]]],
     sums: _Sums,

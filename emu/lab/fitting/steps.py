@@ -59,7 +59,7 @@ class Crossed:
     before: NDArray[np.int64]
     """Bytes before each of them, and of all."""
 
-    def left(
+    def bytes_to_come(
         self, until: NDArray[np.float64], at: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return how many of the first ``until`` bytes are to come after ``at``."""
@@ -97,7 +97,7 @@ class Step:
         rows = (getattr(self, name)[some] for name in _BY_ITERATION)
         return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
 
-    def drained(self, held: float) -> NDArray[np.float64]:
+    def drain_times(self, held: float) -> NDArray[np.float64]:
         """Return the seconds at which all but so many bytes had come."""
         return self.crossed.when(self.until - np.minimum(held, self.sizes))
 
@@ -130,7 +130,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
             crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
             step = Step(*ends, number, clock, *parts, crossed=crossing)
-            steps.append(_numbered(step, starts))
+            steps.append(_number_parts(step, starts))
     return steps
 
 
@@ -149,13 +149,13 @@ def clock_of(
     own = [end for end in ends if end in marks]
     if len(own) != 1:
         periods = ", ".join(
-            f"{named([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
+            f"{describe_ends([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
             for one in own or marks
         )
         raise Unfittable(
-            f"{named(ends, traffic)}: iterations of processes do not go together "
-            f"({periods}), and it is not clear of which these are part: --mark LINE "
-            "that one program prints says it"
+            f"{describe_ends(ends, traffic)}: iterations of processes do not go "
+            f"together ({periods}), and it is not clear of which these are part: "
+            "--mark LINE that one program prints says it"
         )
     return own[0], marks[own[0]]
 
@@ -197,7 +197,7 @@ def _parts(
     if np.mean(sent > 0) < 0.5:
         if before[-1] > _RARE * total:
             raise Unfittable(
-                f"{named(ends, traffic)} sent {before[-1]:,} bytes in "
+                f"{describe_ends(ends, traffic)} sent {before[-1]:,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )
@@ -209,7 +209,7 @@ def _parts(
     bounds = _bounds([each[each > 0] for each in cuts], sent)
     if bounds is None:
         raise Unfittable(
-            f"{named(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{describe_ends(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
             "iterations that repeat; --mark LINE states others"
@@ -230,7 +230,7 @@ def _parts(
         )
 
 
-def named(ends: Sequence[Process], traffic: Traffic) -> str:
+def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     """Return processes in words, the first of them to the second."""
     return " to ".join(
         f"{traffic.programs[program]} on {traffic.machines[machine]}"
@@ -307,7 +307,7 @@ def _nearest(cuts: NDArray[np.int64], place: float) -> float:
     return float(cuts[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
 
 
-def _numbered(step: Step, marks: NDArray[np.float64]) -> Step:
+def _number_parts(step: Step, marks: NDArray[np.float64]) -> Step:
     """Return the step with every part in the iteration in which it usually begins."""
     seen = np.flatnonzero(~np.isnan(step.first))
     late = np.searchsorted(marks, step.first[seen], "right") - 1 - seen

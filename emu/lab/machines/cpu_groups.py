@@ -52,9 +52,9 @@ class Hierarchy:
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
         hierarchies = [
-            cls(2, _second(own), mount) for mount, own in _mounted(mounts, groups)
+            cls(2, _second(own), mount) for mount, own in _list_mounts(mounts, groups)
         ]
-        for mount, own in _mounted(mounts, groups, "cpu"):
+        for mount, own in _list_mounts(mounts, groups, "cpu"):
             hierarchies.insert(0, cls(1, own, mount))
         for one in hierarchies:
             if one.version == 1 or one.offers_cpu():
@@ -112,7 +112,7 @@ class Hierarchy:
             (top / "cpu.shares").write_text(_SHARES)
 
 
-def _mounted(
+def _list_mounts(
     mounts: str, groups: str, controller: str = ""
 ) -> Iterator[tuple[Path, Path]]:
     """Yield mounts of a controller, of version 2 without one, and one's own group."""
@@ -169,7 +169,7 @@ class CpuGroups:
     def __init__(self, quotas: Mapping[str, CpuQuota]) -> None:
         self._at = Hierarchy.find()
         remove_left_behind(self._at)
-        self._top, self._lock = _locked_folder(self._at.folder)
+        self._top, self._lock = _make_locked_folder(self._at.folder)
         self._groups: dict[str, Path] = {}
         try:
             self._at.weigh(self._top)
@@ -205,7 +205,7 @@ class CpuGroups:
         os.close(self._lock)
 
 
-def _locked_folder(parent: Path) -> tuple[Path, int]:
+def _make_locked_folder(parent: Path) -> tuple[Path, int]:
     """Return a new group of this process's own, and a lock on it.
 
     Raises RunError when the kernel refuses.
@@ -274,7 +274,7 @@ def join_group_of(process: int) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
     groups = Path(f"/proc/{process}/cgroup").read_text()
     for controller in ("cpu", ""):
-        for _, group in _mounted(mounts, groups, controller):
+        for _, group in _list_mounts(mounts, groups, controller):
             if group.parent.name.startswith(_NAME):
                 try:
                     (group / "cgroup.procs").write_text("0")

@@ -24,7 +24,7 @@ _GOING = 1.0
 def main() -> int:
     """Run the command; return its exit code, 128 more than the number of a signal."""
     _, holder, *command = sys.argv
-    machine = _entered(int(holder))
+    machine = _enter(int(holder))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     inside = os.fork()
     if not inside:
@@ -35,7 +35,7 @@ def main() -> int:
     return code if code >= 0 else 128 - code
 
 
-def _entered(holder: int) -> int:
+def _enter(holder: int) -> int:
     """Enter the namespaces of a process; return a descriptor that waits for its end.
 
     Raises RunError when it has gone, or is another user's; when it has no directory

@@ -34,7 +34,7 @@ from emu.lab.machines.nic_check import (
     NicDirection,
     NicTrial,
     NicTries,
-    carried,
+    measure_throughput,
 )
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Lab:
         while together:
             for some in together:
                 trials = [self._trial(one) for one in some]
-                for one, rate in zip(some, carried(trials), strict=True):
+                for one, rate in zip(some, measure_throughput(trials), strict=True):
                     tries.note(one, rate)
             together = [[one] for one in tries.again]
         self.counters.restart()
@@ -462,7 +462,7 @@ class Lab:
         RunError
             When a machine has gone.
         """
-        end = self._ended()
+        end = self._collect_ends()
         if end:
             return end
         with selectors.DefaultSelector() as selector:
@@ -470,7 +470,7 @@ class Lab:
                 selector.register(holder.socket, selectors.EVENT_READ, holder)
             for key, _ in selector.select(timeout):
                 self._read_end(key.data)
-        return self._ended()
+        return self._collect_ends()
 
     @staticmethod
     def _read_end(holder: Holder) -> None:
@@ -481,7 +481,7 @@ class Lab:
         if "ended" in packet:
             holder.ended.append(packet)
 
-    def _ended(self) -> list[Program]:
+    def _collect_ends(self) -> list[Program]:
         ends = []
         for holder in self._holders:
             for packet in holder.ended:

@@ -102,7 +102,9 @@ class NicTrial:
         self.sender.close()
 
 
-def carried(trials: Sequence[NicTrial], seconds: float = SECONDS) -> list[float]:
+def measure_throughput(
+    trials: Sequence[NicTrial], seconds: float = SECONDS
+) -> list[float]:
     """Return payload bytes per second that each direction carries, all at once.
 
     Parameters

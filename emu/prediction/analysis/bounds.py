@@ -109,7 +109,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         if (least := _one_by_one(*flows)) > bound:
             bound, binding = least, f"channel {channel}"
     for pool, pool_bound in zip(
-        problem.pools, _held(problem, times, volumes), strict=True
+        problem.pools, _hold_seconds(problem, times, volumes), strict=True
     ):
         if pool_bound / pool.most > bound:
             machine = problem.cluster.machines[pool.machine].name
@@ -125,7 +125,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     )
 
 
-def _held(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
+def _hold_seconds(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
     """Return the seconds for which the slots of every pool are held, at the least.
 
     From the start of a task that takes one to the end of the task that frees it, over

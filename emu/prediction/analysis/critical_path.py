@@ -206,7 +206,7 @@ class _Walk:
         ready = float(schedule.flow_ready[edge, iteration])
         start = float(schedule.flow_start[edge, iteration])
         rivals = self._rivals[edge]
-        holder = self._ended_between(schedule.flow_end[rivals], ready, start)
+        holder = self._ends_between(schedule.flow_end[rivals], ready, start)
         for row, n in holder:
             other = rivals[row]
             if (-1, other, n) not in self._walked:
@@ -214,7 +214,7 @@ class _Walk:
                 return _Part(-1, other, n, cause, ready)
         return _Part(self._job.edges[edge].source, -1, iteration)
 
-    def _ended_between(
+    def _ends_between(
         self, ends: NDArray[np.float64], ready: float, start: float
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
@@ -267,7 +267,7 @@ class _Walk:
             if task not in pool.takers:
                 continue
             ends = schedule.task_end[list(pool.freers)]
-            for row, n in self._ended_between(ends, ready, start):
+            for row, n in self._ends_between(ends, ready, start):
                 if (pool.freers[row], -1, n) not in self._walked:
                     freer = pool.freers[row]
                     return _Part(freer, -1, n, Cause.SLOT, ready, pool.name)

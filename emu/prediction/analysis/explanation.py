@@ -39,9 +39,9 @@ from emu.prediction.placement.moves import (
     difference,
     find_symmetry,
     hub_followers,
-    relabelled,
+    relabel,
 )
-from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import simulate
 from emu.problem import Link, Outages, Placement, Problem, Realization, Schedule
@@ -101,7 +101,7 @@ class TaskMove:
                 {"task": move.process, "from": move.source, "to": move.destination}
                 for move in self.near.moves
             ],
-            "placement": pasted(self.problem),
+            "placement": write_placement(self.problem),
         }
 
 
@@ -182,8 +182,8 @@ class _Way:
         """Return the run with another placement."""
         problem = replace(self._base.problem, placement=placement)
         if self._stated is not None:
-            problem = self._stated.placed(problem)
-        taken = problem.taken(self._reference)
+            problem = self._stated.reorder_rings(problem)
+        taken = problem.stretch(self._reference)
         return replace(self._base, problem=problem, realization=taken)
 
     def length(self, placement: Placement) -> float:
@@ -203,28 +203,28 @@ class _Way:
         """
         symmetry = find_symmetry(self._space, self._reference)
         there = self._space.machines(best)
-        alike = relabelled(symmetry, there, self._here)
+        alike = relabel(symmetry, there, self._here)
         if self.length(self._space.placement(alike)) <= self.length(best):
             there = alike
 
-        def placed(units: Units) -> Placement:
+        def place_units(units: Units) -> Placement:
             machines = self._here.copy()
             machines[list(units)] = there[list(units)]
             return self._space.placement(machines)
 
         left = frozenset(np.flatnonzero(there != self._here).tolist())
-        enough = self.length(placed(left)) * (1 + _WORTH)
-        left = self._needed(left, placed, enough)
+        enough = self.length(place_units(left)) * (1 + _WORTH)
+        left = self._keep_needed(left, place_units, enough)
         moves: Units = frozenset()
-        places = placed(moves)
-        while left and self.length(placed(moves)) > enough:
-            step = self._next(moves, left, placed)
+        places = place_units(moves)
+        while left and self.length(place_units(moves)) > enough:
+            step = self._next(moves, left, place_units)
             moves, left = moves | step, left - step
-            if self.length(placed(moves)) < self.length(places):
-                yield self._step(places, placed(moves))
-                places = placed(moves)
+            if self.length(place_units(moves)) < self.length(places):
+                yield self._step(places, place_units(moves))
+                places = place_units(moves)
 
-    def _needed(
+    def _keep_needed(
         self, units: Units, placed: Callable[[Units], Placement], enough: float
     ) -> Units:
         """Return ``units`` without those that may as well stay."""
@@ -272,7 +272,7 @@ class _Way:
         return TaskMove(near, now, length, self.length(before) - length, why)
 
 
-def pasted(problem: Problem) -> dict[str, Any]:
+def write_placement(problem: Problem) -> dict[str, Any]:
     """Return the section ``placement`` that spells out where ``problem`` stands."""
     machines = problem.cluster.machines
     return {
@@ -291,7 +291,7 @@ _Loads = dict[int, dict[tuple[str, str], float]]
 def _loads(base: Change, problem: Problem) -> _Loads:
     job = problem.job
     loads: _Loads = defaultdict(lambda: defaultdict(float))
-    sizes = sent_bytes(job, base.realization).tolist()
+    sizes = sum_edge_bytes(job, base.realization).tolist()
     for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
         kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
         for port in hops:
@@ -302,7 +302,7 @@ def _loads(base: Change, problem: Problem) -> _Loads:
 def _room(problem: Problem, seconds: float) -> list[float]:
     """Return the bytes that every link can carry in ``seconds``; they may change."""
     steps, end = problem.links.steps, np.array([seconds])
-    return [float(steps.carried(port, end)[0]) for port in range(len(problem.links))]
+    return [float(steps.carry(port, end)[0]) for port in range(len(problem.links))]
 
 
 def _bytes_of(kinds: tuple[str, str]) -> str:
@@ -455,26 +455,26 @@ def explain(
         Of the simulation that it is compared with; what-ifs keep them, too.
     """
     chain = critical_path(schedule)
-    added = outages or Outages()
+    outages_here = outages or Outages()
     if emulated:
         if replayed is None:
             problem = schedule.problem.following(schedule)
             replayed = simulate(problem, realization, policy)
-        replayed = replace(replayed, outages=added)
+        replayed = replace(replayed, outages=outages_here)
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()
     moves = NO_MOVES
     if helpful:
         base = Change("", "as it is", schedule.problem, realization, policy)
-        base = replace(base, with_deaths=with_deaths, added=added.seconds)
+        base = replace(base, with_deaths=with_deaths, added=outages_here.seconds)
         moves = task_moves(base, stated)
         more = [] if stated is None else [*stated.fewer_machines(base)]
         more += [] if stated is None else stated.more_machines(base)
-        improvements = _ranked(base, chain, more, stated, searched=True)
+        improvements = _rank_changes(base, chain, more, stated, searched=True)
         if moves.steps:
             moved = moves.steps[-1].run
             after = simulate(moved.problem, moved.realization, policy)
-            then = _ranked(moved, critical_path(after), more, stated)
+            then = _rank_changes(moved, critical_path(after), more, stated)
         notes += tuple(stated.notes) if stated is not None else ()
     return Explanation(
         schedule=schedule,
@@ -489,7 +489,7 @@ def explain(
     )
 
 
-def _ranked(
+def _rank_changes(
     base: Change,
     chain: CriticalPath,
     more: list[Change],
@@ -501,12 +501,12 @@ def _ranked(
     changes = [*changes_of(base, chain)]
     if stated is not None:
         rules = [one for one in changes if searched and one.kind == "policy"]
-        others = [stated.edited(one) for one in changes if one not in rules]
+        others = [stated.add_edit(one) for one in changes if one not in rules]
         changes = [*others, *stated.placed_anew(rules)]
-    found = rank(base, [*changes, *more])
-    edited = stated.edited if stated is not None else lambda change: change
-    found += rank_pairs(base, found, edited)
-    return tuple(sorted(found, key=lambda one: -one.gain))
+    improvements = rank(base, [*changes, *more])
+    edit = stated.add_edit if stated is not None else lambda change: change
+    improvements += rank_pairs(base, improvements, edit)
+    return tuple(sorted(improvements, key=lambda one: -one.gain))
 
 
 def death_rows(schedule: Schedule) -> list[dict[str, Any]]:

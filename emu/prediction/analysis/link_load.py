@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # The rate through every port over time: assigned, or the mean of what moved.
 
 
-def assigned_rates(schedule: Schedule) -> list[Steps] | None:
+def sum_rates(schedule: Schedule) -> list[Steps] | None:
     """Return per port the times and the sums of assigned rates from then on.
 
     None when the schedule has no rate history.
@@ -130,8 +130,8 @@ class LinkContention:
             for port in hops:
                 starts[port].append(schedule.flow_start[edge, moving])
                 ends[port].append(schedule.flow_end[edge, moving])
-        self._begun = [_sorted(times) for times in starts]
-        self._ended = [_sorted(times) for times in ends]
+        self._begun = [_sort_times(times) for times in starts]
+        self._ended = [_sort_times(times) for times in ends]
 
     def degree(self, port: int, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the active flows over ``port`` just after each of ``times``."""
@@ -175,7 +175,7 @@ class LinkContention:
         return hops[int(np.argmax(shares))]
 
 
-def _sorted(times: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _sort_times(times: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.sort(np.concatenate(times)) if times else np.empty(0)
 
 
@@ -306,7 +306,7 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     for first in range(0, begin.size, rows):
         since, until = np.searchsorted(instant, [first, first + rows])
         there = instant[since:until] - first
-        loads = _summed(there, edge[since:until], change[since:until], hops, ports)
+        loads = _sum_changes(there, edge[since:until], change[since:until], hops, ports)
         loads = level + np.cumsum(loads, axis=0)
         worst = np.argmax(loads, axis=0)
         most = loads[worst, np.arange(ports)]
@@ -315,7 +315,7 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     return list(zip(peak.tolist(), at.tolist(), strict=True))
 
 
-def _summed(
+def _sum_changes(
     instant: Ints, edge: Ints, change: Floats, hops: list[list[int]], ports: int
 ) -> Floats:
     """Return the sum of changes of every (instant, port)."""
@@ -389,7 +389,7 @@ def worst_interval(
     flows = edge[latest_first], iteration[latest_first]
     began, ends = schedule.flow_start[flows], schedule.flow_end[flows]
     steps, sizes = schedule.problem.links.steps, schedule.flow_bytes[flows]
-    start, end = steps.carried(port, began), steps.carried(port, ends)
+    start, end = steps.carry(port, began), steps.carry(port, ends)
     by_end = np.empty(end.size, dtype=np.int64)
     by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
     best = best_sums(by_end, sizes, sizes - factor * end)

@@ -307,9 +307,9 @@ def schedule_cost(
         if kinds_of_task <= {*parameter_kinds}
     }
     hours = {True: 0.0, False: 0.0}
-    used = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
+    machines = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
     for name, price in hourly.items():
-        hours[name in parameters] += price if name in used else 0.0
+        hours[name in parameters] += price if name in machines else 0.0
     in_vain = prices.functions(lost)
     span = schedule.makespan
     return Cost(

@@ -68,7 +68,7 @@ class Traffic:
     """Rows of `OWNER`; ports that were never seen in use are missing."""
 
 
-def sent_matrix(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
+def count_bytes(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
     """Return the bytes that each machine sent to each, shape (machines, machines)."""
     pair = packets["source"].astype(np.int64) * machines + packets["destination"]
     sums = np.bincount(pair, packets["bytes"], minlength=machines * machines)
@@ -218,7 +218,7 @@ def meetings(
     return sorted(pairs)
 
 
-def named_matrix(
+def name_matrix(
     matrix: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, dict[str, int]]:
     """Return a matrix of bytes by the names of sender and receiver."""
@@ -231,7 +231,7 @@ def named_matrix(
 # Bytes of a run, by the kinds of tensors that the receivers counted.
 
 
-def received_kinds(
+def count_kinds(
     statistics: Mapping[str, Mapping[str, Any]],
 ) -> Counter[tuple[int, str]]:
     """Return (edge, kind of payload) -> real bytes over connections.
@@ -253,7 +253,7 @@ def kinds_between_machines(
 ) -> dict[str, float]:
     """Return kind of payload -> emulated bytes between machines, most first."""
     sums: Counter[str] = Counter()
-    for (edge, kind), count in received_kinds(statistics).items():
+    for (edge, kind), count in count_kinds(statistics).items():
         if edge < len(problem.hops) and problem.hops[edge]:
             sums[kind] += count
     return {kind: count / byte_scale for kind, count in sums.most_common() if count}

@@ -88,13 +88,13 @@ class Stated(Protocol):
     notes: list[str]
     """Changes that were not tried, and why."""
 
-    def placed(self, problem: Problem) -> Problem:
+    def reorder_rings(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
 
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the result of the scenario's best placement search."""
 
-    def edited(self, change: Change) -> Change:
+    def add_edit(self, change: Change) -> Change:
         """Return a change with its keys and values, and what follows from them."""
 
     def standing(self, problem: Problem) -> dict[str, Any]:
@@ -155,14 +155,14 @@ def rank_pairs(
         and abs(one.gain) < _MORE * before
     ]
     busy = sorted(little, key=lambda one: -_seconds(base, one.change))[:_PAIRED]
-    found = []
+    pairs = []
     for one, other in combinations(busy, 2):
         both = _both(base, one.change, other.change)
         gain = before - span(both)
         if gain > max(one.gain, 0) + max(other.gain, 0) + _MORE * before:
             both = both if both.kind == "pair" else edited(both)
-            found.append(Improvement(both, before - gain, gain))
-    return found
+            pairs.append(Improvement(both, before - gain, gain))
+    return pairs
 
 
 def _seconds(base: Change, change: Change) -> float:
@@ -170,9 +170,9 @@ def _seconds(base: Change, change: Change) -> float:
     problem, realization = base.problem, base.realization
     if change.kind == "compute":
         return float(realization.times[[*change.rows]].sum(axis=1).max())
-    sent = realization.volumes.sum(axis=1)
+    sizes = realization.volumes.sum(axis=1)
     load = np.zeros(len(problem.capacities))
-    for hops, volume in zip(problem.hops, sent, strict=True):
+    for hops, volume in zip(problem.hops, sizes, strict=True):
         load[[*hops]] += volume
     return float((load / problem.capacities)[[*change.rows]].max())
 
@@ -184,10 +184,10 @@ def _both(base: Change, one: Change, other: Change) -> Change:
     rows = tuple(sorted({*one.rows, *other.rows}))
     if one.kind != other.kind:
         network, compute = (one, other) if one.kind == "network" else (other, one)
-        stated = one.edit is not None and other.edit is not None
-        edit = {**(one.edit or {}), **(other.edit or {})} if stated else None
-        changed = replace(network, kind="pair", what=what, edit=edit)
-        return replace(changed, realization=compute.realization)
+        with_edits = one.edit is not None and other.edit is not None
+        edit = {**(one.edit or {}), **(other.edit or {})} if with_edits else None
+        variant = replace(network, kind="pair", what=what, edit=edit)
+        return replace(variant, realization=compute.realization)
     problem, times = base.problem, np.array(base.realization.times)
     if one.kind == "network":
         cluster = problem.cluster.with_capacities(rows, one.factor)
@@ -195,8 +195,8 @@ def _both(base: Change, one: Change, other: Change) -> Change:
     else:
         times[[*rows]] *= one.factor
     realization = Realization(times, base.realization.volumes)
-    changed = replace(one, what=what, rows=rows, edit=None)
-    return replace(changed, problem=problem, realization=realization)
+    variant = replace(one, what=what, rows=rows, edit=None)
+    return replace(variant, problem=problem, realization=realization)
 
 
 def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -214,7 +214,7 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _policies(base)
     yield from _window(base)
     yield from _slots(base, chain)
-    yield from _undisturbed(base)
+    yield from _without_disturbances(base)
 
 
 def span(run: Change) -> float:
@@ -369,7 +369,7 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
         )
 
 
-def _undisturbed(base: Change) -> Iterator[Change]:
+def _without_disturbances(base: Change) -> Iterator[Change]:
     cluster = base.problem.cluster
     if cluster.changes or cluster.speed_changes:
         still = replace(cluster, changes=(), speed_changes=())

@@ -110,7 +110,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
     for name, machine in tasks.items():
-        members = _named(job, name)
+        members = _tasks_of_name(job, name)
         if machine not in names:
             raise PlacementError(
                 f"task {name} is placed on {machine}, "
@@ -133,7 +133,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     return placement
 
 
-def _named(job: Job, name: str) -> tuple[int, ...]:
+def _tasks_of_name(job: Job, name: str) -> tuple[int, ...]:
     """Return the tasks of the process that ``name`` is, or belongs to."""
     if name in job.units:
         return job.units[name]
@@ -195,7 +195,7 @@ def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
         machines = attempt(cautious=False)
         if machines is not None:
             return machines
-    return _found(space, attempt(cautious=True))
+    return _require_room(space, attempt(cautious=True))
 
 
 def place_round_robin(job: Job, cluster: Cluster) -> Placement:
@@ -235,10 +235,14 @@ def deal_out(space: Space) -> NDArray[np.int64]:
         return _one_by_one(space, order, machines_in_turn, cautious=cautious)
 
     machines = attempt(cautious=False)
-    return _found(space, attempt(cautious=True) if machines is None else machines)
+    return _require_room(
+        space, attempt(cautious=True) if machines is None else machines
+    )
 
 
-def _found(space: Space, machines: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _require_room(
+    space: Space, machines: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
     if machines is None:
         raise infeasibility(space)
     return machines

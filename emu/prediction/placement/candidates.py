@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.prediction.core import lib, new_room, pointer, room_in, structure
-from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.scheduling.compiled_problem import (
     BoundJob,
     Floats,
@@ -180,7 +180,7 @@ def candidates(
         ),
         Transfers(
             space.cluster.links.steps.most,
-            sent_bytes(space.job, realization),
+            sum_edge_bytes(space.job, realization),
             head,
             tail,
             float(least),
@@ -260,7 +260,7 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
     ValueError
         When ``machine_of`` does not fit the job.
     """
-    return float(lib.lower_bound(c.core, _checked(c, machine_of)))
+    return float(lib.lower_bound(c.core, _check_slots(c, machine_of)))
 
 
 def estimate(c: Candidates, machine_of: Ints) -> float:
@@ -273,7 +273,7 @@ def estimate(c: Candidates, machine_of: Ints) -> float:
     ValueError
         When ``machine_of`` does not fit the job.
     """
-    return float(lib.estimate(c.core, _checked(c, machine_of)))
+    return float(lib.estimate(c.core, _check_slots(c, machine_of)))
 
 
 def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
@@ -286,11 +286,11 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
     ValueError
         When ``machine_of`` does not fit the job.
     """
-    cost = lib.placement_cost(c.core, _checked(c, machine_of), limit)
+    cost = lib.placement_cost(c.core, _check_slots(c, machine_of), limit)
     c.arrays.check()
     return float(cost)
 
 
-def _checked(c: Candidates, machine_of: Ints) -> Any:
+def _check_slots(c: Candidates, machine_of: Ints) -> Any:
     check_machines(machine_of, *c.busy.shape)
     return pointer(machine_of)

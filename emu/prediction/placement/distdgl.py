@@ -130,7 +130,7 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     if not pairs:
         raise PlacementError("distdgl needs workers with samplers; the job has none")
     groups = sampler_groups(space, pairs)
-    machines = _counted(space, groups) if groups else colocate(space, pairs)
+    machines = _count_groups(space, groups) if groups else colocate(space, pairs)
     if machines is None:
         raise infeasibility(space)
     for unit in np.nonzero(machines < 0)[0].tolist():
@@ -138,7 +138,7 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     return space.placement(machines)
 
 
-def _counted(space: Space, groups: SamplerGroups) -> NDArray[np.int64] | None:
+def _count_groups(space: Space, groups: SamplerGroups) -> NDArray[np.int64] | None:
     """Return the machines of workers and samplers, -1 for others; None: no room."""
     counts = _Colocation(space, groups).counts()
     if counts is None:
@@ -272,17 +272,19 @@ class _Colocation:
         """
         most = max(int(best[machine][state]) for state in states)
         for option in self.options[machine][::-1]:
-            next_states = self._reached(machine, states, option, most, best)
+            next_states = self._next_states_of(machine, states, option, most, best)
             if not next_states:
                 continue
             pair = int(option[0]), int(option[1])
             for other in self.options[machine]:
                 if (int(other[0]), int(other[1])) == pair:
-                    next_states |= self._reached(machine, states, other, most, best)
+                    next_states |= self._next_states_of(
+                        machine, states, other, most, best
+                    )
             return pair, next_states
         raise AssertionError  # some option led to the value wanted
 
-    def _reached(
+    def _next_states_of(
         self,
         machine: int,
         states: set[Counts],

@@ -46,11 +46,11 @@ def machine_sets(
     members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
     names = [machine.name for machine in cluster.machines]
     if prod(len(group) + 1 for group in members) - 1 <= MOST_SETS:
-        found: Iterator[Sequence[int]] = _mixtures(members)
+        mixtures: Iterator[Sequence[int]] = _mixtures(members)
     else:
-        found = _prefixes(order, slow, cluster)
+        mixtures = _prefixes(order, slow, cluster)
     must = {names.index(name) for name in held}
-    unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in found if one)
+    unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in mixtures if one)
     everything = (*range(len(names)),)
     rest = sorted(unique.keys() - {everything}, key=lambda one: (len(one), one))
     if len(rest) > most - 1:
@@ -86,8 +86,8 @@ def _order(
 def _mixtures(members: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield so many machines of each kind, for all such numbers."""
     for counts in product(*(range(len(group) + 1) for group in members)):
-        chosen = zip(members, counts, strict=True)
-        yield [m for group, count in chosen for m in group[:count]]
+        choices = zip(members, counts, strict=True)
+        yield [m for group, count in choices for m in group[:count]]
 
 
 def _prefixes(
@@ -96,6 +96,6 @@ def _prefixes(
     """Yield the prefixes of both orders, racks, and prefixes within each."""
     zone = cluster.links.zone
     racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
-    for ranked in (order, sorted(order, key=slow.__getitem__), *racks):
-        yield from accumulate([m] for m in ranked)
+    for order_here in (order, sorted(order, key=slow.__getitem__), *racks):
+        yield from accumulate([m] for m in order_here)
     yield from accumulate(racks)

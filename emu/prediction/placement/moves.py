@@ -79,7 +79,7 @@ def difference(
     )
 
 
-def moved(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
+def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     """Return the placement of ``problem`` with some processes on other machines.
 
     Parameters
@@ -235,7 +235,7 @@ class _Automorphisms:
             (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
             for s, t in image.items()
         ) and all(
-            self._kept(edge, image)
+            self._keeps_edge(edge, image)
             for task in image
             for edge in self.touching.get(task, [])
         )
@@ -243,7 +243,7 @@ class _Automorphisms:
     def _tasks(self, unit: int) -> tuple[int, ...]:
         return self.space.units[unit].tasks
 
-    def _kept(self, edge: int, image: dict[int, int]) -> bool:
+    def _keeps_edge(self, edge: int, image: dict[int, int]) -> bool:
         there = self.space.job.edges[edge]
         key = (
             image.get(there.source, there.source),
@@ -313,7 +313,7 @@ def canonicalise(symmetry: Symmetry, machines: Ints) -> None:
     lib.canonicalise(symmetry.core, pointer(machines))
 
 
-def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
+def relabel(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
     """Return an equal of ``machines`` in which many units stand as they do in ``to``.
 
     Of interchangeable blocks and units, those that agree most are paired first.

@@ -174,7 +174,7 @@ class ResourceLoad:
         return self.used / self.capacity
 
 
-def unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
+def list_unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the resources that machines state and no task demands, sorted.
 
     They limit nothing, although machines state them.
@@ -205,7 +205,7 @@ def resource_loads(
     )
 
 
-def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
+def sum_edge_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
     """Return the bytes that every edge sends in the whole run, shape (edges,).
 
     Edges of control carry nothing, and what no task would receive is not sent.
@@ -230,9 +230,9 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     Otherwise no single resource is to blame, and the error names those that movable
     tasks demand.
     """
-    movable = ", ".join(space.resources[r] for r in _demanded(space))
+    movable = ", ".join(space.resources[r] for r in _list_demands(space))
     return (
-        _pinned(space)
+        _check_pins(space)
         or _total(space)
         or _largest(space)
         or _alone(space)
@@ -243,13 +243,13 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     )
 
 
-def _demanded(space: Space) -> list[int]:
+def _list_demands(space: Space) -> list[int]:
     """Return the resources of which some movable task demands any."""
     return np.flatnonzero(space.demand.any(axis=0)).tolist()
 
 
-def _pinned(space: Space) -> InfeasiblePlacement | None:
-    for _, resource, shortfall, problem in _overloaded(space):
+def _check_pins(space: Space) -> InfeasiblePlacement | None:
+    for _, resource, shortfall, problem in _find_overload(space):
         return InfeasiblePlacement(
             problem, resource=resource, shortfall=shortfall, key="placement.tasks"
         )
@@ -264,11 +264,13 @@ def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
     ValueError
         When a task is pinned to a machine that is not in the cluster.
     """
-    for machine, resource, _, problem in _overloaded(Space(job, cluster, apart=True)):
+    for machine, resource, _, problem in _find_overload(
+        Space(job, cluster, apart=True)
+    ):
         yield machine, resource, problem
 
 
-def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
+def _find_overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
     for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
         name = space.cluster.machines[machine].name
         for r, resource in enumerate(space.resources):
@@ -315,7 +317,7 @@ def _largest(space: Space) -> InfeasiblePlacement | None:
 
 def _alone(space: Space) -> InfeasiblePlacement | None:
     """Blame a resource that could not be packed even if all others were unlimited."""
-    for r in _demanded(space):
+    for r in _list_demands(space):
         resource = space.resources[r]
         demands = space.demand[:, r][space.demand[:, r] > 0]
         amounts, sizes = np.unique(demands, return_counts=True)

@@ -34,7 +34,7 @@ from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile, Realization
 from emu.problem.placement import slot_teams
-from emu.problem.workloads import repeated
+from emu.problem.workloads import repeat
 
 # The best placement that is found of a run: one search, one budget, for everyone.
 
@@ -115,7 +115,7 @@ def best_placement(
     """
     rates = "oes" if policy == "portfolio" else policy
     count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
-    profile, short = repeated(job, reference), replace(job, iterations=count)
+    profile, short = repeat(job, reference), replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
     options = SearchOptions(
         transfers=transfers, iterations=count, policy=rates, cost=cost
@@ -164,7 +164,7 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
         raise InfeasiblePlacement(endless(cluster))
     problem = Problem(cluster, job, placement)
     try:
-        took = makespan(problem, problem.taken(run), policy)
+        took = makespan(problem, problem.stretch(run), policy)
     except SchedulingError:
         raise InfeasiblePlacement(endless(cluster)) from None
     return PlacementResult(
@@ -299,23 +299,27 @@ def place(
     if name in SEARCHES and profile is None:
         raise ValueError(f"placement policy {name} needs a profile")
     if name == "best" and profile is not None:
-        run = expected_run(job, profile)
+        run = repeat_profile(job, profile)
         return best_placement(
             job, cluster, run, seed=seed, progress=progress, **options
         )
     if name == "explicit" or not slot_teams(job):
-        return _placed(name, job, cluster, profile, seed, tasks, progress, options)
+        return _place_by_policy(
+            name, job, cluster, profile, seed, tasks, progress, options
+        )
     options["iterations"] = job.iterations  # an endless wait shows at the end
-    run = expected_run(job, profile)
+    run = repeat_profile(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
-        outcome = _placed(name, job, cluster, profile, seed, tasks, progress, options)
+        outcome = _place_by_policy(
+            name, job, cluster, profile, seed, tasks, progress, options
+        )
         if judge_of(job, cluster, run, rates)(outcome.placement, math.inf) < math.inf:
             return outcome
     return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
 
 
-def expected_run(job: Job, profile: Profile | None) -> Realization:
+def repeat_profile(job: Job, profile: Profile | None) -> Realization:
     """Return the profiled iterations in order, over and over.
 
     Without a profile every task takes 1 s and nothing is sent.
@@ -326,7 +330,7 @@ def expected_run(job: Job, profile: Profile | None) -> Realization:
     return Realization(profile.times[:, columns], profile.volumes[:, columns])
 
 
-def _placed(
+def _place_by_policy(
     name: str,
     job: Job,
     cluster: Cluster,
@@ -352,7 +356,7 @@ def _placed(
         return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
     problem = Problem(cluster, job, placement)
-    draws = problem.taken(common_draws(profile, seed, iterations))
+    draws = problem.stretch(common_draws(profile, seed, iterations))
     makespan_here = math.inf  # where tasks wait for each other's slots
     with suppress(SchedulingError):
         makespan_here = makespan(problem, draws, rates)

@@ -38,10 +38,10 @@ def _cost(links: Links, ways: Sequence[tuple[int, ...]]) -> RingCost:
     uses = Counter(port for way in ways for port in way)
     seconds = [count / links[port].capacity for port, count in uses.items()]
     crossings = sum(_crosses_nic(links, way) for way in ways)
-    return RingCost(crossings, max(seconds, default=0.0), _rounded(sum(seconds)))
+    return RingCost(crossings, max(seconds, default=0.0), _round_cost(sum(seconds)))
 
 
-def _rounded(seconds: float) -> float:
+def _round_cost(seconds: float) -> float:
     """Return a sum rounded such that two equal rings have the same."""
     return float(f"{seconds:.10e}")
 
@@ -129,7 +129,7 @@ class _Search:
         return RingCost(
             cost.crossings + sum(self._enter[m][0] for m in machines),
             max(cost.slowest, self._slowest),
-            _rounded(cost.links + sum(self._enter[m][1] for m in machines)),
+            _round_cost(cost.links + sum(self._enter[m][1] for m in machines)),
         )
 
 
@@ -160,7 +160,7 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     worker_of = {rank: worker for worker, rank in new_rank.items()}
     by_name = {task.name: t for t, task in steps.items()}
 
-    def taken_over(t: int) -> int:
+    def successor_of(t: int) -> int:
         process = job.tasks[t].process_name
         by = worker_of[rank_of[process]]
         return by_name[by + job.tasks[t].name.removeprefix(process)]
@@ -170,7 +170,9 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         settings = {**task.settings, "rank": new_rank[task.process_name]}
         tasks[t] = replace(task, settings=settings)
     edges = tuple(
-        replace(e, source=taken_over(e.source), destination=taken_over(e.destination))
+        replace(
+            e, source=successor_of(e.source), destination=successor_of(e.destination)
+        )
         if e.source in steps and e.destination in steps
         else e
         for e in job.edges

@@ -283,7 +283,9 @@ class _Run:
         memory = min(self.options.transfers, REMEMBERED)
         starts = [*self._starts(), *(self.space.machines(one) for one in known)]
         count = min(self.options.sketches, self.options.transfers // 4)
-        starts += [self._sketched(starts[k % len(starts)]) for k in range(count)]
+        starts += [
+            self._anneal_by_estimate(starts[k % len(starts)]) for k in range(count)
+        ]
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
@@ -372,7 +374,7 @@ class _Run:
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
-    def _sketched(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _anneal_by_estimate(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the result of annealing a placement under an estimate."""
         if not self.space.units:
             return machines
@@ -382,7 +384,7 @@ class _Run:
 
     def _restart(self) -> None:
         """Put the chain on a placement sketched anew; the best one stays noted."""
-        start = self._sketched(draw_machines(self.space, self.rng))
+        start = self._anneal_by_estimate(draw_machines(self.space, self.rng))
         fresh = new_chain(self.arrays, start, 0)
         self.chain.machines[:] = fresh.machines
         self.chain.cost[0] = fresh.cost[0]

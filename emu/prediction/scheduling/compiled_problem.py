@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 # A job as lists of numbers, where it takes more than to look a value up.
 
 
-def listed_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
+def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
     start = np.zeros(owners + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
@@ -297,8 +297,8 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         np.array(job.control, dtype=np.bool_),
         channels_of(job),
         latest if latest.any() else latest[:0],
-        *listed_by_owner(source, len(job.tasks)),
-        *listed_by_owner(destination, len(job.tasks)),
+        *list_by_owner(source, len(job.tasks)),
+        *list_by_owner(destination, len(job.tasks)),
         np.array(job.order, dtype=np.int64),
         Routes(
             links.nic,

@@ -297,7 +297,7 @@ def rate_policy(name: str) -> Policy:
 _ROUNDING = 1e-9
 
 
-def checked_rates(
+def check_rates(
     name: str,
     flows: Sequence[ActiveFlow],
     capacity: Mapping[str, float],
@@ -321,26 +321,26 @@ def checked_rates(
         together more than a link has.
     """
 
-    def refused(problem: str) -> DataError:
+    def refuse(problem: str) -> DataError:
         return DataError(problem, path=name)
 
     try:
         rates = [float(rate) for rate in given]  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
         problem = f"returns {type(given).__name__}, a list of a rate per flow is needed"
-        raise refused(f"{problem} ({error})") from error
+        raise refuse(f"{problem} ({error})") from error
     if len(rates) != len(flows):
-        raise refused(f"returns {len(rates)} rates for {len(flows)} active flows")
+        raise refuse(f"returns {len(rates)} rates for {len(flows)} active flows")
     use = dict.fromkeys(capacity, 0.0)
     for flow, rate in zip(flows, rates, strict=True):
         if not 0.0 <= rate < math.inf:
-            raise refused(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
+            raise refuse(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
         for link in flow.links:
             use[link] += rate
     for link, rate in use.items():
         if rate > capacity[link] * (1.0 + _ROUNDING):
             most = f"{link} has {capacity[link]:.10g}"
-            raise refused(f"gives the flows over {link} {rate:.10g} B/s, {most}")
+            raise refuse(f"gives the flows over {link} {rate:.10g} B/s, {most}")
     return rates
 
 

@@ -102,11 +102,15 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
     edge = np.concatenate([some.edge for some in lines])
     last = list({e: place for place, e in enumerate(edge.tolist())}.values())
 
-    def kept(name: str) -> NDArray[Any]:
+    def copy_of(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(some, name) for some in lines])[last]
 
     return RateSegments(
-        edge[last], kept("iteration"), kept("served"), kept("rate"), kept("since")
+        edge[last],
+        copy_of("iteration"),
+        copy_of("served"),
+        copy_of("rate"),
+        copy_of("since"),
     )
 
 
@@ -256,7 +260,7 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        return self._settled((), -1, -math.inf, -math.inf).decisions[0]
+        return self._settle_ends((), -1, -math.inf, -math.inf).decisions[0]
 
     def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
         """Note what an iteration of a task sends when it ends.
@@ -325,9 +329,9 @@ class Scheduler:
             self._check(end)
         if until is None:
             until = ends[-1].time if ends else -math.inf
-        return self._settled(ends, 0, until, ahead)
+        return self._settle_ends(ends, 0, until, ahead)
 
-    def _settled(
+    def _settle_ends(
         self, given: Sequence[End], taken: int, until: float, ahead: float
     ) -> Settled:
         time, *columns = zip(*given, strict=True) if given else ((),) * 4
@@ -387,7 +391,7 @@ class Scheduler:
         columns = gates.task, gates.iteration, gates.start
         return tuple(zip(*(c[:count].tolist() for c in columns), strict=True))
 
-    def served(self, edge: int, time: float) -> float:
+    def service_of(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
 
         The rates of the last settling go on until ``time``; the volume is the most.

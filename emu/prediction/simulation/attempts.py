@@ -132,9 +132,9 @@ def attempts(
         newest, cut_time = _last_cut(schedule, rules, first, ran)
         coming = [kill for kill in kills if kill not in due.idle]
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
-        begun = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
-        came = {*np.flatnonzero(begun < ran).tolist()}
-        cut = holders.left_of(newest, first, fallen, came)
+        starts = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
+        arrivals = {*np.flatnonzero(starts < ran).tolist()}
+        cut = holders.left_of(newest, first, fallen, arrivals)
         if cut < newest:  # and what earlier attempts had kept, too
             cut_time, deaths = 0.0, [replace(one, again=one.ran) for one in deaths]
         deaths.append(Killed(first, cut, began, ran, ran - cut_time, pause, error))

@@ -24,7 +24,7 @@ class Nic(Section):
     """Outgoing rate."""
 
     @model_serializer(mode="wrap")
-    def _written(self, write: Callable[[Nic], dict[str, Any]]) -> Any:
+    def _write(self, write: Callable[[Nic], dict[str, Any]]) -> Any:
         return "none" if self is NO_NIC else write(self)
 
 
@@ -44,11 +44,11 @@ def nic_or_none(found: Any) -> Any:
     return NO_NIC if found == "none" else both_directions(found)
 
 
-def _listed(found: Any) -> Any:
+def _list_of(found: Any) -> Any:
     return [found] if isinstance(found, str) else found
 
 
-_Machines = Annotated[tuple[Name, ...], BeforeValidator(_listed), Field(min_length=1)]
+_Machines = Annotated[tuple[Name, ...], BeforeValidator(_list_of), Field(min_length=1)]
 
 
 class LinkSection(Section):
@@ -244,7 +244,7 @@ class ClusterSection(Section):
     """Shorthand for machines, links and routes: ``dgx1``, ``two_dgx1``, ``pcie_8``, or
     a file of these keys."""
 
-    def named(self) -> list[tuple[str, int]]:
+    def names_and_positions(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
         names: list[tuple[str, int]] = []
         for position, section in enumerate(self.machines):
@@ -268,7 +268,7 @@ class ClusterSection(Section):
         ValueError
             When a name occurs twice, or as `Links`.
         """
-        names = self.named()
+        names = self.names_and_positions()
         defaults = {"gpu": 0.0} if self.has_gpus else {}
         position = {name: m for m, (name, _) in enumerate(names)}
         routes = [

@@ -20,7 +20,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from emu.names import checked_name
+from emu.names import check_name
 from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
         times = {}
         for device, text in found.items():
             try:
-                times[checked_name(device)] = _positive(DURATION.parse(text))
+                times[check_name(device)] = _positive(DURATION.parse(text))
             except ValueError as error:
                 raise ValueError(f"{device}: {error}") from error
         if DEFAULT_DEVICE not in times:
@@ -131,7 +131,7 @@ def time_on(time: float | dict[str, float], device: str) -> float:
     return time.get(device, time[DEFAULT_DEVICE])
 
 
-def combined(
+def combine(
     function: Callable[..., float], *times: float | dict[str, float]
 ) -> float | dict[str, float]:
     """Return a function of stated times, on every device of any of them."""
@@ -255,7 +255,7 @@ Positive: TypeAlias = Annotated[
     float, Strict(), Field(gt=0, allow_inf_nan=False, le=1e12)
 ]
 Name: TypeAlias = Annotated[
-    str, Strict(), Field(min_length=1, max_length=100), AfterValidator(checked_name)
+    str, Strict(), Field(min_length=1, max_length=100), AfterValidator(check_name)
 ]
 #: A path; those of a file are relative to the file, those of --set to where it runs.
 FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=4096)]

@@ -12,9 +12,9 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.copies import (
     CHECKPOINT,
-    copied_bytes,
     copies_of,
     copy_names,
+    count_copy_bytes,
     with_copies,
     with_peers,
     without_copies,
@@ -32,7 +32,7 @@ from emu.problem.workloads.model_shapes import (
 from emu.problem.workloads.several_jobs import (
     RELEASE,
     JobPart,
-    repeated,
+    repeat,
     several_jobs,
     several_realizations,
 )
@@ -45,15 +45,15 @@ __all__ = [
     "SPLIT_WEIGHTS",
     "JobPart",
     "SampleCounts",
-    "copied_bytes",
     "copies_of",
     "copy_names",
+    "count_copy_bytes",
     "credit_edges",
     "first_layer_share",
     "layer_shapes",
     "parameter_count",
     "part_bounds",
-    "repeated",
+    "repeat",
     "several_jobs",
     "several_realizations",
     "shard_bounds",

@@ -87,7 +87,7 @@ def without_copies(job: Job) -> Job:
     return replace(job, tasks=tasks, edges=tuple(edges))
 
 
-def copied_bytes(
+def count_copy_bytes(
     job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
 ) -> NDArray[np.float64]:
     """Return the bytes of (edge, iteration) of the copies' edges, behind all others.

@@ -121,7 +121,7 @@ def _wide(rows: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
     return np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))
 
 
-def repeated(job: Job, realization: Realization) -> Profile:
+def repeat(job: Job, realization: Realization) -> Profile:
     """Return a profile in which every task has its own iterations over and over.
 
     Searches draw iterations from it: beyond its last one a task of a short job would

@@ -79,11 +79,11 @@ class Tape(Observer):
         self._notices.append((self._clock(), what))
 
     @override
-    def predicted(self, schedule: Schedule) -> None:
+    def on_prediction(self, schedule: Schedule) -> None:
         self._note(schedule)
 
     @override
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         self._note(Joined(processes))
 
     @override
@@ -107,7 +107,7 @@ class Tape(Observer):
         self._note(message)
 
     @override
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         self._note(decisions)
 
 
@@ -174,7 +174,7 @@ class LiveRun:
         self._ends: list[float] = []
         self.history = History()
 
-    def ended(self, result: dict[str, Any]) -> None:
+    def on_end(self, result: dict[str, Any]) -> None:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
@@ -186,7 +186,7 @@ class LiveRun:
             self._advance(max(self._time, self._outcome.makespan))
             self._sample()
 
-    def failed(self, error: str) -> None:
+    def on_failure(self, error: str) -> None:
         """Note that the run could not be finished, and why."""
         with self._lock:
             self._fold()
@@ -255,7 +255,7 @@ class LiveRun:
                 self._measure_delay(received, base + what.time)
                 self._flow_ended(what)
             case Decisions():
-                self._decided(what)
+                self._apply_decisions(what)
             case RunTask():
                 n = what.iteration + self._first
                 self._running[what.task] = n, base + what.start
@@ -277,7 +277,7 @@ class LiveRun:
     def _restart(self, error: str, first: int) -> None:
         """Go on at the run time so far, with nothing under way."""
         self._sample()
-        self.history.died(self._time, f"{error}: goes on at iteration {first}")
+        self.history.add_death(self._time, f"{error}: goes on at iteration {first}")
         self._phase, self._processes = "starting", 0
         self._first, self._base, self._zero = first, self._time, math.inf
         self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
@@ -333,7 +333,7 @@ class LiveRun:
         self._rate[edge] = 0.0
         self._arrived += self._crossing[:, edge] * message.volume
 
-    def _decided(self, decided: Decisions) -> None:
+    def _apply_decisions(self, decided: Decisions) -> None:
         self._advance(self._base + decided.time)
         for edge, iteration in decided.flows:
             if iteration > self._over[edge]:
@@ -372,7 +372,7 @@ class LiveRun:
             ),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
-            left=self._left(now),
+            left=self._seconds_to_go(now),
             share=self._share(now),
             running=[
                 RunningTask(task=job.tasks[task].name, iteration=n, since=since)
@@ -391,7 +391,7 @@ class LiveRun:
             error=self._error,
         )
 
-    def _left(self, now: float) -> float | None:
+    def _seconds_to_go(self, now: float) -> float | None:
         """Return the wall seconds left by the prediction, at the pace so far."""
         count = min(int(self._done.sum()), len(self._ends))
         if self._phase != "running" or not count or not self._ends[count - 1]:
@@ -400,11 +400,11 @@ class LiveRun:
 
     def _share(self, now: float) -> float:
         """Return the share that has passed: by time, between two predicted ends."""
-        done, steps = int(self._done.sum()), sum(self.problem.job.rounds)
-        if done >= min(steps, len(self._ends)) or not self._ends[-1]:
-            return done / steps if steps else 1.0
-        since = self._ends[done - 1] if done else 0.0
-        return float(min(max(now, since), self._ends[done]) / self._ends[-1])
+        count, steps = int(self._done.sum()), sum(self.problem.job.rounds)
+        if count >= min(steps, len(self._ends)) or not self._ends[-1]:
+            return count / steps if steps else 1.0
+        since = self._ends[count - 1] if count else 0.0
+        return float(min(max(now, since), self._ends[count]) / self._ends[-1])
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]

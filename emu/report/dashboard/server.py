@@ -125,7 +125,7 @@ class Pages:
         self._viewers: dict[web.WebSocketResponse, Seen] = {}
         self._strangers = Strangers(_STRANGERS)
 
-    def visited(self, server: web.Server) -> web.RequestHandler:
+    def new_connection(self, server: web.Server) -> web.RequestHandler:
         """Return the protocol of a new connection; too many idle ones are closed.
 
         Any user of this computer may connect, and the files of this process are those
@@ -137,7 +137,7 @@ class Pages:
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
-        app = web.Application(middlewares=[self._guarded()])
+        app = web.Application(middlewares=[self._guard()])
         app.router.add_get("/", self._page)
         app.router.add_get("/ws", self._socket)
         app.router.add_get("/api/status", self._status)
@@ -178,10 +178,10 @@ class Pages:
         news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
         return news
 
-    def _guarded(self) -> Any:
+    def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if not self._admitted(request):
+            if not self._admit(request):
                 raise web.HTTPForbidden(text="the token is missing or wrong\n")
             self._strangers.leave(_Visitor(request.protocol))
             response = await handler(request)
@@ -194,7 +194,7 @@ class Pages:
 
         return guard
 
-    def _admitted(self, request: web.Request) -> bool:
+    def _admit(self, request: web.Request) -> bool:
         token = request.query.get("token", "")
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
@@ -383,7 +383,7 @@ class Dashboard:
         server = cast("web.Server", runner.server)  # which is set up
         try:
             site = await self._loop.create_server(
-                partial(self._pages.visited, server),
+                partial(self._pages.new_connection, server),
                 self._host,
                 self._port,
                 backlog=_BACKLOG,

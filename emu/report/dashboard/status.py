@@ -163,7 +163,7 @@ class History:
             del self.spans[: SPANS // 2]
             self.merged += 1
 
-    def died(self, time: float, note: str) -> None:
+    def add_death(self, time: float, note: str) -> None:
         """Append a death that the job goes on after."""
         self.deaths.append((time, note))
 

@@ -15,14 +15,14 @@ from emu.errors import DataError
 from emu.host.input_file import read_text
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.link_load import (
-    assigned_rates,
     fluid_bytes,
     mean_rates,
     pieces,
+    sum_rates,
 )
 from emu.problem import RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
-from emu.report.trace import crossings, packed
+from emu.report.trace import crossings, pack
 from emu.runs.recorded_run import RecordedRun, with_rates
 
 #: Of a link of the critical path, beside its cause.
@@ -81,10 +81,10 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
         "name": name,
         "makespan": schedule.length,
         "tasks": {
-            "row": packed(task, "u4"),
-            "iteration": packed(iteration, "u4"),
-            "start": packed(schedule.task_start[task, iteration], "f4"),
-            "end": packed(schedule.task_end[task, iteration], "f4"),
+            "row": pack(task, "u4"),
+            "iteration": pack(iteration, "u4"),
+            "start": pack(schedule.task_start[task, iteration], "f4"),
+            "end": pack(schedule.task_end[task, iteration], "f4"),
         },
         "flows": _flow_bars(schedule),
         "chain": [
@@ -103,36 +103,36 @@ def _flow_bars(schedule: Schedule) -> dict[str, Any]:
     at = tuple(flows.T)
     crossing_flows = crossings(schedule)
     return {
-        "edge": packed(flows[:, 0], "u4"),
-        "iteration": packed(flows[:, 1], "u4"),
-        "start": packed(schedule.flow_start[at], "f4"),
-        "end": packed(schedule.flow_end[at], "f4"),
-        "bytes": packed(schedule.flow_bytes[at], "f4"),
-        "crossing": packed(crossing_flows.flow, "u4"),
-        "port": packed(crossing_flows.port, "u4"),
-        "lane": packed(crossing_flows.lane, "u4"),
+        "edge": pack(flows[:, 0], "u4"),
+        "iteration": pack(flows[:, 1], "u4"),
+        "start": pack(schedule.flow_start[at], "f4"),
+        "end": pack(schedule.flow_end[at], "f4"),
+        "bytes": pack(schedule.flow_bytes[at], "f4"),
+        "crossing": pack(crossing_flows.flow, "u4"),
+        "port": pack(crossing_flows.port, "u4"),
+        "lane": pack(crossing_flows.lane, "u4"),
         "lanes": crossing_flows.lanes,
     }
 
 
 def _curves(schedule: Schedule) -> dict[str, list[dict[str, str]]]:
     """Return per port the step curves of allocated and of really moved bytes/s."""
-    rates = assigned_rates(schedule)
+    rates = sum_rates(schedule)
     if rates is None or schedule.rates is None:
         curves = {"moved": mean_rates(schedule)}
     else:
-        by_bytes = with_rates(schedule, moved_rates(schedule, schedule.rates))
-        curves = {"allocated": rates, "moved": assigned_rates(by_bytes) or []}
+        by_bytes = with_rates(schedule, rates_by_bytes(schedule, schedule.rates))
+        curves = {"allocated": rates, "moved": sum_rates(by_bytes) or []}
     return {
         name: [
-            {"time": packed(time, "f4"), "rate": packed(rate, "f4")}
-            for time, rate in (thinned(*steps, schedule.length) for steps in ports)
+            {"time": pack(time, "f4"), "rate": pack(rate, "f4")}
+            for time, rate in (thin(*steps, schedule.length) for steps in ports)
         ]
         for name, ports in curves.items()
     }
 
 
-def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
+def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
     """Return ``rates`` scaled, flow by flow, to the bytes and the end measured.
 
     A flow that arrives late moved more slowly than it was allowed to. Only its end is
@@ -144,7 +144,7 @@ def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
     return replace(rates, rate=rates.rate * scale[rates.edge, rates.iteration])
 
 
-def thinned(
+def thin(
     time: NDArray[np.float64],
     rate: NDArray[np.float64],
     end: float,

@@ -25,9 +25,9 @@ from emu.prediction.analysis.traffic import (
 from emu.report.facts import lab_facts
 from emu.report.html.markup import chart, figures, section, table
 from emu.report.terminal import facts_table, plain_table
-from emu.report.trace import pack_lanes_per_group, packed
+from emu.report.trace import pack, pack_lanes_per_group
 from emu.runs.array_files import FILE, read_samples, read_traffic
-from emu.runs.lab_file import emulated_seconds, log_name, read_lab
+from emu.runs.lab_file import duration_of, log_name, read_lab
 from emu.units import format_duration, format_rate, format_size
 
 #: From nothing to a full NIC.
@@ -163,7 +163,7 @@ def lab_data(
     lab
         Content of lab.json.
     """
-    seconds = emulated_seconds(lab)
+    seconds = duration_of(lab)
     runs = lab["programs"]
     return {
         "clock": "time (s)",
@@ -179,14 +179,14 @@ def lab_data(
                 "name": "measured",
                 "makespan": seconds,
                 "tasks": {
-                    "row": packed(np.arange(len(runs)), "u4"),
-                    "iteration": packed(np.zeros(len(runs)), "u4"),
-                    "start": packed([run["start"] for run in runs], "f4"),
-                    "end": packed([run["end"] or seconds for run in runs], "f4"),
+                    "row": pack(np.arange(len(runs)), "u4"),
+                    "iteration": pack(np.zeros(len(runs)), "u4"),
+                    "start": pack([run["start"] for run in runs], "f4"),
+                    "end": pack([run["end"] or seconds for run in runs], "f4"),
                 },
                 "flows": _flows(talks, len(traffic.machines)),
                 "chain": [],
-                "curves": {"moved": _moved(lab, traffic)},
+                "curves": {"moved": _throughput_charts(lab, traffic)},
             }
         ],
         "training": [],
@@ -258,14 +258,14 @@ def _flows(talks: Talks, machines: int) -> dict[str, Any]:
         2 * machines,
     )
     return {
-        "edge": packed(talks.edge, "u4"),
-        "iteration": packed(np.arange(len(all_messages)), "u4"),
-        "start": packed(all_messages["first"], "f4"),
-        "end": packed(all_messages["last"], "f4"),
-        "bytes": packed(all_messages["bytes"], "f4"),
-        "crossing": packed(crossing, "u4"),
-        "port": packed(port, "u4"),
-        "lane": packed(lane, "u4"),
+        "edge": pack(talks.edge, "u4"),
+        "iteration": pack(np.arange(len(all_messages)), "u4"),
+        "start": pack(all_messages["first"], "f4"),
+        "end": pack(all_messages["last"], "f4"),
+        "bytes": pack(all_messages["bytes"], "f4"),
+        "crossing": pack(crossing, "u4"),
+        "port": pack(port, "u4"),
+        "lane": pack(lane, "u4"),
         "lanes": lanes,
     }
 
@@ -290,14 +290,14 @@ def _ports(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, Any]]:
     return ports
 
 
-def _moved(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
+def _throughput_charts(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
     """Return the payload through both directions of every NIC over time."""
-    seconds = emulated_seconds(lab)
+    seconds = duration_of(lab)
     one = np.ones((2, len(traffic.machines), _POINTS))
     use = nic_use(traffic.packets, one, seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return [
-        {"time": packed(time, "f4"), "rate": packed(use[way, machine], "f4")}
+        {"time": pack(time, "f4"), "rate": pack(use[way, machine], "f4")}
         for machine in range(len(traffic.machines))
         for way in (0, 1)
     ]
@@ -330,7 +330,7 @@ def _counts(
             "title": title,
             "unit": unit,
             "curves": [
-                {"name": name, "time": packed(time, "f4"), "rate": packed(curve, "f4")}
+                {"name": name, "time": pack(time, "f4"), "rate": pack(curve, "f4")}
                 for name, curve in curves
             ],
         }
@@ -414,7 +414,7 @@ def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
             f"{failures['program']} failed first, on {failures['machine']} (code "
             f"{failures['code']}): its output is {run.name}/{log}"
         )
-    if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * emulated_seconds(lab):
+    if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * duration_of(lab):
         doubts.append(
             f"a machine computed for {format_duration(gain)} less than its cpu says: "
             "after a pause, a program has up to a millisecond of CPU at full speed"

@@ -116,7 +116,7 @@ def link_ends(
     links, count = cluster.links, len(cluster.machines)
     root = [*range(2 * len(links))]  # ends of link i: 2 i and 2 i + 1
 
-    def found(end: int) -> int:
+    def find(end: int) -> int:
         while root[end] != end:
             end = root[end]
         return end
@@ -126,10 +126,10 @@ def link_ends(
         for to in range(count):
             if route := links.route(source, to):
                 for one, other in itertools.pairwise(route):
-                    root[found(2 * one + 1)] = found(2 * other)
+                    root[find(2 * one + 1)] = find(2 * other)
                 ends.setdefault(2 * route[0], set()).add(source)
                 ends.setdefault(2 * route[-1] + 1, set()).add(to)
-    roots = [found(end) for end in range(len(root))]
+    roots = [find(end) for end in range(len(root))]
     size = np.bincount(roots, minlength=len(root))
     number = {one: place for place, one in enumerate(dict.fromkeys(roots))}
     nodes: list[Node] = []

@@ -209,7 +209,7 @@ BOUND_SECONDS = 2.0
 SHOWN = 10
 
 
-def explained(run: RecordedRun | None) -> Explanation | None:
+def explain_run(run: RecordedRun | None) -> Explanation | None:
     """Return why a run took so long and what would help, as ``emu explain`` does.
 
     Without what would help where simulating takes too long; None without a schedule.
@@ -254,7 +254,7 @@ def would_help(found: Explanation) -> str:
     return table(text) if text.row_count else "<p>Nothing that was tried.</p>"
 
 
-def parted(run: RecordedRun, found: Explanation) -> str:
+def difference_by_cause(run: RecordedRun, found: Explanation) -> str:
     """Return emulated minus simulated along the emulated chain, by cause and sum.
 
     Empty when one of the two is missing.
@@ -314,7 +314,7 @@ def report_page(run: Path) -> str:
         title, body, script = lab_parts(run, missing)
         return _page(title, _warnings(missing) + body, script)
     record, result = _read(run, missing)
-    training = _tried(lambda: training_data(run / "training.csv"), missing) or []
+    training = _try_read(lambda: training_data(run / "training.csv"), missing) or []
     data: dict[str, Any] = {"runs": []}
     if record is not None:
         data = chart_data(record)
@@ -328,13 +328,13 @@ def _read(run: Path, missing: list[str]) -> tuple[RecordedRun | None, dict[str, 
         record = load_run(run)
     except DataError as error:
         missing.append(str(error))
-        result = _tried(lambda: read_json(run / "result.json"), missing)
+        result = _try_read(lambda: read_json(run / "result.json"), missing)
         return None, result if isinstance(result, dict) else {}
     missing += [name for name in record.missing if "training.csv" not in name]
     return record, record.result
 
 
-def _tried(read: Callable[[], Any], missing: list[str]) -> Any:
+def _try_read(read: Callable[[], Any], missing: list[str]) -> Any:
     try:
         return read()
     except DataError as error:
@@ -391,7 +391,7 @@ def _causes(
     part: Callable[[str, Callable[[], str]], str],
 ) -> Iterator[str]:
     """Yield what a schedule says of the run: which tasks should move, and why."""
-    if (explanation := explained(recorded)) is None:
+    if (explanation := explain_run(recorded)) is None:
         return
     moves = part("schedule", lambda: which_task(explanation))
     yield section("moves", QUESTION, moves, note=_MOVES)
@@ -400,7 +400,7 @@ def _causes(
     yield section("why", "Why this long", chain, note=_WHY)
     helps = part("schedule", lambda: would_help(explanation))
     yield section("helps", "What would help", helps, note=_HELPS)
-    distance = part("schedule", lambda: parted(recorded, explanation))
+    distance = part("schedule", lambda: difference_by_cause(recorded, explanation))
     distance += part("error budget", lambda: budget(result))
     yield section("apart", _PARTED, distance, note=_APART)
     yield chart("ports", "Rate through every NIC and link", _PORTS)

@@ -70,7 +70,7 @@ class CustomTaskSection(Section):
     gate: bool = False
     """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
 
-    def given_back(self) -> str | None:
+    def slot_to_free(self) -> str | None:
         """Return the pool that it frees, empty for none, None for what it takes."""
         return "" if self.frees == "none" else self.frees
 
@@ -168,7 +168,7 @@ class CustomJobSection(JobSection):
             yield from super().size_problems(machines)
             return
         trail: Trail = ("job", "flows")
-        said = f"found {len(self.flows):,}"
+        text = f"found {len(self.flows):,}"
         sizes = [_edges(one.allreduce) for one in self.collectives]
         if sizes and max(sizes) > len(self.flows):
             position = sizes.index(max(sizes))
@@ -176,8 +176,8 @@ class CustomJobSection(JobSection):
             count, own = len(largest.among), largest.segments
             key = "among" if sizes[position] > MOST_EDGES * own else "segments"
             trail = ("job", "collectives", position, "allreduce", key)
-            said = f"found {count:,} tasks in {own:,} segments"
-        problem = f"{said}, which make {edges:,} edges or more, at most"
+            text = f"found {count:,} tasks in {own:,} segments"
+        problem = f"{text}, which make {edges:,} edges or more, at most"
         yield trail, f"{problem} {MOST_EDGES:,} are built: write fewer"
 
     def _tasks(self) -> list[CustomTask]:
@@ -190,7 +190,7 @@ class CustomJobSection(JobSection):
                 task.pin,
                 task.iterations,
                 task.slot or task.takes or task.server or "",
-                task.given_back(),
+                task.slot_to_free(),
                 task.process or task.server or "",
                 task.gate,
             )
@@ -230,7 +230,7 @@ class CustomJobSection(JobSection):
         return _slot_problems(self, cluster)
 
     @override
-    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+    def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         for position, task in enumerate(self.tasks):
             yield ("job", "tasks", position, "demands"), task.demands
 
@@ -242,7 +242,7 @@ class CustomJobSection(JobSection):
         return ("job", "demands")
 
     @override
-    def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
+    def list_pins(self) -> Iterator[tuple[Trail, str, str]]:
         for position, task in enumerate(self.tasks):
             if task.pin is not None:
                 yield ("job", "tasks", position, "pin"), task.name, task.pin
@@ -254,7 +254,7 @@ class CustomJobSection(JobSection):
                 yield ("job", "tasks", position, "time"), task.name, task.time
 
     @override
-    def scaled_times(
+    def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of stated tasks, scaled, and these tasks."""
@@ -263,7 +263,7 @@ class CustomJobSection(JobSection):
         return edit, {task.name for _, task in rows}
 
     @override
-    def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+    def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
         """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
         if max(rows) >= len(self.flows):
             return {}
@@ -417,16 +417,16 @@ def _slot_problems(job: CustomJobSection, cluster: ClusterSection) -> Problems:
             if name and name not in pools:
                 yield (
                     (*trail, key),
-                    f"no machine has slots of {name!r}, {_known(name, pools)}",
+                    f"no machine has slots of {name!r}, {_unknown(name, pools)}",
                 )
             elif name and name == _process(task):
                 problem = f"the process is called {name!r} too, call one otherwise"
                 yield (*trail, key), problem
-        frees = task.given_back()
+        frees = task.slot_to_free()
         if frees and frees not in takes:
             yield (
                 (*trail, "frees"),
-                f"no task takes a slot of {frees!r}, {_known(frees, takes)}",
+                f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}",
             )
         if task.server in pools:
             problem = f"machines have slots called {task.server!r}, call it otherwise"
@@ -437,7 +437,7 @@ def _brings(volume: float | tuple[float, ...]) -> bool:
     return any(volume) if isinstance(volume, tuple) else volume > 0
 
 
-def _known(name: str, among: Collection[str]) -> str:
+def _unknown(name: str, among: Collection[str]) -> str:
     return nearest(name, sorted(among)) if among else "there are no pools"
 
 

@@ -23,8 +23,8 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edge_count,
     all_reduce_edges,
     all_reduce_tasks,
+    build_named_job,
     credit_edges,
-    named_job,
 )
 from emu.systems.dgtp import job as dgtp
 from emu.systems.dgtp.section import realize_volumes
@@ -32,10 +32,10 @@ from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
     CommonJob,
     Translation,
-    placed,
+    add_times,
+    machines_key,
     read_replicas,
-    summed,
-    written,
+    write_common,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _tasks(config: DataParallelConfig) -> Iterator[Task]:
     yield from all_reduce_tasks(workers)
 
 
-def _named_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
+def _list_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
     ranks = range(len(config.machines))
     for store, rank in itertools.product(ranks, ranks):
         yield NamedEdge(f"g{store}", f"s{rank}", carries="features")
@@ -115,8 +115,8 @@ def data_parallel_job(config: DataParallelConfig) -> Job:
     ValueError
         As `Job` and `credit_edges`.
     """
-    edges = _named_edges(config)
-    job = named_job(_tasks(config), edges, config.batches, config.settings)
+    edges = _list_edges(config)
+    job = build_named_job(_tasks(config), edges, config.batches, config.settings)
     credits_ = credit_edges(job.tasks, job.edges, config.window)
     return replace(job, edges=job.edges + credits_)
 
@@ -170,13 +170,13 @@ def _read(job: ReplicaSection, cluster: ClusterSection) -> dict[str, Any]:
 
 def _write(common: CommonJob) -> dict[str, Any]:
     common = common.spread(len(common.machines), len(common.machines))
-    times = common.taken("sampler", "worker", "graph_store", "all_reduce")
-    times |= {k: summed(times[k], common.step) for k in times.keys() & {"worker"}}
+    times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
+    times |= {k: add_times(times[k], common.step) for k in times.keys() & {"worker"}}
     by_import = common.partitioner == "imported"  # which only dgtp takes
     return {
         "partitioner": "hash" if by_import else common.partitioner,
-        **placed(common),
-        **written(common, times, "replica", "graph_store"),
+        **machines_key(common),
+        **write_common(common, times, "replica", "graph_store"),
     }
 
 

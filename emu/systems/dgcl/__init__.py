@@ -41,11 +41,11 @@ def _open(settings: Mapping[str, Any]) -> None:
     open_plans(settings)
 
 
-def _trained(_job: Job, results: Results) -> NDArray[Any]:
+def _collect_parameters(_job: Job, results: Results) -> NDArray[Any]:
     return results["d0.layer1"]["parameters"]  # as all devices have them
 
 
-def _held(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
     names = [task.name for task in job.tasks if task.kind == "layer1"]
     return dict.fromkeys(names, ("d0.layer1",))  # likewise
 
@@ -64,9 +64,9 @@ DGCL = System(
     programs=PROGRAMS,
     needs_torch=True,
     open_data=_open,
-    trained=_trained,
+    trained=_collect_parameters,
     step_kinds=("gradient1", "layer1"),
-    cuts=_held,
+    cuts=_tasks_with_state,
     vectors=_vectors,
     carries=CARRIES,
     remarks=_remarks,

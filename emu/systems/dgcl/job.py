@@ -21,7 +21,7 @@ from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
-    named_job,
+    build_named_job,
     part_elements,
 )
 
@@ -133,7 +133,9 @@ def dgcl_job(config: DgclConfig) -> Job:
     ValueError
         As `Job`.
     """
-    return named_job(_tasks(config), _edges(config), config.epochs, config.settings)
+    return build_named_job(
+        _tasks(config), _edges(config), config.epochs, config.settings
+    )
 
 
 def dgcl_realization(

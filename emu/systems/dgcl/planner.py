@@ -169,7 +169,7 @@ class Needs:
         return cls(vertices[first], held[first].astype(np.int32), readers)
 
     @classmethod
-    def joined(cls, some: Sequence[Needs]) -> Needs:
+    def join(cls, some: Sequence[Needs]) -> Needs:
         """Return the needs of several islands of devices as one."""
         vertices = np.concatenate([one.vertices for one in some])
         order = np.argsort(vertices, kind="stable")
@@ -179,7 +179,7 @@ class Needs:
             np.concatenate([one.readers for one in some])[order],
         )
 
-    def swapped(self, local: Sequence[NDArray[np.int64]]) -> Needs:
+    def swap(self, local: Sequence[NDArray[np.int64]]) -> Needs:
         """Return the needs where a host, device ``len(local)``, gets all local rows."""
         vertices = np.concatenate(local)
         order = np.argsort(vertices)
@@ -188,7 +188,7 @@ class Needs:
         readers[np.searchsorted(vertices[order], self.vertices)] |= self.readers
         return Needs(vertices[order], held[order], readers)
 
-    def moved(self, device_of: Sequence[int]) -> Needs:
+    def move(self, device_of: Sequence[int]) -> Needs:
         """Return the needs with the part of device i on ``device_of[i]``."""
         readers = np.zeros_like(self.readers)
         for old, new in enumerate(device_of):
@@ -268,7 +268,7 @@ class Plan:
         """Return t(S), the sum over the stages (DGCL, equation 4), a row being 1."""
         return float(self.stage_times(topology).sum())
 
-    def reversed(self, *, atomic: bool) -> Plan:
+    def reverse(self, *, atomic: bool) -> Plan:
         """Return the plan of the gradients: last stage first, receivers send.
 
         Parameters

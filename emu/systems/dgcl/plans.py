@@ -87,7 +87,7 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
                 [p.owners[: len(p.owners) if p in some else 0] for p in parts],
             )
         )
-    return Needs.joined(islands)
+    return Needs.join(islands)
 
 
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
@@ -109,7 +109,7 @@ def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
     needs = needs_of(graphs[0])
     if settings["plan"]["kind"] == "swap" and len(needs):
         local = [graphs[0].part(number).local for number in range(graphs[0].parts)]
-        needs = needs.swapped(local)
+        needs = needs.swap(local)
     return [needs]
 
 
@@ -198,7 +198,7 @@ _CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
 @functools.lru_cache(maxsize=32)
 def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
     """Return the plan of the gradients of a plan; see `Plan.reversed`."""
-    return plan.reversed(atomic=atomic)
+    return plan.reverse(atomic=atomic)
 
 
 def write_plans(

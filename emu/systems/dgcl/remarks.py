@@ -50,7 +50,7 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
             continue
         if kind == "scatter":
             plan = gradient_plan(plan, atomic=atomic)
-        said = [
+        parts = [
             f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
             for how, schedule in schedules.items()
         ]
@@ -61,7 +61,7 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
         where = f"gather of layer {layer}, {_WORDS[kind]}"
         cost = format_duration(size * plan.cost(topology))
         alone = format_duration(_time_alone(first, kind, layer, policy))
-        waits = f"with waits {', '.join(said)}"
+        waits = f"with waits {', '.join(parts)}"
         yield f"{where}: t(S) {cost}, simulated {alone}; {waits}{least}"
 
 
@@ -81,15 +81,15 @@ def _time_alone(schedule: Schedule, kind: str, layer: int, policy: str) -> float
     problem = schedule.problem
     cluster = replace(problem.cluster, changes=(), speed_changes=())
     job = replace(problem.job, iterations=1)
-    sent = _bytes_of(schedule, kind, layer)[:, :1]
-    alone = Realization(np.zeros((len(job.tasks), 1)), sent)
+    sizes = _bytes_of(schedule, kind, layer)[:, :1]
+    alone = Realization(np.zeros((len(job.tasks), 1)), sizes)
     return makespan(replace(problem, cluster=cluster, job=job), alone, policy)
 
 
 def _row_bytes(schedule: Schedule, kind: str, layer: int, plan: Plan) -> float:
     """Return the bytes of a row of a gather, in the bytes of the schedule."""
-    sent = float(_bytes_of(schedule, kind, layer).sum())
-    return sent / max(int(plan.counts.sum()), 1) / schedule.problem.job.iterations
+    size = float(_bytes_of(schedule, kind, layer).sum())
+    return size / max(int(plan.counts.sum()), 1) / schedule.problem.job.iterations
 
 
 def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:

@@ -22,12 +22,12 @@ from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import summed
+from emu.systems.translation import add_times
 from emu.systems.whole_graph_section import (
     TimePerLayer,
     WholeGraphSection,
     layer_time,
-    written_time,
+    write_time,
 )
 
 if TYPE_CHECKING:
@@ -122,10 +122,12 @@ class DgclJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from self._plan_problems([name for name, _ in cluster.named()])
+        yield from self._plan_problems(
+            [name for name, _ in cluster.names_and_positions()]
+        )
         yield from self.layer_problems("forward", self.times.forward)
         yield from self.layer_problems("backward", self.times.backward)
-        devices = len(self.ranks([name for name, _ in cluster.named()]))
+        devices = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
         if devices > MOST_DEVICES:
             problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
             yield ("job", "machines"), problem
@@ -154,14 +156,14 @@ class DgclJobSection(WholeGraphSection):
             yield ("job", "cache_features"), problem
 
     @override
-    def untimed(self) -> Iterator[str]:
+    def list_untimed(self) -> Iterator[str]:
         """Yield passes without a time."""
         yield from (
             k for k in ("forward", "backward") if getattr(self.times, k) is None
         )
 
     @override
-    def measured_keys(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+    def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
         """Return all but the time of gates, which compute nothing."""
         return tuple(k for k in DgclTimesSection.model_fields if k != "coordination")
 
@@ -177,7 +179,7 @@ class DgclJobSection(WholeGraphSection):
         return True
 
     @override
-    def scaled_times(
+    def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
@@ -199,7 +201,7 @@ class DgclJobSection(WholeGraphSection):
             keys |= kinds & layers.keys()
             if layers_changed:
                 edit[f"job.times.{key}"] = [
-                    (scale if number in layers_changed else written_time)(
+                    (scale if number in layers_changed else write_time)(
                         layer_time(getattr(self.times, key), number - 1)
                     )
                     for number in range(1, last + 1)
@@ -221,7 +223,7 @@ class DgclJobSection(WholeGraphSection):
             both = [
                 layer_time(one, last - 1) for one in (times.forward, times.backward)
             ]
-            yield "forward", f"layer{last}", summed(*both)
+            yield "forward", f"layer{last}", add_times(*both)
 
     @override
     def build(self, context: BuildContext) -> Job:

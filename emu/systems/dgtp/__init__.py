@@ -27,12 +27,12 @@ def _open_dataset(settings: Mapping[str, Any]) -> None:
     open_fitting(settings)
 
 
-def _held_parameters(job: Job, results: Results) -> NDArray[Any]:
+def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
     holders, _ = _holders(job)
     return np.concatenate([results[name]["parameters"] for name in holders])
 
 
-def _held_state(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
     """Return the tasks with whose state a task begins after a cut, by its name.
 
     A server begins with its own, a worker with that of all servers; where workers sum
@@ -82,10 +82,10 @@ DGTP = System(
     programs=PROGRAMS,
     needs_torch=True,
     open_data=_open_dataset,
-    trained=_held_parameters,
+    trained=_collect_parameters,
     step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
-    cuts=_held_state,
+    cuts=_tasks_with_state,
     vectors=_vectors,
     carries=CARRIES,
     translation=_translation,

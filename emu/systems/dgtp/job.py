@@ -30,8 +30,8 @@ from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
+    build_named_job,
     credit_edges,
-    named_job,
 )
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _request_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
         yield NamedEdge(f"{s}.fetch", g)
 
 
-def _named_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
+def _list_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
     yield from _iteration_edges(config)
     if config.sampling == "multiround":
         yield from _request_edges(config)
@@ -206,8 +206,8 @@ def dgtp_job(config: DgtpConfig) -> Job:
     ValueError
         As `Job`, `credit_edges` and `all_reduce_tasks`.
     """
-    edges, iterations = _named_edges(config), config.iterations
-    job = named_job(_tasks(config), edges, iterations, config.settings)
+    edges, iterations = _list_edges(config), config.iterations
+    job = build_named_job(_tasks(config), edges, iterations, config.settings)
     credits_ = credit_edges(job.tasks, job.edges, config.window)
     return replace(job, edges=job.edges + credits_)
 

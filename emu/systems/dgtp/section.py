@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, Dataset, sampled_counts
+from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
@@ -28,10 +28,10 @@ from emu.systems.translation import (
     HOPS,
     CommonJob,
     Translation,
+    demands_of,
     roomy_machines,
-    scaled,
-    stated_demands,
-    written,
+    scale_time,
+    write_common,
 )
 from emu.units import SIZE
 
@@ -139,7 +139,7 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     plan = BatchPlan.from_settings(job.settings)
     return dgtp_volumes(
         job,
-        sampled_counts(dataset, plan, job.iterations),
+        count_samples(dataset, plan, job.iterations),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
             job.settings["model"], dataset.feature_length, dataset.classes
@@ -239,8 +239,8 @@ class DgtpJobSection(TrainingSection):
         if self.machines is None:
             return {}
         memory = self.demands.graph_store.memory
-        stated = {} if memory is None else {_STORE_MEMORY: SIZE.exact(memory)}
-        return {"job.machines": [*self.machines], **stated}
+        keys = {} if memory is None else {_STORE_MEMORY: SIZE.exact(memory)}
+        return {"job.machines": [*self.machines], **keys}
 
     @property
     @override
@@ -340,8 +340,8 @@ class DgtpJobSection(TrainingSection):
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     """Return the values particular to dgtp: servers step, samplers are processes."""
-    demands, times = stated_demands(job), job.times.by_kind()
-    ranks = job.ranks([name for name, _ in cluster.named()])
+    demands, times = demands_of(job), job.times.by_kind()
+    ranks = job.ranks([name for name, _ in cluster.names_and_positions()])
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -355,7 +355,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
         "by_hops": job.sampling == "multiround",
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
-        "step": scaled(times["parameter_server"], job.parameter_servers)
+        "step": scale_time(times["parameter_server"], job.parameter_servers)
         if by_server
         else 0.0,
     }
@@ -365,15 +365,15 @@ def _write(common: CommonJob) -> dict[str, Any]:
     stores = common.stated or common.everywhere
     common = common.spread(common.workers, len(stores))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
-    times = {"graph_store": 0.0, "parameter_server": 0.0, **common.taken(*kinds)}
+    times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
     if common.by_hops:
-        times |= {"sampler_fetch": 0.0, **common.taken(*HOPS, "sampler_fetch")}
+        times |= {"sampler_fetch": 0.0, **common.times_of(*HOPS, "sampler_fetch")}
     return {
         "workers": common.workers,
         **({"machines": [*common.stated]} if common.stated else {}),
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
-        **written(common, times, "worker", "graph_store"),
+        **write_common(common, times, "worker", "graph_store"),
     }
 
 

@@ -35,7 +35,7 @@ def _asynchronous(settings: Mapping[str, Any]) -> bool:
     return bool(settings["mode"] == "async")
 
 
-def _trained(job: Job, results: Results) -> NDArray[Any]:
+def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
     from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
 
     kind = job.settings["model"]["kind"]
@@ -49,7 +49,7 @@ def _holders(job: Job) -> list[str]:
     return [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
 
 
-def _held(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
     holders = _holders(job)
     return {
         task.name: (holders[task.settings["layer"]],)
@@ -86,12 +86,12 @@ def _follow(
     schedule: Schedule,
     watch: Callable[[int, NDArray[Any]], None],
 ) -> tuple[NDArray[Any], list[float]]:
-    from emu.systems.dorylus.replay import replayed_training  # noqa: PLC0415 - torch
+    from emu.systems.dorylus.replay import replay_training  # noqa: PLC0415 - torch
     from emu.systems.dorylus.section import DorylusJobSection  # noqa: PLC0415
 
     if not isinstance(section, DorylusJobSection):
         raise TypeError(f"{section.system} is not dorylus")
-    return replayed_training(section.config(context), schedule, watch)
+    return replay_training(section.config(context), schedule, watch)
 
 
 DORYLUS = System(
@@ -99,12 +99,12 @@ DORYLUS = System(
     _section,
     programs=PROGRAMS,
     open_data=_open_data,
-    trained=_trained,
+    trained=_collect_parameters,
     asynchronous=_asynchronous,
     follow=_follow,
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
-    cuts=_held,
+    cuts=_tasks_with_state,
     vectors=_vectors,
     functions=function_times,
     carries=CARRIES,

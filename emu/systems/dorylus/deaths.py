@@ -67,7 +67,7 @@ class Attempt:
         return {"ends": [*self.ends], "done": [*there]}
 
 
-def drawn_attempts(
+def draw_attempts(
     dying: DyingLambdas, seed: int, shape: tuple[int, int, int]
 ) -> dict[tuple[int, int], list[Attempt]]:
     """Return the attempts of each (interval, number of tensor task).

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from emu.problem import Edge, Task
-from emu.systems.dorylus.deaths import Attempt, DyingLambdas, drawn_attempts
+from emu.systems.dorylus.deaths import Attempt, DyingLambdas, draw_attempts
 from emu.systems.dorylus.steps import PROGRAMS, Step, steps_of_model
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
@@ -122,7 +122,7 @@ def _attempts_of(config: DorylusConfig, tensors: int) -> Attempts:
     if not config.lambdas:
         return {}
     shape = config.epochs, config.count, tensors
-    return drawn_attempts(config.dying, config.seed, shape)
+    return draw_attempts(config.dying, config.seed, shape)
 
 
 def steps_of(config: DorylusConfig) -> list[Step]:

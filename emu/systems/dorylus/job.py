@@ -62,7 +62,7 @@ def suffix(number: int) -> str:
     return f".{number}" if number > 1 else ""
 
 
-def relaunched_tasks(graph: Graph, server: Task, away: Task, step: Step) -> None:
+def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     """Add who works at a step of an interval where the first does not answer.
 
     Parameters
@@ -91,7 +91,7 @@ def relaunched_tasks(graph: Graph, server: Task, away: Task, step: Step) -> None
             graph.add(here, _stash_again(step, i, end), "stash", settings=what)
 
 
-def relaunched_edges(graph: Graph, i: int, tensor: int, step: Step) -> None:
+def join_relaunches(graph: Graph, i: int, tensor: int, step: Step) -> None:
     """Join them."""
     name = f"{step.name}_{i}"
     attempts = graph.attempts.get((i, tensor), [])
@@ -231,7 +231,7 @@ def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -
         replace(one, settings={**one.settings, **more})
         for one, more in ((server, what), (away, rest))
     )
-    relaunched_tasks(graph, server, away, step)
+    add_relaunches(graph, server, away, step)
 
 
 def _interval_edges(graph: Graph, i: int) -> None:
@@ -243,7 +243,7 @@ def _interval_edges(graph: Graph, i: int) -> None:
             call = f"call{tensors}_{i}"
             _weight_edges(graph, i, step, call)
             before = _lambda_edges(graph, i, tensors, step, before)
-            relaunched_edges(graph, i, tensors, step)
+            join_relaunches(graph, i, tensors, step)
             tensors += 1
             continue
         begin = f"{graph.entry[step.name]}_{i}"

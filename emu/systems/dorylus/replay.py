@@ -30,7 +30,7 @@ from emu.training.interval_layers import (
     training_targets,
 )
 from emu.training.optimizers import make_optimizer
-from emu.training.reference import WholeGraphModel, attended
+from emu.training.reference import WholeGraphModel, attend
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ class Replay:
         sums: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
         return sums
 
-    def _gathered(
+    def _sum_gather(
         self, gather: str, i: int, n: int, value: Callable[..., Array]
     ) -> Array:
         """Return the sums of what a gather has read, by ``value(interval, epoch)``."""
@@ -176,7 +176,7 @@ class Replay:
         steps = steps_of(self._config)
         return next(s.name for s in steps if (s.kind, s.layer) == (kind, layer))
 
-    def gathered(self, layer: int, i: int, n: int) -> Array:
+    def gather(self, layer: int, i: int, n: int) -> Array:
         """Return A H of a layer for interval i in epoch n."""
         if layer == 0:
             return self._once(
@@ -184,16 +184,16 @@ class Replay:
             )
         return self._once(
             ("ah", layer, i, n),
-            lambda: self._gathered(
+            lambda: self._sum_gather(
                 f"ga{layer}", i, n, lambda k, m: self.activation(layer - 1, k, m)
             ),
         )
 
     def scores(self, layer: int, i: int, n: int) -> Array:
         """Return Z = A H W."""
-        weights = self._used(layer, i, n)
+        weights = self._weights_in_use(layer, i, n)
         return self._once(
-            ("z", layer, i, n), lambda: self.gathered(layer, i, n) @ weights
+            ("z", layer, i, n), lambda: self.gather(layer, i, n) @ weights
         )
 
     def activation(self, layer: int, i: int, n: int) -> Array:
@@ -203,7 +203,7 @@ class Replay:
             lambda: activate(self._activation, self.scores(layer, i, n)),
         )
 
-    def _used(self, layer: int, i: int, n: int) -> Array:
+    def _weights_in_use(self, layer: int, i: int, n: int) -> Array:
         return self.weights(layer, self._log.weights(layer, i, n))
 
     def weights(self, layer: int, epoch: int) -> Array:
@@ -222,7 +222,7 @@ class Replay:
 
     def _gradient(self, layer: int, i: int, n: int) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        gradient: Array = self.gathered(layer, i, n).T @ self.of_scores(layer, i, n)
+        gradient: Array = self.gather(layer, i, n).T @ self.of_scores(layer, i, n)
         return gradient
 
     def _loss(self, i: int, n: int) -> Loss:
@@ -244,7 +244,7 @@ class Replay:
         return self._once(
             ("dz", layer, i, n),
             lambda: (
-                self._gathered(
+                self._sum_gather(
                     gather, i, n, lambda k, m: self._of_rows(layer + 1, k, m)
                 )
                 * activation_slope(self._activation, self.scores(layer, i, n))
@@ -254,7 +254,7 @@ class Replay:
     def _of_rows(self, layer: int, i: int, n: int) -> Array:
         return self._once(
             ("dah", layer, i, n),
-            lambda: self.of_scores(layer, i, n) @ self._used(layer, i, n).T,
+            lambda: self.of_scores(layer, i, n) @ self._weights_in_use(layer, i, n).T,
         )
 
     def loss(self, epoch: int) -> float:
@@ -286,40 +286,44 @@ class AttentionReplay(Replay):
 
     def _z(self, layer: int, i: int, n: int) -> Array:
         def product() -> Array:
-            product_of: Array = self._input(layer, i, n) @ self._used(layer, i, n)[:-2]
+            product_of: Array = (
+                self._input(layer, i, n) @ self._weights_in_use(layer, i, n)[:-2]
+            )
             return product_of
 
         return self._once(("z", layer, i, n), product)
 
-    def _attended(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
+    def _attend(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
         """Return what GA sums, and what it follows from: rows and attention."""
         import torch
 
-        def attend() -> tuple[Any, Any, Any]:
+        def weigh() -> tuple[Any, Any, Any]:
             width = self._z(layer, i, n).shape[1]
             read = np.zeros((self._dataset.vertices, width), self._dtype)
             for number, epoch in self._log.rows(f"ae{layer}", i, n):
                 read[self._rows[number]] = self._z(layer, number, epoch)
             rows = torch.tensor(read, requires_grad=True)
-            vectors = torch.tensor(self._used(layer, i, n)[-2:], requires_grad=True)
+            vectors = torch.tensor(
+                self._weights_in_use(layer, i, n)[-2:], requires_grad=True
+            )
             chosen = torch.from_numpy(self._rows[i])
             edges = self._matrix.index_select(0, chosen).coalesce()
-            return attended(edges, rows, rows[chosen], vectors), rows, vectors
+            return attend(edges, rows, rows[chosen], vectors), rows, vectors
 
-        return self._once(("attended", layer, i, n), attend)
+        return self._once(("attended", layer, i, n), weigh)
 
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:
         """Return the sums of a layer's rows by attention."""
-        found: Array = self._attended(layer, i, n)[0].detach().numpy()
+        found: Array = self._attend(layer, i, n)[0].detach().numpy()
         return found
 
-    def _pushed(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
+    def _push(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
         """Return the gradients of all rows, and of the attention, from an interval."""
         import torch
 
         def back() -> tuple[Array, Array]:
-            out, *ends = self._attended(layer, i, n)
+            out, *ends = self._attend(layer, i, n)
             gradient = torch.from_numpy(self.of_scores(layer, i, n))
             rows, vectors = torch.autograd.grad(out, ends, gradient)
             return rows.numpy(), vectors.numpy()
@@ -330,7 +334,7 @@ class AttentionReplay(Replay):
         def total() -> Array:
             total_of: Array = np.zeros_like(self._z(layer, i, n))
             for number, epoch in self._log.rows(f"dga{layer}", i, n):
-                total_of += self._pushed(layer, number, epoch)[0][self._rows[i]]
+                total_of += self._push(layer, number, epoch)[0][self._rows[i]]
             return total_of
 
         return self._once(("dz", layer, i, n), total)
@@ -341,16 +345,18 @@ class AttentionReplay(Replay):
         if layer == self._config.layers - 1:
             gradient: Array = self._loss(i, n).gradient
             return gradient
-        of_rows = self._of_z(layer + 1, i, n) @ self._used(layer + 1, i, n)[:-2].T
+        of_rows = (
+            self._of_z(layer + 1, i, n) @ self._weights_in_use(layer + 1, i, n)[:-2].T
+        )
         return of_rows * activation_slope(self._activation, self.scores(layer, i, n))
 
     @override
     def _gradient(self, layer: int, i: int, n: int) -> Array:
         of_weights = self._input(layer, i, n).T @ self._of_z(layer, i, n)
-        return np.concatenate([of_weights, self._pushed(layer, i, n)[1]])
+        return np.concatenate([of_weights, self._push(layer, i, n)[1]])
 
 
-def replayed_training(
+def replay_training(
     config: DorylusConfig,
     schedule: Schedule,
     watch: Callable[[int, Array], None] = lambda *_: None,

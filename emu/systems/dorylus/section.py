@@ -49,7 +49,7 @@ from emu.systems.training_section import number_bytes
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
     WholeGraphSection,
-    written_time,
+    write_time,
 )
 from emu.units import SIZE
 
@@ -127,7 +127,7 @@ class DorylusTimesSection(Section):
                 times.setdefault(f"{kind}_back", times[kind])
         return times
 
-    def stated(self) -> dict[str, float]:
+    def default_times(self) -> dict[str, float]:
         """Return kind -> seconds on the default device, as of `by_kind`."""
         return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
@@ -202,7 +202,7 @@ class DorylusJobSection(WholeGraphSection):
         What the cluster states already stays: machines called ``lambda0``, ... and
         racks called ``lambdas of SERVER``.
         """
-        names = [name for name, _ in cluster.named()]
+        names = [name for name, _ in cluster.names_and_positions()]
         servers = self.ranks(names)
         if not servers or not {*servers} <= {*names} or len({*servers}) < len(servers):
             return cluster  # errors of their own
@@ -297,7 +297,11 @@ class DorylusJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        names = [name for name, _ in cluster.named() if not name.startswith(_LAMBDA)]
+        names = [
+            name
+            for name, _ in cluster.names_and_positions()
+            if not name.startswith(_LAMBDA)
+        ]
         for position, name in enumerate(self.parameter_servers):
             trail: Trail = ("job", "parameter_servers", position)
             if name not in names:
@@ -363,11 +367,11 @@ class DorylusJobSection(WholeGraphSection):
                 yield ("job", key), problem
 
     @override
-    def untimed(self) -> Iterator[str]:
+    def list_untimed(self) -> Iterator[str]:
         """Yield kinds of task without a time."""
-        yield from sorted(self._needed() - self.times.stated().keys())
+        yield from sorted(self._list_needs() - self.times.default_times().keys())
 
-    def _needed(self) -> set[str]:
+    def _list_needs(self) -> set[str]:
         kinds = {"gather", "apply"}
         if self.attends:
             return kinds | {"scatter", "edge_apply"}
@@ -380,7 +384,7 @@ class DorylusJobSection(WholeGraphSection):
                 yield ("job", "times", kind), kind, time
 
     @override
-    def scaled_times(
+    def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these.
@@ -397,18 +401,18 @@ class DorylusJobSection(WholeGraphSection):
             edit[f"job.times.{kind}"] = scale(times[kind])
             back = f"{kind}_back"
             if back in times and back not in kinds:
-                edit[f"job.times.{back}"] = written_time(times[back])
+                edit[f"job.times.{back}"] = write_time(times[back])
         keys = {"launch", *times}
         return edit, {name for name in wanted if tasks[name] in keys}
 
     @override
-    def scaled_links(
+    def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the rates of all lambdas, or uplinks, scaled, and their links."""
         if self.backend != "lambda":
             return {}, set()
-        names = [name for name, _ in cluster.named()]
+        names = [name for name, _ in cluster.names_and_positions()]
         servers = self.ranks(names)
         lambdas = {*lambda_names(len(servers) * self.intervals)} - {*names}
         racks = {_rack_name(server) for server in servers}
@@ -500,7 +504,7 @@ class DorylusJobSection(WholeGraphSection):
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
         config = self.config(context)
-        counts = counted_intervals(
+        counts = count_intervals(
             dataset, self.intervals, self.interval_cut, sources=self.attends
         )
         hidden = [self.model.hidden] * (self.model.layers - 1)
@@ -509,7 +513,7 @@ class DorylusJobSection(WholeGraphSection):
         self._check_stash(config, cluster, widths, itemsize)
         slow = self.slow_lambdas
         times = DorylusTimes(
-            {**measured, **self.times.stated()},
+            {**measured, **self.times.default_times()},
             self.launch.cold,
             self.launch.warm,
             SlowLambdas(slow.share, slow.factor, slow.spread),
@@ -552,7 +556,11 @@ def _nic(rate: float) -> Nic:
 
 def _without_nic(cluster: ClusterSection) -> list[str]:
     """Return the names of the machines without a NIC."""
-    return [name for name, p in cluster.named() if not cluster.machines[p].nic.outward]
+    return [
+        name
+        for name, p in cluster.names_and_positions()
+        if not cluster.machines[p].nic.outward
+    ]
 
 
 def _rack_name(server: str) -> str:
@@ -564,7 +572,7 @@ def lambda_names(count: int) -> list[str]:
     return [f"{_LAMBDA}{number}" for number in range(count)]
 
 
-def counted_intervals(
+def count_intervals(
     dataset: Dataset,
     intervals: int,
     how: Literal["contiguous", "balanced"],

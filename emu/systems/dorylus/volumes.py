@@ -287,7 +287,7 @@ def _end_early(
             found[j] *= task.settings["done"][: job.iterations]
 
 
-def sent_epochs(job: Job, edge: int) -> NDArray[np.bool_]:
+def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
     """Return in which epochs an edge carries what it does, of lambdas that may die.
 
     A lambda that dies sends nothing, one that is too late its gradient alone.
@@ -332,5 +332,5 @@ def dorylus_realization(
     by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
     if config.dying.share:
         for e in np.flatnonzero(volumes).tolist():
-            by_epoch[e] *= sent_epochs(job, e)
+            by_epoch[e] *= epochs_of_edge(job, e)
     return Realization(seconds, by_epoch)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from emu.prediction.analysis.traffic import received_kinds
+from emu.prediction.analysis.traffic import count_kinds
 from emu.problem import Job
 from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
@@ -32,7 +32,7 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
     """
     job = evidence.schedule.problem.job
     of_p3 = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
-    for (edge, kind), count in received_kinds(evidence.statistics).items():
+    for (edge, kind), count in count_kinds(evidence.statistics).items():
         source = job.tasks[job.edges[edge].source]
         if kind == FEATURES and count and source.job_name in of_p3:
             size = count / evidence.byte_scale
@@ -61,7 +61,7 @@ def open_columns_of(settings: Mapping[str, Any]) -> None:
     open_columns(dataset, _blocks(settings, dataset.feature_length))
 
 
-def joined_columns(job: Job, results: Results) -> NDArray[Any]:
+def join_columns(job: Job, results: Results) -> NDArray[Any]:
     """Return all parameters, flat.
 
     Members of a group hold the first layer's weights of their columns, beside all
@@ -74,7 +74,7 @@ def joined_columns(job: Job, results: Results) -> NDArray[Any]:
     blocks = _blocks(job.settings, dataset.feature_length)
     columns = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
     split = ColumnSplit(job.settings, dataset, blocks, 0)
-    return split.joined(columns, results["Mf0"]["upper"])
+    return split.join(columns, results["Mf0"]["upper"])
 
 
 def own_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -115,7 +115,7 @@ def _translation() -> Translation:
     return TRANSLATION
 
 
-def _missed(settings: Mapping[str, Any]) -> int:
+def _updates_in_pipeline(settings: Mapping[str, Any]) -> int:
     return PIPELINES[settings["pipeline"]].missed
 
 
@@ -126,8 +126,8 @@ P3 = System(
     needs_torch=True,
     guards=(no_features,),
     open_data=open_columns_of,
-    trained=joined_columns,
-    updates_missed=_missed,
+    trained=join_columns,
+    updates_missed=_updates_in_pipeline,
     cuts=own_state,
     vectors=_vectors,
     translation=_translation,

@@ -80,9 +80,7 @@ class ColumnSplit:
         """Return the upper parameters out of all, flat."""
         return flat[sum(map(prod, self._split)) :].copy()
 
-    def joined(
-        self, owned: Sequence[NDArray[Any]], upper: NDArray[Any]
-    ) -> NDArray[Any]:
+    def join(self, owned: Sequence[NDArray[Any]], upper: NDArray[Any]) -> NDArray[Any]:
         """Return all parameters, flat, from the weights of every block."""
         parts = []
         for number, (out, _) in enumerate(self._split):

@@ -30,7 +30,7 @@ from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
-    named_job,
+    build_named_job,
 )
 from emu.problem.workloads.model_shapes import shard_sizes
 from emu.systems.dgtp import job as dgtp
@@ -329,4 +329,6 @@ def p3_job(config: P3Config) -> Job:
     ValueError
         As `Job`.
     """
-    return named_job(p3_tasks(config), p3_edges(config), config.cycles, config.settings)
+    return build_named_job(
+        p3_tasks(config), p3_edges(config), config.cycles, config.settings
+    )

@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, Dataset, sampled_counts
+from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.quantities import Few, word_or_list
 from emu.problem.workloads.all_reduce import (
@@ -40,9 +40,9 @@ from emu.systems.translation import (
     HOPS,
     CommonJob,
     Translation,
-    placed,
+    machines_key,
     read_replicas,
-    written,
+    write_common,
 )
 from emu.units import SIZE
 
@@ -72,7 +72,7 @@ class SplitModel:
     itemsize: int = 4
     """Bytes of a number: 4 in float32, 8 in float64."""
 
-    def pulled_bytes(self, counts: SampleCounts) -> int:
+    def pull_bytes(self, counts: SampleCounts) -> int:
         """Return the bytes of a partial activation, and of its gradient."""
         rows = counts.inputs if self.pulls == "inputs" else counts.outputs
         return self.itemsize * rows * self.pulled_width
@@ -96,7 +96,7 @@ def split_model(
     )
 
 
-def pushed_bytes(counts: SampleCounts) -> int:
+def push_bytes(counts: SampleCounts) -> int:
     """Return the bytes of layer 1's structure: ids and edges of one mini-batch."""
     return VERTEX_ID_BYTES * counts.inputs + BLOCK_EDGE_BYTES * counts.first_edges
 
@@ -159,15 +159,15 @@ def _bytes_of(
         rows = model.first_width * blocks[member]
         return model.itemsize * part_elements(rows, edge.place)
     if edge.carries in {"frontier", "answer"}:
-        return _asked(edge, config, counts)
+        return _question_bytes(edge, config, counts)
     rank, block = edge.place
     if not blocks[block]:
         return 0
-    formula = pushed_bytes if edge.carries == "push" else model.pulled_bytes
+    formula = push_bytes if edge.carries == "push" else model.pull_bytes
     return [formula(one) for one in counts[rank][: config.batches]]
 
 
-def _asked(
+def _question_bytes(
     edge: NamedEdge, config: P3Config, counts: Sequence[Sequence[SampleCounts]]
 ) -> list[int]:
     """Return the bytes of a sampler's question to a store, or of the answer."""
@@ -230,7 +230,7 @@ class P3JobSection(ReplicaSection):
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
-        machines = len(self.ranks([name for name, _ in cluster.named()]))
+        machines = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
         yield from self._group_problems(machines)
         if self.push == "derived" and self.structure == "hashed":
             problem = "found derived, which needs the whole structure: write shipped"
@@ -312,7 +312,7 @@ class P3JobSection(ReplicaSection):
         config, settings = self.config(context), job.settings
         _check_columns(config, dataset, cluster)
         plan = BatchPlan.from_settings(settings)
-        counts = sampled_counts(dataset, plan, config.batches)
+        counts = count_samples(dataset, plan, config.batches)
         split = split_model(
             settings["model"],
             dataset.feature_length,
@@ -360,11 +360,11 @@ def _write(common: CommonJob) -> dict[str, Any]:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))
-    times = common.taken("sampler", "all_reduce", *(HOPS if common.by_hops else ()))
+    times = common.times_of("sampler", "all_reduce", *(HOPS if common.by_hops else ()))
     return {
-        **placed(common),
+        **machines_key(common),
         "structure": "hashed" if common.by_hops else "replicated",
-        **written(common, times | common.phases(), "replica"),
+        **write_common(common, times | common.phases(), "replica"),
     }
 
 

@@ -81,9 +81,9 @@ class Trials:
 
     def run(self, seed: int) -> Trial:
         """Carry out the trial of a seed; its complaints are all that is wrong."""
-        return self.judged(self.faults(seed))
+        return self.judge(self.faults(seed))
 
-    def judged(self, faults: Faults) -> Trial:
+    def judge(self, faults: Faults) -> Trial:
         """Carry out a trial of one's own."""
         trial = run_trial(self.case, faults)
         trial.complaints += list(self.wrong(trial))

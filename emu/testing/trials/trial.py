@@ -28,7 +28,7 @@ from emu.problem import Kill, Problem, Realization
 from emu.problem.cut import Cut
 from emu.scenario import Experiment
 from emu.scenario.realize import model_programs
-from emu.systems.system import held_by
+from emu.systems.system import tasks_with_state_of
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, VirtualProcess, World
 
@@ -72,7 +72,7 @@ class Case:
     @property
     def begins(self) -> Mapping[str, tuple[str, ...]]:
         """Tasks with whose state a task begins after a cut."""
-        return held_by(self.problem.job)
+        return tasks_with_state_of(self.problem.job)
 
     @classmethod
     def of(cls, experiment: Experiment, *, hosts: int = 1, **changes: Any) -> Case:
@@ -89,7 +89,7 @@ class Case:
         """
         settings = replace(experiment.scenario.emulation.settings, **changes)
         models = tuple(model.name for model in model_programs(experiment.scenario))
-        policy = experiment.chosen_policy()
+        policy = experiment.choose_policy()
         parts = experiment.problem, experiment.realization, policy, settings
         section = experiment.scenario.checkpoint
         return cls(*parts, hosts, models, section.every if section else 0)
@@ -240,7 +240,7 @@ class VirtualLauncher:
         self._ended.append(f"the {name} {describe_end(code)}")
         self._some_ended.set()
 
-    async def ended(self) -> str:
+    async def wait_for_end(self) -> str:
         """Wait until an agent has ended and return how, in words."""
         await self._some_ended.wait()
         return self._ended[0]
@@ -313,7 +313,7 @@ def run_trial(
         deaths=faults.deaths,
     )
     log = _Log("trial.log")
-    with contextlib.redirect_stderr(log.text), this_host.replaced(world.host()):
+    with contextlib.redirect_stderr(log.text), this_host.replace(world.host()):
         gc.disable()
         try:
             _carry_out(case, world, trial, log, observer)

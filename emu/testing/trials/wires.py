@@ -110,7 +110,7 @@ class Wire:
         self.carried += len(data)
         if damage is not None and damage.byte < self.carried:
             self._damage = None
-            data = self._damaged(damage, data, damage.byte - begin)
+            data = self._damage_bytes(damage, data, damage.byte - begin)
         elif damage is not None and damage.kind == "again":
             self._said += data
         while (size := self._network.draws.piece(len(data))) < len(data):
@@ -118,7 +118,7 @@ class Wire:
             data = data[size:]
         self._pass_on(data)
 
-    def _damaged(self, damage: Damage, data: bytes, at: int) -> bytes:
+    def _damage_bytes(self, damage: Damage, data: bytes, at: int) -> bytes:
         self._network.happen(damage)
         if damage.kind == "reset":
             self._to.broken = self._to.peer.broken = True
@@ -141,7 +141,7 @@ class Wire:
         network = self._network
         self._due = max(self._due, network.now + network.draws.delay())
         if self._due <= network.now and not self._waiting:
-            self._to.arrived(data, self.number)
+            self._to.on_bytes(data, self.number)
             return
         self._waiting.append(data)
         self._held += len(data)
@@ -150,7 +150,7 @@ class Wire:
     def _arrive(self) -> None:
         data = self._waiting.popleft()
         self._held -= len(data)
-        self._to.arrived(data, self.number)
+        self._to.on_bytes(data, self.number)
 
 
 class VirtualSocket:
@@ -183,7 +183,7 @@ class VirtualSocket:
         """True where a call that writes would not block."""
         return self.broken or (self.connected and self.wire.room > 0)
 
-    def arrived(self, data: bytes, wire: int) -> None:
+    def on_bytes(self, data: bytes, wire: int) -> None:
         """Take what a wire brings; an end if that is nothing."""
         if self._fd < 0:  # closed meanwhile: the sender's kernel gets a reset
             self.peer.broken = self.peer.broken or bool(data)

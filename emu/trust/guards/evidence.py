@@ -91,7 +91,7 @@ class Evidence:
 _ROUNDING = 1e-12
 
 
-def stated_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
+def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     """Return bytes per second of every link by its name, from ``time`` on."""
     capacities = {link.name: link.capacity for link in problem.cluster.shared_links}
     for machine in problem.cluster.machines:
@@ -105,7 +105,7 @@ def stated_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
 
 def most_stated(problem: Problem) -> dict[str, float]:
     """Return the most bytes per second that every link ever has, by its name."""
-    capacities = stated_capacities(problem)
+    capacities = list_capacities(problem)
     for change in problem.cluster.changes:
         capacities[change.link] = max(capacities[change.link], change.capacity)
     return capacities
@@ -113,7 +113,7 @@ def most_stated(problem: Problem) -> dict[str, float]:
 
 def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
-    capacity, fit = stated_capacities(problem)[link], 0.0
+    capacity, fit = list_capacities(problem)[link], 0.0
     changes = [c for c in problem.cluster.changes if c.link == link]
     since, room = [0.0], [fit]
     for change in sorted(changes, key=lambda change: change.time):
@@ -125,7 +125,7 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     return np.where(times > since[-1], fit + beyond, np.interp(times, since, room))
 
 
-def stated_hops(problem: Problem) -> list[tuple[str, ...]]:
+def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     """Return the names of the links that every edge crosses, of none within a machine.
 
     These are the NICs of its two machines, unless a route states others.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.trust.audit import PUNCTUALITY, audit
-from emu.trust.audit_checks import stated_work
+from emu.trust.audit_checks import work_of
 from emu.trust.guards.evidence import (
     CLOCKS,
     Evidence,
     fitting,
+    list_hops,
     most_stated,
-    stated_hops,
 )
 from emu.trust.violation import Finding, Findings, Violation
 
@@ -116,7 +116,7 @@ def earliest_ends(
     job, capacities = problem.job, most_stated(problem)
     narrowest = [
         min((capacities[link] for link in hops), default=np.inf)
-        for hops in stated_hops(problem)
+        for hops in list_hops(problem)
     ]
     free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
     waits = np.maximum(volumes - free.reshape(-1, 1), 0.0)
@@ -163,7 +163,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     last = evidence.grid(in_rows, "last")
     arrivals = evidence.grid(in_rows, "bytes")
     sizes = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
-    is_shaped = _shaped(evidence)
+    is_shaped = _mark_shaped(evidence)
     end = schedule.task_end[[edge.source for edge in job.edges]] if job.edges else last
     off = is_shaped & (np.abs(arrivals - sizes) > 1 + 1e-9 * sizes)
     backwards = np.zeros_like(due)
@@ -184,7 +184,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     leave before the task that makes it has ended, but for the lead.
     """
     schedule, job = evidence.schedule, evidence.schedule.problem.job
-    is_shaped = _shaped(evidence)
+    is_shaped = _mark_shaped(evidence)
     if not job.edges:
         return
     clocks = CLOCKS / evidence.time_scale
@@ -237,7 +237,7 @@ def _due(evidence: Evidence) -> NDArray[np.bool_]:
     return np.arange(job.iterations) < np.array(count, dtype=np.int64)[:, None]
 
 
-def _shaped(evidence: Evidence) -> NDArray[np.bool_]:
+def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
     """Return which (edge, iteration) are flows of some bytes between machines."""
     schedule = evidence.schedule
     is_shaped = np.zeros(schedule.flow_end.shape, dtype=bool)
@@ -278,7 +278,7 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
+    took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
     where = np.argwhere(evidence.times - took > slack)
     if not where.size:
@@ -303,7 +303,7 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule, job = evidence.schedule, evidence.schedule.problem.job
     for prefix, most in evidence.windows:
-        for first, last in _begins_and_ends(job, prefix):
+        for first, last in _first_and_last_tasks(job, prefix):
             rounds = min(job.rounds[first], job.iterations)
             for n in range(most, rounds):
                 if n - most >= job.rounds[last]:
@@ -322,7 +322,7 @@ def window(evidence: Evidence) -> Iterator[Finding]:
                     return
 
 
-def _begins_and_ends(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
+def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
     own = {
         t
@@ -419,7 +419,7 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     exists = np.arange(problem.job.iterations) < counts[:, None]
     totals = np.where(exists, measured.volumes, 0.0).sum(axis=1)
     loads: dict[str, float] = {}
-    for hops, volume in zip(stated_hops(problem), totals.tolist(), strict=True):
+    for hops, volume in zip(list_hops(problem), totals.tolist(), strict=True):
         for link in hops:
             loads[link] = loads.get(link, 0.0) + volume
     return max([longest, *(_time(problem, *one) for one in loads.items())])

@@ -17,8 +17,8 @@ from emu.trust.guards.evidence import (
     CLOCKS,
     Evidence,
     fitting,
+    list_hops,
     most_stated,
-    stated_hops,
 )
 from emu.trust.violation import Finding
 
@@ -104,7 +104,7 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     problem, scale = evidence.schedule.problem, evidence.time_scale
     ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
     edge, ready, there, sizes = _flows(evidence)
-    crossed = stated_hops(problem)
+    crossed = list_hops(problem)
     for link, capacity in most_stated(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
         depth = capacity * ahead + evidence.at_once(capacity)
@@ -158,7 +158,7 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
         return
     most, hops = (
         most_stated(evidence.schedule.problem),
-        stated_hops(evidence.schedule.problem),
+        list_hops(evidence.schedule.problem),
     )
     names = evidence.schedule.problem.job.edge_names
     for figures in evidence.statistics.values():

@@ -53,11 +53,11 @@ class Tables:
             else:
                 self._received.setdefault(stage, []).append((sender, at))
 
-    def sent(self, stage: int, receiver: int) -> NDArray[np.intp]:
+    def rows_to(self, stage: int, receiver: int) -> NDArray[np.intp]:
         """Return the rows that go to a receiver in a stage, ascending by vertex."""
         return self._sent[stage, receiver]
 
-    def received(self, stage: int) -> list[tuple[int, NDArray[np.intp]]]:
+    def rows_from(self, stage: int) -> list[tuple[int, NDArray[np.intp]]]:
         """Return (sender, rows) of a stage, senders in ascending order."""
         return sorted(self._received.get(stage, []), key=lambda one: one[0])
 
@@ -78,7 +78,7 @@ class Rows:
 
     def outgoing(self, stage: int, receiver: int) -> NDArray[Any]:
         """Return a copy of the rows that go to a receiver in a stage."""
-        return self.values[self._tables.sent(stage, receiver)]
+        return self.values[self._tables.rows_to(stage, receiver)]
 
     def take_in(self, stage: int, parts: dict[int, NDArray[Any]], *, add: bool) -> None:
         """Take in what a stage brought, in ascending order of the senders.
@@ -97,7 +97,7 @@ class Rows:
         NodeMisbehaved
             When a sender's rows are missing, or of another shape.
         """
-        for sender, at in self._tables.received(stage):
+        for sender, at in self._tables.rows_from(stage):
             expected = len(at), self.values.shape[1]
             rows = parts.get(sender)
             if rows is None or rows.shape != expected:

@@ -56,7 +56,7 @@ class Device(Carrier):
         self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
-            self._model = self._loaded(settings, dataset)
+            self._model = self._load_model(settings, dataset)
 
     def _own_features(self, dataset: Dataset) -> NDArray[Any]:
         part = self.parts[0]
@@ -64,7 +64,7 @@ class Device(Carrier):
         vertices = part.vertices if self._cached else own
         return dataset.gather(vertices).astype(self._precision)
 
-    def _loaded(self, settings: Mapping[str, Any], dataset: Dataset) -> PartModel:
+    def _load_model(self, settings: Mapping[str, Any], dataset: Dataset) -> PartModel:
         """Load torch and go through all layers once, before the start barrier."""
         model = PartModel(settings, dataset, *self.parts)
         model.load(self.parameters)
@@ -86,7 +86,7 @@ class Device(Carrier):
             self._begin(of, self._features)
         super().enter(of, stage)
 
-    def gathered(self, layer: int, iteration: int) -> NDArray[Any]:
+    def gather(self, layer: int, iteration: int) -> NDArray[Any]:
         """Return the input rows of a layer: of local, then of remote vertices."""
         if layer == 0 and self._cached:
             return self._features
@@ -99,7 +99,7 @@ class Device(Carrier):
         """Compute a layer; after the last one its gradient, and return figures."""
         if layer == 0:
             self._step(iteration)
-        rows = self.gathered(layer, iteration)
+        rows = self.gather(layer, iteration)
         last = layer == self.layers - 1
         width = self._classes if last else self._hidden
         if self._model is None:

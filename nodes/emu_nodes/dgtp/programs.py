@@ -90,7 +90,7 @@ class GraphStore(TaskProgram):
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
-        self._collected(self._derived(0, 0))  # a rehearsal
+        self._collect_features(self._derive_rows(0, 0))  # a rehearsal
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
@@ -98,23 +98,23 @@ class GraphStore(TaskProgram):
         payloads: dict[int, Payload] = {}
         for sampler, output in enumerate(self._brief.outputs):
             if self._oneshot:
-                owned = self._derived(sampler, iteration)
+                owned = self._derive_rows(sampler, iteration)
             else:
                 sender = self._brief.inputs[sampler]
                 owned = tensor(inputs[sender.edge], "vertices", sender)
                 self._check_owned(owned, sender.peer)
-            rows = self._collected(owned)
+            rows = self._collect_features(owned)
             payloads[output.edge] = {"features": rows}
             count += len(rows)
         self._figures = {"rows": float(count)}
         return payloads
 
-    def _derived(self, sampler: int, iteration: int) -> NDArray[np.int64]:
+    def _derive_rows(self, sampler: int, iteration: int) -> NDArray[np.int64]:
         vertices = self._data.batch(sampler, iteration).vertices
         rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
         return rows
 
-    def _collected(self, owned: NDArray[np.int64]) -> NDArray[Any]:
+    def _collect_features(self, owned: NDArray[np.int64]) -> NDArray[Any]:
         rows = self._features[self._dataset.local[owned]]
         return rows.astype(self._data.precision, copy=False)
 
@@ -272,7 +272,7 @@ class Sampler(_SamplerTask):
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
         mini_batch = MiniBatch.of(
             batch,
-            self._merged(batch.vertices, inputs),
+            self._merge(batch.vertices, inputs),
             self._dataset.labels[batch.seeds],
         )
         self._figures = {
@@ -283,10 +283,10 @@ class Sampler(_SamplerTask):
 
     def _batch(self, iteration: int) -> SampledBatch:
         if not self._oneshot:
-            return self._growing.pop(iteration).finished()
+            return self._growing.pop(iteration).finish()
         return self._data.batch(self._index, iteration)
 
-    def _merged(
+    def _merge(
         self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
     ) -> NDArray[Any]:
         """Put every store's rows at the places of S_0 that it owns."""
@@ -393,7 +393,7 @@ class _Trainer(TaskProgram):
     def _rehearse(self) -> None:
         """Open every array that a look needs before the start barrier."""
         dataset = self._data.dataset
-        self._drawn(dataset.train[0], 1, np.uint64(0))
+        self._draw_neighbours(dataset.train[0], 1, np.uint64(0))
         dataset.look_at(dataset.train[:1])
         _ = dataset.labels
 
@@ -405,7 +405,7 @@ class _Trainer(TaskProgram):
         if batch.labels[at] != dataset.labels[vertex]:
             return False
         for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
-            neighbours = self._drawn(vertex, hop, stream)
+            neighbours = self._draw_neighbours(vertex, hop, stream)
             first, last = np.searchsorted(destination, [at, at + 1])
             if last - first != len(neighbours):
                 return False
@@ -417,7 +417,7 @@ class _Trainer(TaskProgram):
             batch.features[at], features[0].astype(self._data.precision)
         )
 
-    def _drawn(
+    def _draw_neighbours(
         self, vertex: np.int64, hop: int, stream: np.uint64
     ) -> NDArray[np.int64]:
         fanout = self._data.plan.hop_fanout(hop)

@@ -24,7 +24,7 @@ def take_rows(
     rows = [payload for payload in task.rows(inputs) if payload]
     own = task.brief.settings
     if rows:
-        read = {f"{READ}{own['layer']}": server.assembled(rows)}
+        read = {f"{READ}{own['layer']}": server.assemble(rows)}
         server.keep(own["interval"], iteration, **read)
 
 
@@ -61,10 +61,10 @@ class Gather(_OnServer):
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep the sums; return nothing."""
         read, attention = (
-            self.server.kept(self.interval, iteration, f"{name}{self.layer}")
+            self.server.recall(self.interval, iteration, f"{name}{self.layer}")
             for name in (READ, ATTENTION)
         )
-        out = self.server.edges(self.interval).weighed(attention, read)
+        out = self.server.edges(self.interval).sum_weighted(attention, read)
         self.server.keep(self.interval, iteration, **{f"{OUT}{self.layer}": out})
         return {}
 
@@ -75,7 +75,7 @@ class GatherBack(_OnServer):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep the sums; return nothing."""
-        sums = self.server.gathered(self.interval, self.rows(inputs))
+        sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
         return {}
 
@@ -100,7 +100,9 @@ class ScatterBack(_OnServer, programs.Scatter):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return those of a server's vertices."""
-        return self.server.pushed(self.interval, iteration, self.server_of(output))
+        return self.server.push_gradients(
+            self.interval, iteration, self.server_of(output)
+        )
 
 
 class Apply(programs.Apply):

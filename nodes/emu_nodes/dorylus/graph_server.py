@@ -80,7 +80,7 @@ class GraphServer:
 
     def prepare_ghosts(self, interval: int, server: int) -> None:
         """Find the rows of an interval that a server needs."""
-        ghosts = self._graph.needed(self._server, server)
+        ghosts = self._graph.ghosts_of(self._server, server)
         ghosts = ghosts[self._interval[ghosts] == interval]
         mine = self._part.local[self.rows_of(interval)]
         rows = np.searchsorted(mine, ghosts)
@@ -91,7 +91,7 @@ class GraphServer:
         ids, places = self._ghosts[interval, server]
         return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows[places]}
 
-    def assembled(self, payloads: Iterable[Payload]) -> NDArray[Any]:
+    def assemble(self, payloads: Iterable[Payload]) -> NDArray[Any]:
         """Return the vectors of local and remote vertices from what came of them.
 
         Zeros where nothing has come yet.
@@ -125,7 +125,7 @@ class GraphServer:
         """Hold values of an interval until its epoch ends."""
         self._values.setdefault((interval, epoch), {}).update(values)
 
-    def kept(self, interval: int, epoch: int, name: str) -> NDArray[Any]:
+    def recall(self, interval: int, epoch: int, name: str) -> NDArray[Any]:
         """Return a value that `keep` holds."""
         return self._values[interval, epoch][name]
 
@@ -141,7 +141,7 @@ class GraphServer:
             self._targets[interval] = found
         return self._targets[interval]
 
-    def pulled(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
+    def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         """Return what a tensor task needs of the server.
 
         Parameters
@@ -151,17 +151,17 @@ class GraphServer:
         """
         kind, layer = step
         last = layer == self._settings["model"]["layers"] - 1
-        arrays = {"ah": self.kept(interval, epoch, f"ah{layer}")}
+        arrays = {"ah": self.recall(interval, epoch, f"ah{layer}")}
         if kind == "apply":
             if last and self._settings["fuse"]:
                 arrays["targets"] = self.targets(interval)
             return arrays
         if not self._settings["rematerialize"]:
-            arrays["z"] = self.kept(interval, epoch, f"z{layer}")
+            arrays["z"] = self.recall(interval, epoch, f"z{layer}")
         if last:
             arrays["targets"] = self.targets(interval)
         else:
-            arrays["gradient"] = self.kept(interval, epoch, "gathered")
+            arrays["gradient"] = self.recall(interval, epoch, "gathered")
         return arrays
 
     def ask_again(self, chunk: Chunk, number: int) -> None:
@@ -187,10 +187,10 @@ class GraphServer:
         """
         if number < self._asked.get(chunk, 1):
             return False
-        self.returned(step, *chunk[:2], answer)
+        self.take_back(step, *chunk[:2], answer)
         return True
 
-    def returned(
+    def take_back(
         self, step: tuple[str, int], interval: int, epoch: int, answer: Payload
     ) -> None:
         """Take what a tensor task has returned."""
@@ -223,13 +223,13 @@ class AttentionServer(GraphServer):
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""
         of_sources, of_own = (
-            self.kept(interval, epoch, f"of_{end}") for end in ("sources", "own")
+            self.recall(interval, epoch, f"of_{end}") for end in ("sources", "own")
         )
         count = len(self._part.vertices)
-        sums = self.edges(interval).pushed(of_sources, of_own, count)
+        sums = self.edges(interval).push_back(of_sources, of_own, count)
         self.keep(interval, epoch, pushed=sums)
 
-    def pushed(self, interval: int, epoch: int, server: int) -> Payload:
+    def push_gradients(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
         key = interval, server
         if key not in self._sources:
@@ -242,11 +242,11 @@ class AttentionServer(GraphServer):
                 theirs = self._part.owners[remote - count] == server
                 self._sources[key] = remote[theirs]
         places = self._sources[key]
-        rows = self.kept(interval, epoch, "pushed")[places]
+        rows = self.recall(interval, epoch, "pushed")[places]
         ids = self._part.vertices[places].astype(np.int32)
         return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows}
 
-    def gathered(self, interval: int, payloads: Iterable[Payload]) -> NDArray[Any]:
+    def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> NDArray[Any]:
         """Return the sum of an interval's gradients of all edges that came."""
         pieces = {
             name: array for payload in payloads for name, array in payload.items()
@@ -255,40 +255,40 @@ class AttentionServer(GraphServer):
         for name, rows in pieces.items():
             if name.startswith(ROWS):
                 ids = pieces[name.replace(ROWS, IDS)]
-                one = self.assembled([{f"{IDS}0": ids, f"{ROWS}0": rows}])
+                one = self.assemble([{f"{IDS}0": ids, f"{ROWS}0": rows}])
                 total = total + one if len(total) else one
         found: NDArray[Any] = total[self.rows_of(interval)]
         return found
 
     @override
-    def pulled(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
+    def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         kind, layer = step
         if kind in {"apply", "apply_back"}:
             arrays = {"rows": self._before(layer, interval, epoch)}
             if kind == "apply_back":
-                arrays["gradient"] = self.kept(interval, epoch, "gathered")
+                arrays["gradient"] = self.recall(interval, epoch, "gathered")
             return arrays
-        read = self.kept(interval, epoch, f"{READ}{layer}")
+        read = self.recall(interval, epoch, f"{READ}{layer}")
         arrays = dict(self.edges(interval).both(read))
         if kind == "edge_apply":
             return arrays
         if layer == self._settings["model"]["layers"] - 1:
-            arrays["scores"] = self.kept(interval, epoch, f"{OUT}{layer}")
+            arrays["scores"] = self.recall(interval, epoch, f"{OUT}{layer}")
             arrays["targets"] = self.targets(interval)
         else:
-            arrays["gradient"] = self.kept(interval, epoch, "gradient")
+            arrays["gradient"] = self.recall(interval, epoch, "gradient")
         return arrays
 
     def _before(self, layer: int, interval: int, epoch: int) -> NDArray[Any]:
         if layer:
-            return self.kept(interval, epoch, f"{OUT}{layer - 1}")
+            return self.recall(interval, epoch, f"{OUT}{layer - 1}")
         return self.features[self.rows_of(interval)]
 
     @override
-    def returned(
+    def take_back(
         self, step: tuple[str, int], interval: int, epoch: int, answer: Payload
     ) -> None:
         """Take what a tensor task has returned, z and attention by their layer."""
         of_layer = {name: f"{name}{step[1]}" for name in (Z, ATTENTION)}
         arrays = {of_layer.get(name, name): array for name, array in answer.items()}
-        super().returned(step, interval, epoch, arrays)
+        super().take_back(step, interval, epoch, arrays)

@@ -134,7 +134,7 @@ class Gather(OnServer):
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
-            sums = self._sums(self.server.assembled(self.rows(inputs)))
+            sums = self._sums(self.server.assemble(self.rows(inputs)))
         name = "gathered" if self.backward else f"ah{self.layer}"
         self.server.keep(self.interval, iteration, **{name: sums})
         return {}
@@ -164,7 +164,7 @@ class Scatter(OnServer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.kept(self.interval, iteration, self.value)
+        rows = self.server.recall(self.interval, iteration, self.value)
         server = self.server_of(output)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
@@ -197,7 +197,7 @@ class Call(OnServer):
         if output.peer_kind not in TENSORS:
             return {}
         step = output.peer_kind, self.layer
-        arrays = self.server.pulled(step, self.interval, iteration)
+        arrays = self.server.pull(step, self.interval, iteration)
         if self.brief.job_settings["stream"] == 1:
             return arrays
         half = (len(arrays["ah"]) + 1) // 2
@@ -238,7 +238,7 @@ class Answer(OnServer):
             for name in parts[0][1]
         }
         step = parts[0][0].peer_kind, self.layer
-        self.server.returned(step, self.interval, iteration, whole)
+        self.server.take_back(step, self.interval, iteration, whole)
         return {}
 
 
@@ -314,7 +314,7 @@ class _Tensor(Nothing):
         server: GraphServer | None = None
         if not arrays:
             server = self.process["server"]
-            arrays = server.pulled(step, self.interval, iteration)
+            arrays = server.pull(step, self.interval, iteration)
         versions_here = self.process.setdefault("held", {})
         key = self.brief.kind, self.layer, iteration
         before = versions_here.pop(key, None)
@@ -329,7 +329,7 @@ class _Tensor(Nothing):
             # So that the mean over intervals is that of the graph.
             self._figures = {"loss": self.count * loss}
         if server is not None:
-            server.returned(step, self.interval, iteration, answer)
+            server.take_back(step, self.interval, iteration, answer)
         payload = {"version": np.array([version], np.int64)}
         if gradient is not None:
             payload["gradient"] = gradient
@@ -500,7 +500,7 @@ class GradientSum(Nothing):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return their sum, in the order of the intervals."""
-        return {"gradient": summed(self.brief, inputs)}
+        return {"gradient": sum_gradients(self.brief, inputs)}
 
 
 class WeightUpdate(Nothing):
@@ -518,7 +518,7 @@ class WeightUpdate(Nothing):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
-        self._optimizer.step(summed(self.brief, inputs).reshape(-1))
+        self._optimizer.step(sum_gradients(self.brief, inputs).reshape(-1))
         self._held[iteration] = self._weights.copy()
         for version in sorted(self._held)[: -self._most]:
             del self._held[version]
@@ -556,7 +556,7 @@ def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray
     return versions_of_process
 
 
-def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+def sum_gradients(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
     Those of attention stand below those of the weights. Of several lambdas of one task

@@ -255,7 +255,7 @@ class P3Machine:
             for name, array in optimizer.state().items()
         }
 
-    def arrived(self, cycle: int) -> Payload:
+    def late_gradients(self, cycle: int) -> Payload:
         """Return the gradients that the version of tau cycles before has lacked."""
         self.take_updates(cycle)
         last = range(self._updates - len(self._taken), self._updates)

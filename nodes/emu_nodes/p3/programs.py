@@ -67,7 +67,7 @@ class P3Sampler(_P3Task):
         if machine.asks:
             growing: GrowingBatch = self._process["growing"].pop(batch)
             add_replies(growing, self._brief, self._arrived)
-            own = machine.keep(machine.rank, batch, growing.finished())
+            own = machine.keep(machine.rank, batch, growing.finish())
         else:
             own = machine.sample(machine.rank, batch)
         self._figures = {
@@ -96,7 +96,9 @@ class ModelForward(_P3Task):
         payloads: dict[str, Payload] = {}
         for rank in machine.group if machine.holds(machine.rank) else ():
             if rank != machine.rank and not machine.derived:
-                machine.structures[rank, batch] = _received(*self._from(f"s{rank}"))
+                machine.structures[rank, batch] = _copy_structure(
+                    *self._from(f"s{rank}")
+                )
             part = machine.partial(rank, batch)
             payloads[f"Df{rank}"] = {"partial": part}
         if own := payloads.pop(f"Df{machine.rank}", None):
@@ -113,9 +115,9 @@ class ModelForward(_P3Task):
         """Return the weights that a mini-batch is begun with, see `P3Machine`."""
         return self._machine.state(iteration)
 
-    def arrived(self, iteration: int) -> Payload:
+    def late_updates(self, iteration: int) -> Payload:
         """Return the gradients that had not come by then."""
-        return self._machine.arrived(iteration)
+        return self._machine.late_gradients(iteration)
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from its own state."""
@@ -207,7 +209,7 @@ class ModelBackward(_P3Task):
         return {}
 
 
-def _received(payload: Payload, sender: EdgeSpec) -> FirstLayer:
+def _copy_structure(payload: Payload, sender: EdgeSpec) -> FirstLayer:
     """Return the structure of a peer's mini-batch, copied out of pooled memory."""
     names = ("outputs", "inputs", "source", "destination")
     outputs, others, source, destination = (

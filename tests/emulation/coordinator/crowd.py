@@ -1,4 +1,4 @@
-"""``python -m tests.emulation.coordinator.crowd COUNT PORT...``: another user who only connects.
+"""A program, called with COUNT PORT...: another user who only connects.
 
 It gives up root, opens so many connections to each port, opens anew what is closed,
 and says what it holds; it leaves when its standard input ends.

@@ -78,7 +78,7 @@ class Acts(Observer):
         self._reach("listening")
 
     @override
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         self._reach("joined")
 
     @override
@@ -94,7 +94,7 @@ class Acts(Observer):
         self._reach(f"task {self.job.tasks[message.task].name} {message.iteration}")
 
     @override
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         for edge, _ in decisions.flows:
             self._reach(f"flow {self.job.edge_names[edge]}")
 

@@ -1,4 +1,4 @@
-"""``python -m tests.emulation.coordinator.other_user``: what another user of this host can do.
+"""A program: what another user of this host can do.
 
 It gives up root first, and then tries everything on a run that stands on standard input
 as JSON: ``control`` and ``data``, the ports, ``pids`` and ``folders``. Its standard

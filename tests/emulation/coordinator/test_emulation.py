@@ -25,7 +25,7 @@ from emu.problem import (
     Problem,
     Realization,
 )
-from emu.scenario.own_rules import registered
+from emu.scenario.own_rules import register_program
 from tests.emulation.coordinator.emulated import Acts, golden, named, run
 from tests.emulation.wire.prefix import prefix_of
 from tests.leftovers import Leftovers
@@ -234,7 +234,9 @@ class Mine:
     problem, realization = golden(3)
     note = Acts("joined", leftovers.note, problem)
     with pytest.raises(DataError) as caught:
-        run(problem, realization, tmp_path, note, registered("mine.py:Mine", text))
+        run(
+            problem, realization, tmp_path, note, register_program("mine.py:Mine", text)
+        )
 
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)

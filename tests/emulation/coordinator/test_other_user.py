@@ -145,7 +145,7 @@ class Crowd(Observer):
             self._come(port)
 
     @override
-    def joined(self, processes: int) -> None:
+    def on_join(self, processes: int) -> None:
         """Come to the data ports before anybody has connected there."""
         if self.moment == "joined":
             family = self.leftovers.note()

@@ -45,7 +45,7 @@ def _effect(
         emulated=end,
         simulated=end,
         measured=recorder.realization(),
-        perturbed=recorder.perturbed(),
+        perturbed=recorder.with_lateness(),
         late=late.late if late else np.zeros_like(realization.times),
     )
 
@@ -87,7 +87,7 @@ def test_a_run_settled_ahead_was_not_moved(
 
     recorder = drive_ahead(problem, realization, policy, 30.0, prompt)
 
-    perturbed = recorder.perturbed().times
+    perturbed = recorder.with_lateness().times
     np.testing.assert_allclose(perturbed, realization.times, atol=1e-9)
 
 

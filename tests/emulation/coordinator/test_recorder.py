@@ -31,12 +31,12 @@ def test_an_event_costs_what_its_rates_take() -> None:
     """Kept as the arrays of each instant they were 1 kB an event; 32 bytes unpacked."""
     run, events = recorder(), 20_480
     for n in range(1000):
-        run.decided(instant(n))
+        run.on_decisions(instant(n))
     gc.collect()
     tracemalloc.start()
     begun = tracemalloc.get_traced_memory()[0]
     for n in range(events):
-        run.decided(instant(n))
+        run.on_decisions(instant(n))
     gc.collect()
     grown = (tracemalloc.get_traced_memory()[0] - begun) / events
     tracemalloc.stop()
@@ -49,7 +49,7 @@ def test_rates_are_kept_in_their_order() -> None:
     run = recorder()
     decided = [instant(n) for n in range(1300)]  # packed twice, and a rest
     for decisions in decided:
-        run.decided(decisions)
+        run.on_decisions(decisions)
     rates = run.rates()
 
     assert len(rates.time) == 1300 * FLOWS

@@ -34,7 +34,7 @@ class PerfectProcesses:
         end = message.start + self._realization.times[message.task, message.iteration]
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
-    def decided(self, decisions: Decisions) -> None:
+    def on_decisions(self, decisions: Decisions) -> None:
         """Note it; what is to be done is told."""
         self.heard.append(decisions)
 

@@ -229,7 +229,7 @@ def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
         agent = LocalLauncher()
         await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
         await agent.aclose(grace=0.0)
-        return await agent.ended()
+        return await agent.wait_for_end()
 
     assert asyncio.run(start()) == "the agent of this host was killed by SIGKILL"
 

@@ -11,7 +11,7 @@ from emu.emulation.launch.programs import (
     RUNTIME,
     check_allowed,
     model_programs,
-    preloaded,
+    modules_to_preload,
     program_path,
     with_keys,
 )
@@ -27,9 +27,9 @@ TIMED = "emu_nodes.timed:Timed"
 def test_torch_is_preloaded_only_where_it_is_needed() -> None:
     heavy = "emu.emulation.launch.preload"
 
-    assert heavy not in preloaded({TIMED})
-    assert heavy in preloaded({TIMED, "emu_nodes.dgtp.programs:Worker"})
-    assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
+    assert heavy not in modules_to_preload({TIMED})
+    assert heavy in modules_to_preload({TIMED, "emu_nodes.dgtp.programs:Worker"})
+    assert modules_to_preload({"a.b:C", "a.b:D"}).count("a.b") == 1
 
 
 def test_product_s_own_programs_and_named_ones_are_allowed() -> None:

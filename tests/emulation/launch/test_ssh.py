@@ -179,7 +179,7 @@ def test_agent_joins_under_its_host_and_the_token_is_in_no_argument(
         launcher = SshLauncher(["127.0.0.1"], ssh=str(stand_in(tmp_path)))
         await launcher.start(address, TOKEN, tmp_path / "log", ("mine:Program",))
         try:
-            how = await asyncio.wait_for(launcher.ended(), 20)
+            how = await asyncio.wait_for(launcher.wait_for_end(), 20)
         finally:
             await launcher.aclose(2.0)
             await server.aclose()
@@ -210,7 +210,7 @@ def test_ssh_that_ends_at_once_is_told_of_as_any_other(
         launcher = SshLauncher(["127.0.0.1"], ssh="false")
         try:
             await launcher.start(("127.0.0.1", 1), token, tmp_path / "log", ())
-            return await launcher.ended()
+            return await launcher.wait_for_end()
         finally:
             await launcher.aclose(0.0)
 

@@ -29,7 +29,7 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     frame = await read_frame(reader)
     decoder = FrameReader(lambda _: memoryview(b""), kinds=set(Kind))
     decoder.get_buffer()[: len(frame)] = frame
-    decoder.received(len(frame))
+    decoder.on_bytes(len(frame))
     message = decoder.take()
     assert isinstance(message, Message)
     return message.fields

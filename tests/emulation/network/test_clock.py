@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.network import Alarm, ClockLine, PeerClock, RunClock, tune_process
-from emu.emulation.network.clock import MOST_DRIFT, SilenceWatch, answered
+from emu.emulation.network.clock import MOST_DRIFT, SilenceWatch, line_of_ping
 
 finite = st.floats(-1e6, 1e6)
 
@@ -111,7 +111,7 @@ def test_the_truth_is_within_the_uncertainty(
     for pause, there, back in pings:
         sent, came = now + pause, now + pause + there + back
         theirs = (sent + there) * (1 + drift) + offset
-        clock.note([answered(sent, theirs, came)])
+        clock.note([line_of_ping(sent, theirs, came)])
         now = came
     line = clock.line(now + later)
 
@@ -127,7 +127,7 @@ def test_drift_is_known_better_the_longer_it_is_watched() -> None:
     for second in range(1, 201):
         there, back = rng.exponential(2e-4, 2)
         theirs = (second + there) * (1 + 4e-5) + 7.0
-        clock.note([answered(second, theirs, second + there + back)])
+        clock.note([line_of_ping(second, theirs, second + there + back)])
         line = clock.line(second + 0.01)
         assert line is not None
         off[second] = abs(line.drift - 4e-5)
@@ -177,7 +177,7 @@ def test_peer_that_says_nothing_is_silent() -> None:
 def test_word_of_the_peer_begins_anew() -> None:
     watch = SilenceWatch(2.0, 0.0)
     looks(watch, 0.5, 1.0, 1.5)
-    watch.received(1.6)
+    watch.on_message(1.6)
 
     assert looks(watch, 2.0, 2.5, 3.0, 3.5, 4.0) == [False] * 4 + [True]
 

@@ -346,6 +346,6 @@ def test_the_send_log_speaks_emulated_seconds() -> None:
     log = SendLog()
     log.note(3, 7, finished=110.0, queued=104.0, informed=106.0, lag=0.5)
 
-    rows = np.frombuffer(log.packed(RunClock(100.0, 2.0))).reshape(-1, 6)
+    rows = np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
 
     assert rows.tolist() == [[3.0, 7.0, 5.0, 2.0, 3.0, 0.25]]

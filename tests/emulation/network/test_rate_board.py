@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.network import RateBoard
-from emu.emulation.network.rate_board import lowered_first
+from emu.emulation.network.rate_board import order_of_publication
 from emu.emulation.shaping import RateSegment
 
 # Every line it writes satisfies served == 3 * rate == since, so a reader that mixes
@@ -144,7 +144,7 @@ def test_lowered_rates_come_first() -> None:
         dtype=[("iteration", "i8"), ("rate", "f8")],
     )
 
-    order = lowered_first(
+    order = order_of_publication(
         before, np.array([0, 0, 1, 0]), np.array([15.0, 5.0, 5.0, 0.0])
     )
 

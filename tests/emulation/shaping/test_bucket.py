@@ -63,7 +63,7 @@ def sends(
         seen = [line for time, line in lines if time <= now]
         if not seen:
             continue
-        left = bucket.left(seen[-1], now, sent, volume, depth, CAPACITY)
+        left = bucket.without_loss(seen[-1], now, sent, volume, depth, CAPACITY)
         if count := allowance(left, now, sent, volume, depth):
             found.append((now, count))
             sent += count
@@ -123,7 +123,7 @@ def test_without_a_bound_nothing_is_lost(
     assert bucket == Bucket()
     assert kept.lost == 0.0
     assert found == ample
-    assert bucket.left(line, 1.0, 0, volume, ENDLESS, CAPACITY) is line
+    assert bucket.without_loss(line, 1.0, 0, volume, ENDLESS, CAPACITY) is line
 
 
 @given(
@@ -159,7 +159,7 @@ def test_a_flow_of_which_no_rate_was_seen_goes_at_the_link_s() -> None:
     line, volume = RateSegment(0, 1e6, 0.0, 1.0), 1_000_000
     depth, bucket = replace(ENDLESS, catch_up=0.01), Bucket()
 
-    left = bucket.left(line, 1.0, 0, volume, depth, CAPACITY)
+    left = bucket.without_loss(line, 1.0, 0, volume, depth, CAPACITY)
 
     assert bucket.lost == 1e6 - 0.01 * CAPACITY
     assert allowance(left, 1.0, 0, volume, depth) == 0.01 * CAPACITY + CHUNK
@@ -170,9 +170,11 @@ def test_a_flow_of_which_no_rate_was_seen_goes_at_the_link_s() -> None:
 def test_a_rate_that_falls_takes_nothing_from_the_bucket(rate: float) -> None:
     """It holds a second of the highest rate, whatever the last one is."""
     bucket, depth = Bucket(), Depth(catch_up=1.0)
-    bucket.left(RateSegment(0, 0.0, 100.0, 0.0), 0.0, 0, 10**6, depth, 100.0)
+    bucket.without_loss(RateSegment(0, 0.0, 100.0, 0.0), 0.0, 0, 10**6, depth, 100.0)
     fallen = RateSegment(0, 100.0, rate, 1.0)
 
-    assert bucket.left(fallen, 1.0, 0, 10**6, depth, 100.0).served == 100.0
-    assert bucket.left(fallen._replace(served=130.0), 1.0, 0, 10**6, depth, 100.0)
+    assert bucket.without_loss(fallen, 1.0, 0, 10**6, depth, 100.0).served == 100.0
+    assert bucket.without_loss(
+        fallen._replace(served=130.0), 1.0, 0, 10**6, depth, 100.0
+    )
     assert bucket.lost == 30.0

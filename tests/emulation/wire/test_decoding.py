@@ -65,7 +65,7 @@ def feed(
         count = min(len(room), len(data), next(sizes, len(data)))
         room[:count] = data[:count]
         data = data[count:]
-        reader.received(count)
+        reader.on_bytes(count)
         while (taken := reader.take()) is not None:
             found.append(taken)
     return found
@@ -305,13 +305,13 @@ def test_what_comes_together_is_taken_one_by_one() -> None:
 
     room = reader.get_buffer()
     room[: len(together)] = together
-    reader.received(len(together))
+    reader.on_bytes(len(together))
     taken = [reader.take() for _ in range(5)]
 
     assert [type(one) for one in taken] == [Message] * 3 + [Frame, type(None)]
     assert reader.inside
     reader.get_buffer()[:1] = data[-1:]
-    reader.received(1)
+    reader.on_bytes(1)
     last = reader.take()
     assert isinstance(last, Frame)
     np.testing.assert_array_equal(last.arrays["x"], np.arange(4))
@@ -321,7 +321,7 @@ def test_trust_counts_from_the_next_frame_on() -> None:
     reader = FrameReader(Recorder(), kinds={Kind.HELLO})
     frames = encode_message(Kind.HELLO, {}) + encode_message(Kind.CONTROL, {})
     reader.get_buffer()[: len(frames)] = frames
-    reader.received(len(frames))
+    reader.on_bytes(len(frames))
 
     reader.take()
     reader.trust(kinds={Kind.CONTROL})
@@ -343,7 +343,7 @@ def test_an_error_stays() -> None:
 def test_misuse_is_not_the_peers_fault() -> None:
     reader = reader_of(Recorder())
     with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
-        reader.received(AHEAD + 1)
+        reader.on_bytes(AHEAD + 1)
 
     short = FrameReader(lambda _: memoryview(b""), kinds=DATA_KINDS)
     with pytest.raises(ValueError, match="the allocator"):

@@ -53,7 +53,7 @@ def feed(reader: FrameReader, data: bytes) -> list[Frame | Message]:
         count = min(len(room), len(data))
         room[:count] = data[:count]
         data = data[count:]
-        reader.received(count)
+        reader.on_bytes(count)
         while (taken := reader.take()) is not None:
             found.append(taken)
     return found

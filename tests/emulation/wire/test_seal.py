@@ -24,7 +24,7 @@ def heard(data: bytes) -> tuple[list[int], WireError | None]:
     reader = FrameReader(lambda _: memoryview(b""), kinds={Kind.CONTROL})
     reader.trust(seal=Seal(KEY))
     reader.get_buffer()[: len(data)] = data
-    reader.received(len(data))
+    reader.on_bytes(len(data))
     numbers: list[int] = []
     try:
         while (came := reader.take()) is not None:
@@ -72,7 +72,7 @@ def test_seal_is_refused_where_none_is_due() -> None:
     reader = FrameReader(lambda _: memoryview(b""), kinds={Kind.CONTROL})
     frame = sealed()[0]
     reader.get_buffer()[: len(frame)] = frame
-    reader.received(len(frame))
+    reader.on_bytes(len(frame))
     with contextlib.suppress(MalformedFrame):
         reader.take()
         raise AssertionError

@@ -16,8 +16,8 @@ from emu.lab.fitting import (
     Template,
     Unfittable,
     fit_iterations,
-    fitted_scenario,
     mean_iterations,
+    write_fit,
 )
 from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule
@@ -114,7 +114,7 @@ def test_times_and_volumes_come_out_again() -> None:
 
 def test_the_fitted_job_takes_as_long_there_and_on_other_nics() -> None:
     traffic = traffic_of(KNOWN)
-    document = fitted_scenario("fitted", fit_iterations(traffic), traffic)
+    document = write_fit("fitted", fit_iterations(traffic), traffic)
     document["job"]["tasks"].reverse()  # the order in the file says nothing
 
     for nics in (
@@ -136,7 +136,7 @@ def test_the_fitted_job_takes_as_long_there_and_on_other_nics() -> None:
 def test_servers_keep_their_slot_where_they_are_moved() -> None:
     """Tasks on each other's machines take as long as exchanged NICs."""
     traffic = traffic_of(KNOWN)
-    document = fitted_scenario("fitted", fit_iterations(traffic), traffic)
+    document = write_fit("fitted", fit_iterations(traffic), traffic)
     for task in document["job"]["tasks"]:
         if "slot" in task:
             task["time"] = "20 ms"
@@ -177,7 +177,7 @@ def test_a_template_is_the_mean_iteration_as_often_as_one_likes(
     traffic = traffic_of(document)
     found = fit_iterations(traffic)
     mean = mean_iterations(found, template)
-    fitted = fitted_scenario("fitted", mean, traffic)
+    fitted = write_fit("fitted", mean, traffic)
     seconds = simulated(fitted).makespan / found.count
 
     assert seconds == pytest.approx(found.seconds, rel=0.05)
@@ -250,7 +250,7 @@ def test_an_all_reduce_alone_is_fitted() -> None:
     assert found.volume == pytest.approx(SUM, rel=1e-3)
     assert {times.shape for times in found.stages.values()} == {(1, found.count)}
     assert found.stages[1, 1][0] == pytest.approx(0.016, abs=1e-6)
-    again = simulated(fitted_scenario("fitted", found, traffic)).makespan
+    again = simulated(write_fit("fitted", found, traffic)).makespan
     assert again == pytest.approx(found.seconds * found.count, rel=0.02)
 
 

@@ -13,7 +13,7 @@ from emu.lab.fitting import (
     FittedSteps,
     Unfittable,
     fit_traffic,
-    fitted_scenario,
+    write_fit,
 )
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
@@ -66,7 +66,7 @@ def off_at_some_nics(kind: Callable[[int], Document], seed: int) -> float:
         return np.inf
     assert isinstance(found, FittedSteps)
     assert ITERATIONS - 3 <= found.count <= ITERATIONS
-    again = fitted_scenario("fitted", found, traffic)
+    again = write_fit("fitted", found, traffic)
     pairs = [
         (
             per_iteration(simulated(again, **nics)),
@@ -150,5 +150,5 @@ def test_a_ring_that_sums_nothing_is_fitted_by_its_steps() -> None:
     found = fit_traffic(traffic, ring=False)
 
     assert isinstance(fit_traffic(traffic), FittedIterations)
-    again = simulated(fitted_scenario("fitted", found, traffic))
+    again = simulated(write_fit("fitted", found, traffic))
     assert per_iteration(again) == pytest.approx(found.seconds, rel=0.02)

@@ -15,10 +15,10 @@ from emu.lab.fitting import (
     FittedSteps,
     Unfittable,
     fit_traffic,
-    fitted_scenario,
     overtaken,
+    write_fit,
 )
-from emu.lab.fitting.causes import DRAINED, caused
+from emu.lab.fitting.causes import DRAINED, find_causes
 from emu.lab.fitting.steps import ALL, FULL, Crossed, Step
 from emu.scenario.scenario_file import loads
 from tests.lab.fitting.crossed import crossed
@@ -159,7 +159,7 @@ def fitted(document: Document, marks: list[str]) -> tuple[FittedSteps, Document]
         at = {(machine, 0): times for (machine, _), times in at.items()}
     found = fit_traffic(traffic, marks=at)
     assert isinstance(found, FittedSteps)
-    return found, fitted_scenario("fitted", found, traffic)
+    return found, write_fit("fitted", found, traffic)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -342,7 +342,7 @@ def test_a_kernel_holds_what_was_on_its_way() -> None:
     own = first + 0.0501
     steps.append(Step(a, c, 0, ALL, own, own + 0.1, sizes, until, crossed))
 
-    found = caused(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
+    found = find_causes(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
 
     assert found.causes[1] == ((0, DRAINED, 0),)
     assert found.held[0] == pytest.approx(1.5e5, abs=6000)
@@ -371,7 +371,7 @@ def test_a_note_that_comes_while_a_process_computes_starts_nothing() -> None:
         step((b, a), 1, own + 1e-4, own + 0.04, many),
     ]
 
-    found = caused(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
+    found = find_causes(steps, {ALL: np.append(begin, 24 * 0.4)}, skip=0)
 
     assert (0, True, 0) in found.causes[2]
     assert (1, True, 0) not in found.causes[2]

@@ -188,7 +188,7 @@ def test_one_s_own_group_is_below_the_mount(
     groups = f"4:cpu,cpuacct:{own}" if version == 1 else f"0::{own}"
     controller = "cpu" if version == 1 else ""
 
-    found = [*cpu_groups._mounted(mounts, groups, controller)]
+    found = [*cpu_groups._list_mounts(mounts, groups, controller)]
 
     assert found == [(tmp_path, tmp_path / folder)]
 

@@ -16,7 +16,7 @@ import pytest
 
 from emu.errors import RunError
 from emu.lab.machines import Lab, LabMachine, Sharing
-from emu.prediction.analysis.traffic import messages, sent_matrix
+from emu.prediction.analysis.traffic import count_bytes, messages
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
 
@@ -125,7 +125,7 @@ def test_the_slower_nic_is_the_rate_of_a_plain_connection(
     assert 1.0 < traffic["right"]["in_bytes"] / 5e6 < 1.10
     assert capture.lost == 0
     # What was delivered is what was received, but for segments that were sent again.
-    assert 1.0 <= sent_matrix(packets, 2)[0, 1] / 5e6 < 1.05
+    assert 1.0 <= count_bytes(packets, 2)[0, 1] / 5e6 < 1.05
     assert messages(packets)["bytes"].sum() == packets["bytes"].sum()
     spent = packets["time"][-1] - packets["time"][0]
     assert spent == pytest.approx(seconds, abs=0.1)

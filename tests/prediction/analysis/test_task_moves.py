@@ -12,8 +12,8 @@ import emu
 from emu.prediction.analysis.explanation import (
     Explanation,
     TaskMoves,
-    pasted,
     task_moves,
+    write_placement,
 )
 from emu.prediction.analysis.what_if import Change
 from emu.prediction.simulation import simulate
@@ -96,7 +96,7 @@ def test_the_placement_can_be_pasted(moves: TaskMoves) -> None:
     section = YAML(typ="safe").load(text)["placement"]
     again = emu.place(emu.load(TESTBED, {"placement": section}))
 
-    assert section == pasted(best.problem)
+    assert section == write_placement(best.problem)
     assert again.problem.placement == best.problem.placement
     assert again.simulate().makespan == best.makespan
 

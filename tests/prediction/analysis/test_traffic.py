@@ -14,12 +14,12 @@ from emu.prediction.analysis.traffic import (
     CONNECTION,
     PACKET,
     answer_times,
+    count_bytes,
     meetings,
     messages,
-    named_matrix,
+    name_matrix,
     nic_rates,
     nic_use,
-    sent_matrix,
 )
 
 SILENCE = 0.02
@@ -75,7 +75,7 @@ def test_every_byte_is_in_the_matrix_and_in_the_use_of_two_nics(
     steps: list[tuple[int, tuple[int, int], bool, int]],
 ) -> None:
     rows = packets(steps)
-    matrix = sent_matrix(rows, 3)
+    matrix = count_bytes(rows, 3)
     use = nic_use(rows, np.full((2, 3, 10), 1e6), 0.5)
 
     assert matrix.sum() == rows["bytes"].sum()
@@ -130,6 +130,6 @@ def test_connections_meet_that_use_one_queue_at_a_time() -> None:
 
 
 def test_a_matrix_has_names() -> None:
-    named = named_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
+    named = name_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
 
     assert named == {"a": {"a": 0, "b": 5}, "b": {"a": 7, "b": 0}}

@@ -19,10 +19,10 @@ import numpy as np
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import MakespanEvaluator, simulate
 from emu.testing.strategies import random_problem
-from emu.scenario.own_rules import registered
+from emu.scenario.own_rules import register_program
 from tests.prediction.scheduling.virtual_coordinator import VirtualCoordinator
 
-own = registered("mine.py:Mine", """class Mine:
+own = register_program("mine.py:Mine", """class Mine:
     def rates(self, flows, capacity):
         crossed = [link for flow in flows for link in flow.links]
         return [min(capacity[l] / crossed.count(l) for l in f.links) for f in flows]

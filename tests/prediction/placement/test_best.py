@@ -11,7 +11,7 @@ import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
 from emu.prediction.placement import PLACEMENT_POLICIES, best_placement, place
-from emu.prediction.placement.place import expected_run
+from emu.prediction.placement.place import repeat_profile
 from emu.prediction.simulation import makespan
 from emu.problem import (
     Cluster,
@@ -39,7 +39,7 @@ def length(problem: Problem, run: Realization) -> float:
     if problem.placement.violations(problem.job, problem.cluster):
         return np.inf
     try:
-        return makespan(problem, problem.taken(run))
+        return makespan(problem, problem.stretch(run))
     except SchedulingError:
         return np.inf
 
@@ -215,7 +215,7 @@ def test_best_of_a_short_run_is_the_best_of_all_placements() -> None:
 def test_the_expected_run_repeats_the_profile() -> None:
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 5)
     profile = Profile(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]]))
-    run = expected_run(replace(job, iterations=5), profile)
+    run = repeat_profile(replace(job, iterations=5), profile)
     assert run.times.tolist() == [[1, 2, 1, 2, 1], [3, 4, 3, 4, 3]]
 
 

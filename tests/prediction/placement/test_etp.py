@@ -14,7 +14,7 @@ from emu.prediction.placement import (
     common_draws,
     search_etp,
 )
-from emu.prediction.placement.packing import sent_bytes
+from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.simulation import makespan
 from emu.problem import (
     Cluster,
@@ -79,7 +79,7 @@ def test_bytes_that_no_task_would_receive_are_not_sent() -> None:
     job = Job(tasks, (Edge(0, 1), Edge(0, 1, 1), Edge(1, 0, 1, credit=True)), 3)
     volumes = np.full((3, 3), [1.0, 2.0, 4.0])
 
-    sent = sent_bytes(job, Realization(np.ones((2, 3)), volumes))
+    sent = sum_edge_bytes(job, Realization(np.ones((2, 3)), volumes))
     assert sent.tolist() == [3.0, 1.0, 0.0]
 
 

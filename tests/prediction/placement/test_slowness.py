@@ -43,7 +43,7 @@ def test_search_and_bound_know_what_every_machine_takes(seed: int) -> None:
     lengths = []
     for placement in feasible_placements(job, cluster):
         problem = Problem(cluster, job, placement)
-        length = simulate(problem, problem.taken(reference)).makespan
+        length = simulate(problem, problem.stretch(reference)).makespan
         machine_of = np.array(placement.machine_of)
         assert evaluator.makespan(machine_of, reference) == length
         lengths.append(length)
@@ -53,7 +53,7 @@ def test_search_and_bound_know_what_every_machine_takes(seed: int) -> None:
         job, cluster, profile, options=SearchOptions(iterations=job.iterations)
     )
     problems = [Problem(cluster, job, p) for p in feasible_placements(job, cluster)]
-    least = min(simulate(p, p.taken(constant)).makespan for p in problems)
+    least = min(simulate(p, p.stretch(constant)).makespan for p in problems)
 
     assert best.makespan == pytest.approx(least)
     assert placement_bound(job, cluster, reference, nodes=50) <= min(lengths) * (

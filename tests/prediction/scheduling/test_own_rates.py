@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from emu.errors import DataError
 from emu.prediction.placement import SearchOptions, search, search_etp
 from emu.prediction.placement.etp import EtpOptions
-from emu.prediction.scheduling.policies import checked_rates, rate_policy
+from emu.prediction.scheduling.policies import check_rates, rate_policy
 from emu.prediction.simulation import MakespanEvaluator, makespan, simulate
 from emu.problem import (
     ActiveFlow,
@@ -26,7 +26,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scenario.own_rules import registered
+from emu.scenario.own_rules import register_program
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
@@ -35,7 +35,7 @@ from tests.golden.cases import Case, cases, exactly, problem_of
 from tests.prediction.scheduling.virtual_coordinator import VirtualCoordinator
 
 FILE = Path(__file__).resolve().parents[3] / "scenarios" / "own_rule" / "sebf.py"
-SEBF = registered(f"{FILE}:Sebf", FILE.read_text())
+SEBF = register_program(f"{FILE}:Sebf", FILE.read_text())
 EQUAL = """
 class Equal:
     def rates(self, flows, capacity):
@@ -47,7 +47,7 @@ class Equal:
 
 def rule(text: str, name: str = "Mine") -> str:
     """Return the name of a rule that ``text`` defines."""
-    return registered(f"mine.py:{name}", text)
+    return register_program(f"mine.py:{name}", text)
 
 
 def returning(expression: str) -> str:
@@ -222,15 +222,15 @@ LINKS = {"m0 out": 5.0, "m1 in": 3.0}
 )
 def test_rates_that_cannot_be(given_back: object, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        checked_rates("mine", FLOWS, LINKS, given_back)
+        check_rates("mine", FLOWS, LINKS, given_back)
 
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine: ")
 
 
 def test_rates_that_can() -> None:
-    assert checked_rates("mine", FLOWS, LINKS, np.array([1, 2])) == [1.0, 2.0]
-    assert checked_rates("mine", FLOWS, LINKS, iter([1.5, 1.5 + 1e-9])) == [
+    assert check_rates("mine", FLOWS, LINKS, np.array([1, 2])) == [1.0, 2.0]
+    assert check_rates("mine", FLOWS, LINKS, iter([1.5, 1.5 + 1e-9])) == [
         1.5,
         1.5 + 1e-9,
     ]

@@ -168,8 +168,8 @@ def test_decisions() -> None:
     assert sorted(decisions.lines.edge) == [1, 2]
     assert decisions.lines.rate.tolist() == [10.0, 10.0]
     assert decisions.lines.served.tolist() == [0.0, 0.0]
-    assert scheduler.scheduler.served(1, 3.0) == 20.0
-    assert scheduler.scheduler.served(1, 99.0) == 40.0
+    assert scheduler.scheduler.service_of(1, 3.0) == 20.0
+    assert scheduler.scheduler.service_of(1, 99.0) == 40.0
     assert not scheduler.scheduler.finished
 
 
@@ -199,7 +199,7 @@ def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
     assert served.lines.served.tolist() == [40.0, 40.0]
     assert served.lines.rate.tolist() == [0.0, 0.0]
     assert len(served.news) == 0
-    assert scheduler.scheduler.served(2, 5.1) == 40.0
+    assert scheduler.scheduler.service_of(2, 5.1) == 40.0
     scheduler.flow_arrived(2, 0, 5.2)
     (arrived,) = scheduler.settle()
     assert (arrived.time, arrived.served, arrived.tasks) == (5.2, 0, [(2, 0)])
@@ -284,7 +284,7 @@ def test_a_late_event_counts_as_now() -> None:
     (decisions,) = scheduler.settle()
     assert (decisions.time, decisions.tasks) == (6.0, [])
     with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
-        scheduler.scheduler.served(4, 6.0)  # local: handed over, never active
+        scheduler.scheduler.service_of(4, 6.0)  # local: handed over, never active
 
 
 def test_impossible_events_tell_their_story() -> None:

@@ -13,13 +13,13 @@ from fractions import Fraction
 from math import ceil, floor, inf
 
 from emu.problem import Edge, Problem, Realization
-from emu.trust.guards.evidence import stated_capacities, stated_hops
+from emu.trust.guards.evidence import list_capacities, list_hops
 from emu.trust.rate_audit import (
     POLICIES,
     Event,
     Flow,
     Rank,
-    needed,
+    is_needed,
     oes,
     own,
     rank_of,
@@ -60,7 +60,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
         [(e, edge) for e, edge in edges if edge.destination == j]
         for j in range(len(job.tasks))
     ]
-    out = Outcome(stated_hops(problem), into)
+    out = Outcome(list_hops(problem), into)
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
@@ -73,7 +73,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             pass
         if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
             break
-        flows, capacity = list(active.values()), stated_capacities(problem, now)
+        flows, capacity = list(active.values()), list_capacities(problem, now)
         crossed = {link for flow in flows for link in flow.hops}
         changed = [c for c in problem.cluster.changes if c.time == now]
         if (
@@ -103,7 +103,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
 
 def all_flows(problem: Problem, realization: Realization) -> dict[Event, Flow]:
     """Return every flow as it is before it starts, by edge and iteration."""
-    job, hops = problem.job, stated_hops(problem)
+    job, hops = problem.job, list_hops(problem)
     found = {}
     for (e, n), path_after in sorted(remaining_paths(problem, realization).items()):
         edge, volume = job.edges[e], float(realization.volumes[e, n])
@@ -216,7 +216,7 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
         if not all(
             (e, n - edge.lag) in out.flow_end
             for e, edge in out.into[j]
-            if needed(problem, e, n - edge.lag)
+            if is_needed(problem, e, n - edge.lag)
         ):
             continue
         newest = any(edge.latest for _, edge in out.into[j])

@@ -78,7 +78,7 @@ def test_steps_of_a_port() -> None:
     assert [array.tolist() for array in steps.of(0)] == [[0, 2, 4], [10, 5, 20]]
     assert steps.at(0, np.array([0.0, 2.0, 9.0])).tolist() == [10.0, 5.0, 20.0]
     assert steps.most.tolist() == [20.0, 10.0, 10.0, 10.0]
-    assert steps.carried(0, np.array([1.0, 3.0, 5.0])).tolist() == [10, 25, 50]
+    assert steps.carry(0, np.array([1.0, 3.0, 5.0])).tolist() == [10, 25, 50]
 
 
 def test_a_cluster_with_other_capacities_changes_to_others_in_proportion() -> None:

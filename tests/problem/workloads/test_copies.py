@@ -19,9 +19,9 @@ from emu.problem import (
     Task,
 )
 from emu.problem.workloads import (
-    copied_bytes,
     copies_of,
     copy_names,
+    count_copy_bytes,
     with_copies,
     with_peers,
     without_copies,
@@ -35,7 +35,7 @@ JOB = with_copies(PLAIN, ["a"], 4, 0)
 def made(size: float) -> tuple[Problem, Realization]:
     placement = with_peers(JOB, CLUSTER, Placement((1,)), {}, 3)
     times = np.vstack([np.ones(10), np.zeros(10)])
-    volumes = copied_bytes(JOB, {"a": np.full(10, size)}, 4)
+    volumes = count_copy_bytes(JOB, {"a": np.full(10, size)}, 4)
     return Problem(CLUSTER, JOB, placement), Realization(times, volumes)
 
 
@@ -75,7 +75,7 @@ def test_a_copy_is_of_the_state_before_its_cut_and_of_none_after_the_last(
 ) -> None:
     job = with_copies(Job(PLAIN.tasks, (), iterations), ["a"], 4, missed)
     assert job.rounds[1] == last + missed + 1
-    volumes = copied_bytes(job, {"a": np.arange(100.0, 100.0 + iterations)}, 4)
+    volumes = count_copy_bytes(job, {"a": np.arange(100.0, 100.0 + iterations)}, 4)
     sent = np.flatnonzero(volumes[0]).tolist()
     assert sent == [last + missed]
     assert volumes[0, sent[0]] == 100.0 + last
@@ -86,7 +86,7 @@ def test_a_job_without_its_copies_is_the_job() -> None:
     assert copies_of(JOB) == {"a": 1}
     assert copy_names(JOB) == {"a.copy"}
     assert copies_of(PLAIN) == {}
-    assert copied_bytes(PLAIN, {}, 4).shape == (0, 10)
+    assert count_copy_bytes(PLAIN, {}, 4).shape == (0, 10)
 
 
 def test_a_copy_stands_on_the_next_machine_round() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from emu.problem import Edge, Job, Realization, Task
-from emu.problem.workloads.several_jobs import JobPart, repeated, several_jobs
+from emu.problem.workloads.several_jobs import JobPart, repeat, several_jobs
 
 
 def _job() -> Job:
@@ -35,7 +35,7 @@ def test_every_row_repeats_the_iterations_that_it_has() -> None:
     times = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 0.0]])
     volumes = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 0.0], [6.0, 7.0, 8.0]])
 
-    profile = repeated(_job(), Realization(times, volumes))
+    profile = repeat(_job(), Realization(times, volumes))
 
     assert profile.times.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 4.0]]
     assert profile.volumes.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 4.0], [6, 7, 8]]

@@ -46,8 +46,8 @@ class Replay:
     def begin(self) -> None:
         """Tell that it begins now."""
         self._began = self.clock.now
-        self.live.tape.predicted(self.schedule)
-        self.live.tape.joined(len(self.schedule.problem.job.processes))
+        self.live.tape.on_prediction(self.schedule)
+        self.live.tape.on_join(len(self.schedule.problem.job.processes))
         self.live.tape.began(2.5)
 
     def until(self, time: float) -> None:
@@ -113,6 +113,6 @@ def _events(schedule: Schedule) -> list[tuple[float, int, Callable[[Tape], None]
             edge, iteration, np.zeros(len(edge)), rates.rate[rows], rates.time[rows]
         )
         decided = Decisions(time, [], flows, lines)
-        events.append((time, 1, partial(Tape.decided, decisions=decided)))
+        events.append((time, 1, partial(Tape.on_decisions, decisions=decided)))
     events.sort(key=lambda event: event[:2])
     return events

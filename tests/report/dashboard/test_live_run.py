@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.prediction.analysis.link_load import assigned_rates
+from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.scheduling import Decisions
 from emu.prediction.scheduling.scheduler import RateSegments
 from emu.report import terminal
@@ -20,7 +20,7 @@ def test_a_run_is_followed_to_its_end() -> None:
     status = replay.live.status()
     assert (status.phase, status.processes, status.run_time) == ("running", 6, 0.0)
     replay.until(replay.schedule.makespan)
-    replay.live.ended(replay.result())
+    replay.live.on_end(replay.result())
     status = replay.live.status()
     assert status.phase == "ended"
     assert status.steps_ended == status.steps == 6 * 4
@@ -79,11 +79,11 @@ def test_what_is_under_way_is_shown_at_every_moment() -> None:
 def test_the_history_holds_the_bytes_of_the_rates() -> None:
     replay = Replay()
     replay.until(replay.schedule.makespan)
-    replay.live.ended(replay.result())
+    replay.live.on_end(replay.result())
     history = replay.live.history_json()
     lengths = np.diff([*history["time"], history["end"]])
     assert lengths.sum() == pytest.approx(replay.schedule.makespan)
-    curves = assigned_rates(replay.schedule)
+    curves = sum_rates(replay.schedule)
     assert curves is not None
     for rates, (time, level) in zip(history["rates"], curves, strict=True):
         expected = float(np.sum(level[:-1] * np.diff(time)))
@@ -95,7 +95,7 @@ def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
     replay.until(replay.schedule.makespan)
     edge, n = replay.schedule.flows()[0].tolist()
     stale = RateSegments(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
-    replay.live.tape.decided(Decisions(1e3, [], [(edge, n)], stale))
+    replay.live.tape.on_decisions(Decisions(1e3, [], [(edge, n)], stale))
     status = replay.live.status()
     assert status.active_flows == 0
     assert [port.rate for port in status.ports] == [0.0] * 4
@@ -161,7 +161,7 @@ def test_of_many_spans_the_last_are_kept_and_viewers_hear_them_anew() -> None:
 def test_a_failed_run_says_why() -> None:
     replay = Replay()
     replay.until(3.0)
-    replay.live.failed("w0 died")
+    replay.live.on_failure("w0 died")
     status = replay.live.status()
     assert (status.phase, status.error) == ("failed", "w0 died")
 
@@ -219,7 +219,7 @@ def test_nothing_is_counted_after_the_last_task_ended() -> None:
     replay.until(makespan + 30.0)
     status = replay.live.status()
     assert (status.phase, status.run_time, status.processes) == ("ended", makespan, 0)
-    replay.live.ended(replay.result())
+    replay.live.on_end(replay.result())
     replay.until(makespan + 60.0)
     status = replay.live.status()
     assert (status.phase, status.run_time, status.processes) == ("ended", makespan, 0)
@@ -230,7 +230,7 @@ def test_a_failed_run_has_no_processes() -> None:
     replay = Replay()
     replay.until(3.0)
     assert replay.live.status().processes > 0
-    replay.live.failed("a process died")
+    replay.live.on_failure("a process died")
     assert replay.live.status().processes == 0
 
 

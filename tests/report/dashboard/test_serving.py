@@ -162,7 +162,7 @@ async def test_viewers_hear_the_same_whenever_they_come(
             assert heard["time"] == []
             heard["rates"] = [[] for _ in range(4)]
             replay.until(replay.schedule.makespan)
-            replay.live.ended(replay.result())
+            replay.live.on_end(replay.result())
             while True:
                 said = await early.receive_json()
                 samples = said["samples"]
@@ -194,7 +194,7 @@ async def test_a_page_opened_half_way_and_one_after_the_end_agree(
             await early.until("runHistory().time.length > 3")
             half = await early.value("runHistory().time.length")
             replay.until(replay.schedule.makespan)
-            replay.live.ended(replay.result())
+            replay.live.on_end(replay.result())
             late = await browser.open(dashboard.url, dark=True)
             for page in (early, late):
                 await page.until("byId('phase').textContent.startsWith('ended')")

@@ -26,7 +26,7 @@ def config(plan: str = "spst", **changes: Any) -> DgclConfig:
         if plan == "spst"
         else peer_to_peer(GOLDEN_NEEDS, 4)
     )
-    backward = chosen.reversed(atomic=changes.pop("atomic", False))
+    backward = chosen.reverse(atomic=changes.pop("atomic", False))
     plans, back = (chosen,) * 3, (backward,) * 3
     made = DgclConfig(("d0", "d1", "d2", "d3"), 2, 2, plans, back)
     return dataclasses.replace(made, **changes)
@@ -107,7 +107,7 @@ def test_one_device_gathers_nothing() -> None:
     from tests.systems.dgcl.test_planner import needs_of
 
     plan = peer_to_peer(needs_of([]), 1)
-    shape = DgclConfig(("d0",), 2, 3, (plan,) * 2, (plan.reversed(atomic=False),) * 2)
+    shape = DgclConfig(("d0",), 2, 3, (plan,) * 2, (plan.reverse(atomic=False),) * 2)
     realization = realized(shape)
     assert not realization.volumes.any()
     assert run(dgcl_job(shape), realization).makespan == pytest.approx(9.0)

@@ -202,7 +202,7 @@ def _check_gradients(plan: Plan, needs: Needs, *, atomic: bool) -> None:
     for reader in range(plan.devices):
         held[reader] = (needs.readers >> reader & 1) * 10.0**reader
     expected = held.sum(axis=0)
-    backward = plan.reversed(atomic=atomic)
+    backward = plan.reverse(atomic=atomic)
     assert backward.counts.sum() == plan.counts.sum()
     for stage in range(backward.stages):
         arrived = held.copy()
@@ -250,11 +250,11 @@ def test_moved_parts_cost_what_moved_links_would() -> None:
     }
     renamed = Topology(5, topology.links, topology.capacities, routes)
 
-    there = peer_to_peer(needs.moved(device_of), 5).cost(topology)
+    there = peer_to_peer(needs.move(device_of), 5).cost(topology)
     assert there == peer_to_peer(needs, 5).cost(renamed)
-    assert needs.moved(device_of).moved(back).readers.tolist() == needs.readers.tolist()
+    assert needs.move(device_of).move(back).readers.tolist() == needs.readers.tolist()
     assert lower_bound(needs, renamed) == pytest.approx(
-        lower_bound(needs.moved(device_of), topology)
+        lower_bound(needs.move(device_of), topology)
     )
 
 
@@ -281,7 +281,7 @@ def test_swap_brings_every_row(seed: int) -> None:
     needs = Needs(wanted, owner[wanted].astype(np.int32), readers[wanted])
     local = [np.flatnonzero(owner == device) for device in range(devices)]
 
-    every = needs.swapped(local)
+    every = needs.swap(local)
     plan = swap(every, devices)
     check_plan(plan, every, random_topology(draws, devices + 1))
     assert plan.counts.sum() == 40 + needs.pairs
@@ -292,7 +292,7 @@ def test_swap_brings_every_row(seed: int) -> None:
 def test_islands_are_planned_together() -> None:
     topology = random_topology(np.random.default_rng(4), 4).within([2, 2])
     first, second = needs_of([(0, {1}), (1, {0})]), needs_of([(3, {2}), (2, {3})])
-    needs = Needs.joined([first, second])
+    needs = Needs.join([first, second])
     plan = spst(needs, topology, seed=0)
 
     check_plan(plan, needs, topology)
@@ -339,7 +339,7 @@ def test_nothing_to_send() -> None:
     check_plan(plan, needs_of([]), alone)
     assert plan.stages == 0
     assert plan.cost(alone) == 0
-    assert plan.reversed(atomic=False).stages == 0
+    assert plan.reverse(atomic=False).stages == 0
 
 
 def test_a_vertex_that_everybody_needs_comes_once_to_each() -> None:

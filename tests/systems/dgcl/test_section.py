@@ -12,7 +12,7 @@ import pytest
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_layers, open_parts
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays
-from emu.graph_data.sources import kept_data
+from emu.graph_data.sources import list_data
 from emu.scenario import load, prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario import Scenario
@@ -323,4 +323,4 @@ def test_the_oldest_plans_are_forgotten(
 def test_a_plan_is_listed_with_the_data_that_it_is_of() -> None:
     build_job(scenario_of())
 
-    assert ("products-like", "plan") in {(one.name, one.origin) for one in kept_data()}
+    assert ("products-like", "plan") in {(one.name, one.origin) for one in list_data()}

@@ -22,12 +22,12 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.runs.audit_inputs import unchecked_windows
+from emu.runs.audit_inputs import has_other_windows
 from emu.scenario import Experiment, load, prepare
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
-from emu.trust.guards.evidence import Evidence, fitting, most_stated, stated_capacities
+from emu.trust.guards.evidence import Evidence, fitting, list_capacities, most_stated
 from emu.trust.guards.schedule import (
     headline_faults,
     least_makespan,
@@ -42,10 +42,10 @@ def test_capacities_over_time(drawn: tuple[Problem, Realization]) -> None:
     problem, _ = drawn
     times, steps = np.arange(0.0, 16.0, 0.25), problem.links.steps
     for port, link in enumerate(problem.links):
-        of_guards = [stated_capacities(problem, t)[link.name] for t in times.tolist()]
+        of_guards = [list_capacities(problem, t)[link.name] for t in times.tolist()]
         np.testing.assert_array_equal(steps.at(port, times), of_guards)
         np.testing.assert_allclose(
-            steps.carried(port, times), fitting(problem, link.name, times), rtol=1e-12
+            steps.carry(port, times), fitting(problem, link.name, times), rtol=1e-12
         )
         assert steps.most[port] == most_stated(problem)[link.name]
 
@@ -227,4 +227,4 @@ def test_an_audit_names_windows_that_it_does_not_check(
     name: str, *, unchecked: bool
 ) -> None:
     """Those of P3's cycles, each of which works on several mini-batches."""
-    assert unchecked_windows(load(name)) == unchecked
+    assert has_other_windows(load(name)) == unchecked
