@@ -355,9 +355,9 @@ def ranking(results: Sequence[SystemResult]) -> str:
         fast = "as fast as" if times == "1.00" else f"{times} x as fast as"
         parts.append(f"{fast} {other.system}")
     line = f"By seeds per second {best.system} is {', '.join(parts)} here."
-    alike = len({r.seeds for r in results}) == 1
-    how = "as many seeds" if alike else "not the same seeds"
-    return f"{line} All train on {how} per iteration." if others else ""
+    least, most = (choose(r.seeds for r in results) for choose in (min, max))
+    how = "as many" if least == most else f"{least:,} to {most:,}"
+    return f"{line} All train on {how} seeds per iteration." if others else ""
 
 
 def edit_lines(result: SystemResult) -> list[str]:

@@ -37,6 +37,7 @@ job:
   fanouts: [20, 2]
   batch_size: 200
   iterations: 8
+  machines: [m0, m1]
   push: derived
   times:
     {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,

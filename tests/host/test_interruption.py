@@ -297,9 +297,9 @@ def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("stopped", "number", "codes"),
     [
-        ("run", signal.SIGINT, [130, 0, 0]),
+        ("run", signal.SIGINT, [130, 5, 5]),
         ("run", signal.SIGKILL, [-9, 5, 5]),
-        ("agent", signal.SIGKILL, [5, 0, -9]),
+        ("agent", signal.SIGKILL, [5, 5, -9]),
     ],
 )
 def test_survivors_of_a_stopped_run_end_without_tracebacks(

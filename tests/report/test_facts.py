@@ -45,7 +45,7 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
         ),
         (
             {"recovery": RECOVERY, "makespan": 12.0},
-            ["with restarts 40 s lost in 1", "simulated 30 s", "from iteration 3 on"],
+            ["lost to deaths 6 s in 1", "simulated 5 s recovery", "from iteration 3"],
         ),
         (
             {"nics": {"shares": {"m0": {"out": 0.97, "in": 1.01}}, "seconds": 2.0},

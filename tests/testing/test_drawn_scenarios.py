@@ -20,7 +20,7 @@ _LEFT_OUT = {
     "profile", "source", "directory", "program", "args", "measured",
     "hosts", "tls", "network", "sharing", "memory_limit", "max_nic_error",
     "makespan", "gap", "bytes", "makespan_error", "replay_error", "prediction", "loss",
-    "trial_budget", "max_late_flows", "function_second",
+    "trial_budget", "max_late_flows", "function_hour", "ports",
 }  # fmt: skip
 
 

@@ -123,7 +123,9 @@ def ogb(folder: Path) -> Path:
         "raw/edge": "0,1\n",
         "raw/node-feat": "1,2\n3,4\n",
         "raw/node-label": "0\n1\n",
-        **dict.fromkeys([f"split/x/{p}" for p in ("train", "valid", "test")], "0\n"),
+        "split/x/train": "0\n",
+        "split/x/valid": "1\n",
+        "split/x/test": "",
     }
     for name, text in files.items():
         path = folder / f"{name}.csv.gz"
@@ -313,5 +315,6 @@ def test_validate_ends_soon_on_anything(name: str, tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
-    assert ended.stderr.startswith("emu: ")
+    *alive, error = ended.stderr.splitlines()  # a busy host takes more than 10 s
+    assert error.startswith("emu: ") or alive[-1].startswith("emu: ")
     assert took < 15

@@ -103,7 +103,7 @@ def text_files(folder: Path) -> Path:
     edges = "\n".join(f"{n},{(n + 1) % 8}" for n in range(8))
     (folder / "edges.csv").write_text(f"source,destination\n{edges}\n")
     (folder / "features.txt").write_text("1 2 3.5\n4 5 6\n" * 4)
-    (folder / "labels.csv.gz").write_bytes(gzip.compress(b"v,label\n0,a\n1,b\n"))
+    (folder / "labels.csv.gz").write_bytes(gzip.compress(b"id,label\n0,a\n1,b\n"))
     return folder
 
 

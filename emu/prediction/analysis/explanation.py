@@ -460,7 +460,8 @@ def explain(
         if replayed is None:
             problem = schedule.problem.following(schedule)
             replayed = simulate(problem, realization, policy)
-        replayed = replace(replayed, outages=outages_here)
+        if replayed.outages != outages_here:
+            replayed = replace(replayed, outages=outages_here)
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()
     moves = NO_MOVES

@@ -66,10 +66,8 @@ _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 def headline(result: dict[str, Any]) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
     facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
-    with_restarts = any(fact.label == "with restarts" for fact in facts)
-    labels = {*FIRST[:-1], "with restarts" if with_restarts else FIRST[-1]}
-    first = [fact for fact in facts if fact.label in labels]
-    more = figures(fact for fact in facts if fact.label not in labels)
+    first = [fact for fact in facts if fact.label in FIRST]
+    more = figures(fact for fact in facts if fact.label not in FIRST)
     return (
         f"{figures(first)}<details class=more>"
         f"<summary>Further figures</summary>{more}</details>"

@@ -275,7 +275,7 @@ def test_a_failure_within_a_search_is_raised(call: Callable[..., object]) -> Non
     def asked(most: float) -> int:
         module = rate_policy(chosen.policy).rates
         assert module is not None
-        names = inspect.getclosurevars(module).nonlocals["method"].__globals__
+        names = inspect.getclosurevars(module).nonlocals["rule"].rates.__globals__
         names["most"], names["asked"], before = most, 0, names["asked"]
         return int(before)
 
