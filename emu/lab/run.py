@@ -409,12 +409,11 @@ def run_lab(
             seconds, samples = running.samples.seconds, running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
+    runs = running.runs.values()
     result = {
         **_describe_lab(lab, seconds),
         "sharing": file.lab.sharing,
-        **summary(
-            lab.machines, [*running.runs.values()], samples, running.samples.early
-        ),
+        **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
         "events": [vars(change) for change in running.changes],
         **counts,
@@ -423,9 +422,8 @@ def run_lab(
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
         timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
-        result |= _describe_traffic(
-            file, running, traffic, seconds, prediction, timeouts
-        )
+        about = running, traffic, seconds, prediction, timeouts
+        result |= _describe_traffic(file, *about)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)

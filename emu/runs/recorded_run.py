@@ -267,9 +267,8 @@ def load_run(path: str | Path) -> RecordedRun:
     simulation = try_read("simulated.json", read_schedule)
     realization = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
-        realization = try_read(
-            "realization.npz", partial(read_realization, problem.job)
-        )
+        read_times = partial(read_realization, problem.job)
+        realization = try_read("realization.npz", read_times)
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     if emulation is not None and rates is not None:

@@ -108,12 +108,11 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         flows = _flows_of(problem, over, before_flow, size, after_flow)
         if (least := _one_by_one(*flows)) > bound:
             bound, binding = least, f"channel {channel}"
-    for pool, pool_bound in zip(
-        problem.pools, _hold_seconds(problem, times, volumes), strict=True
-    ):
-        if pool_bound / pool.most > bound:
+    holds = _hold_seconds(problem, times, volumes)
+    for pool, hold in zip(problem.pools, holds, strict=True):
+        if hold / pool.most > bound:
             machine = problem.cluster.machines[pool.machine].name
-            bound, binding = pool_bound / pool.most, f"{pool.name} of {machine}"
+            bound, binding = hold / pool.most, f"{pool.name} of {machine}"
     busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
     return Bounds(
         nic_load=0.0 if busiest is None else float(loads[busiest]),

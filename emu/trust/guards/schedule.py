@@ -194,7 +194,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     )
     arrivals = evidence.grid(evidence.received, "last")
     firsts = evidence.grid(evidence.received, "first")
-    lead = evidence.lead / evidence.time_scale
+    early = ready - evidence.lead / evidence.time_scale - clocks
     notices = arrivals if evidence.notified is None else evidence.notified
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
     for broken, at, words in (
@@ -203,16 +203,8 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
             arrivals,
             "came before its last byte was sent",
         ),
-        (
-            is_shaped & (firsts < ready - lead - clocks),
-            firsts,
-            "came before its task ended",
-        ),
-        (
-            is_shaped & (first_sends < ready - lead - clocks),
-            first_sends,
-            "left before its task ended",
-        ),
+        (is_shaped & (firsts < early), firsts, "came before its task ended"),
+        (is_shaped & (first_sends < early), first_sends, "left before its task ended"),
         (
             is_shaped & (notices > schedule.flow_end + later),
             notices,
