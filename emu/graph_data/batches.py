@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
@@ -21,8 +22,6 @@ from emu.prediction.core import lib, pointer
 from emu.problem.workloads import SampleCounts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.dataset import Dataset
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed

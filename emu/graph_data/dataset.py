@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
@@ -32,9 +33,6 @@ from emu.host.files import cache_home, scratch_folder
 from emu.host.foreign_code import import_library
 from emu.host.stream_key import stream_key
 from emu.names import file_part
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PARTITIONERS = ("metis", "metis-dgl", "hash", "hierarchical")
 #: The parts that a graph was imported with; nothing is to be computed.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.import_summary import summarize
@@ -49,8 +50,6 @@ from emu.host.files import cache_home
 from emu.host.input_file import one_error
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.text_table import Tell
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.vertex_table import VertexTable, split_masks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:

@@ -15,16 +15,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import map_array, open_input, read_json
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB

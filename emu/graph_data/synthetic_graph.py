@@ -12,9 +12,9 @@ import ctypes
 import itertools
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import (
@@ -25,9 +25,6 @@ from emu.graph_data.raw_graph import (
     random_split,
 )
 from emu.prediction.core import ffi, lib, pointer
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _VERSION = 1  # of the generator; part of the cache key
 _MAX_DENSITY = 0.1  # beyond it, topping up duplicate edges takes for ever

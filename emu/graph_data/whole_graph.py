@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.sampling import Structure
 
 NORMS = ("mean", "symmetric", "sum")

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError, EmulatorError
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pydantic import TypeAdapter
 
 #: Bytes that text files of runs, profiles and scenarios may have.

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.problem.job import Job, Realization, Task
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem.cluster import Cluster, Links, Machine
     from emu.problem.schedule import Schedule
 

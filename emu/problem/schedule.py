@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.host.foreign_code import INSTALL_FIGURES, import_library
@@ -14,7 +15,6 @@ from emu.units import format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from emu.problem import Pool, Problem
 

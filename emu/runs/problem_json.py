@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -32,8 +33,6 @@ from emu.problem import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     Item = TypeVar("Item")
 
 #: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.

@@ -13,14 +13,13 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import EmulatorError
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.translation import Translation
     from emu.trust.guards import Evidence

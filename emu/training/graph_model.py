@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data import Dataset
 from emu.problem.workloads import PARTS, layer_shapes
@@ -27,8 +28,6 @@ from emu.training.layers import (
 from emu.training.own_model import OwnModel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.training.layers import Tensor
 
 

@@ -16,13 +16,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data import SampledBatch
 from emu.problem.workloads import SPLIT_WEIGHTS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
 

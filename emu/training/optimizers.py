@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Optimizer(Protocol):

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, Dataset, open_for, sample_batch
@@ -37,8 +38,6 @@ from emu.names import printable
 from emu.training.layers import MiniBatch, add_gradients, as_tensor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.training.layers import Tensor
 
     Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]

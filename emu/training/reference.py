@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, Structure, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
@@ -22,8 +23,6 @@ from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.training.layers import Tensor
 
 

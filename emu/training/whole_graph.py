@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
@@ -21,8 +22,6 @@ from emu.problem.workloads import layer_shapes
 from emu.training.layers import as_tensor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.training.layers import Tensor
 
     Aggregate = Callable[[Tensor], Tensor]

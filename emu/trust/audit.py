@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import (
     Pieces,
@@ -29,8 +30,6 @@ from emu.trust.violation import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Schedule
 
     Floats = NDArray[np.float64]

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.trust.violation import Findings, Violation, flow_name, task_name
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Job, Pool, Problem, RateHistory, Schedule
 
     Floats = NDArray[np.float64]

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.analysis.critical_path import (
     CriticalPath,
@@ -26,8 +27,6 @@ from emu.trust.rate_audit import shares_of_max_min
 from emu.units import format_size
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.trust.verdict import Verdict
 
     Shares = Mapping[tuple[int, int], tuple[float, float]]

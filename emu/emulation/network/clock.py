@@ -16,15 +16,12 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.shaping import EmulationSettings
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Another host's clock beside ours: offset, drift, and how far both may be off.
 #

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.network.clock import awake_timeout
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved, RunError
 from emu.host.this_host import this_host
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.emulation.network.send_log import FrameLog
 
 # Receive memory: taken once, touched before the run, used again and again.

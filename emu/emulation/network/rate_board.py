@@ -14,16 +14,14 @@ import mmap
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from emu.emulation.network.clock import ClockLine
 from emu.emulation.shaping import RateSegment
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 #: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
 _ENTRY = np.dtype(

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.wire.messages import StatePart
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 PART = 256 * 1024  # bytes of an array per message

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import (
     CHECKSUM,
@@ -17,9 +18,6 @@ from emu.emulation.wire.frame_layout import (
     TensorSpec,
     prefix_of,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def encode_message(

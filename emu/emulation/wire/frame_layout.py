@@ -23,13 +23,11 @@ import hmac
 import math
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from isal import isal_zlib
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 MAGIC = b"emuF"
 VERSION = 3

@@ -15,9 +15,10 @@ import pickle
 import warnings
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
@@ -47,9 +48,6 @@ from emu.host.input_file import (
     read_arrays,
 )
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def npz_source(path: Path, *, seed: int) -> Source:

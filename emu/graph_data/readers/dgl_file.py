@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
@@ -27,8 +28,6 @@ from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.found_graph import FoundGraph
 
 _GRAPHS, _VERSION, _HETEROGENEOUS = 0xDD2E4FF046B4A13F, 2, 2

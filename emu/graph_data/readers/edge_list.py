@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import (
@@ -26,8 +27,6 @@ from emu.graph_data.readers.text_table import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.text_table import Tell, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.

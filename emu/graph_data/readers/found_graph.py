@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
@@ -31,8 +32,6 @@ from emu.host.files import cache_home
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     Arrays = Mapping[str, NDArray[Any]]
 
 #: Longer features are no feature vectors; rows of them are made dense.

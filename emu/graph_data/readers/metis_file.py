@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import open_lines
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.text_table import Tell
 
 _SUFFIXES = {".graph", ".metis"}

@@ -13,9 +13,10 @@ import warnings
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source
@@ -29,9 +30,6 @@ from emu.host.input_file import (
     open_input,
     read_arrays,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
 

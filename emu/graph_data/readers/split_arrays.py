@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SPLIT = ("train", "valid", "test")
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
@@ -27,8 +28,6 @@ from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     #: Takes a line for a person who waits.
     Tell = Callable[[str], None]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import (
@@ -20,8 +21,6 @@ from emu.graph_data.readers.split_arrays import SPLIT, Choices, check_splits
 from emu.names import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.found_graph import Arrays
 
     Relation = tuple[str, str, str]

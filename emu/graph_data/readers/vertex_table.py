@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.edge_list import is_id, words_of
@@ -23,8 +24,6 @@ from emu.graph_data.readers.text_table import (
 from emu.host.input_file import map_array
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _CLASS = {

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Measured, Process, Unfittable
 from emu.lab.fitting.steps import NOTE, Marks, Step
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Number of a step, which of its moments, iterations before.
 Cause: TypeAlias = tuple[int, int, int]

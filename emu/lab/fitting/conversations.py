@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.prediction.analysis.traffic import Traffic
 
 #: Numbers of a machine and of a program.

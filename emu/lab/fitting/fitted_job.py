@@ -7,13 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
 from emu.lab.fitting.steps import NOTE, Step
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.lab.fitting.conversations import Process
     from emu.lab.fitting.iterations import FittedIterations
     from emu.prediction.analysis.traffic import Traffic

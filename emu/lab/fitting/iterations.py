@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes
 from emu.lab.fitting.conversations import (
@@ -28,8 +29,6 @@ from emu.lab.fitting.periods import find_marks
 from emu.lab.fitting.steps import ALL, Marks, steps_between
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
 from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.

@@ -14,12 +14,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.prediction.analysis.traffic import Traffic
 
 #: Seconds at which iterations began, by the process whose they are.

@@ -10,16 +10,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.machines.tap import HEADERS
 from emu.prediction.analysis.traffic import PACKET
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _NANOSECONDS, _VERSION, _LINK_TYPE = 0xA1B23C4D, (2, 4), 1
 _RECORD = struct.Struct("<IIII")

@@ -25,12 +25,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import LinkContention, fluid_ends
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Schedule
 
     Rows = dict[tuple[int, int], NDArray[np.float64]]

@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import RateHistory, Schedule
 
     Steps = tuple[NDArray[np.float64], NDArray[np.float64]]

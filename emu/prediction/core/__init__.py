@@ -7,14 +7,12 @@ Python makes every array and binds it here, where kinds are checked; C allocates
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.core import _core
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ffi", "lib", "new_room", "pointer", "room_in", "structure", "view"]
 

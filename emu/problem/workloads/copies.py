@@ -17,12 +17,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Edge, Placement, Task
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Cluster, Job
 
 #: Kind and program of the tasks that take copies.

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Edge, Job, Profile, Realization, Task
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 #: Kind of the gate that lasts until its job may begin.
 RELEASE = "release"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Edge, Job, Realization, Task
 from emu.problem.workloads.all_reduce import (
@@ -15,9 +16,6 @@ from emu.problem.workloads.all_reduce import (
     phase_of,
     steps_of,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]

@@ -10,9 +10,10 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
@@ -28,9 +29,6 @@ from emu.systems.dgcl.planner import (
     swap,
 )
 from emu.systems.dgcl.spst import spst
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Plans that are kept of a data set's parts: every what-if of links makes one, and who
 #: misses one makes it again.

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.core import lib, pointer, structure
 from emu.systems.dgcl.planner import Needs, Plan, PlanError, Topology
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class _Forest(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
@@ -14,8 +15,6 @@ from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.systems.job_section import JobSection
     from emu.systems.system import Results
     from emu.systems.translation import Translation

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
@@ -33,9 +34,6 @@ from emu.problem.workloads.all_reduce import (
     build_named_job,
     credit_edges,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
@@ -36,8 +37,6 @@ from emu.systems.translation import (
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem.fields.cluster_section import ClusterSection
     from emu.systems.job_section import BuildContext, Edit, Problems, Times
 

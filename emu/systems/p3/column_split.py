@@ -13,14 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.graph_data import Dataset
 from emu.problem.workloads import layer_shapes
 from emu.training.layers import LAYERS, as_tensor, make_blocks
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.training.layers import Block, Tensor
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import work_of
@@ -25,8 +26,6 @@ from emu.trust.guards.evidence import (
 from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Job, Problem, Realization, Schedule
 
     Floats = NDArray[np.float64]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import best_sums
 from emu.trust.guards.evidence import (
@@ -23,8 +24,6 @@ from emu.trust.guards.evidence import (
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     Floats = NDArray[np.float64]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -13,8 +14,6 @@ from emu.graph_data import Adjacency, Part, open_layers
 from emu.systems.dgcl.plans import gradient_plan, open_plans
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu_nodes.program import TaskSpec
 
     #: Stage, sender, receiver, vertices in ascending order.

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -20,8 +21,6 @@ from emu.graph_data.intervals import cut_intervals
 from emu.training.interval_layers import InEdges, RowSums, training_targets
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu_nodes.program import Payload
 
 #: Name of the rows of interval i, and of their vertices where these are not all.
