@@ -29,17 +29,8 @@ from emu.cli.options import (
 )
 from emu.cli.report_commands import draw
 from emu.cli.watching import Onlookers, ProgressLine
+from emu.emulation import launch
 from emu.emulation.coordinator import RunSettings
-from emu.emulation.launch import (
-    ExternalLauncher,
-    Launcher,
-    LocalLauncher,
-    RayLauncher,
-    SshLauncher,
-    address_towards,
-    bundles_of,
-    read_hosts_file,
-)
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
@@ -97,14 +88,14 @@ class Hosts:
             problem = "waits for agents that others start, --hosts and --ray start them"
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
         if self.file is not None:
-            read_hosts_file(self.file)
+            launch.read_hosts_file(self.file)
 
     @property
     def here(self) -> bool:
         """True where this host alone carries the processes."""
         return not (self.agents or self.file or self.ray)
 
-    def launcher(self, experiment: Experiment) -> Launcher:
+    def launcher(self, experiment: Experiment) -> launch.Launcher:
         """Return the launcher of the agents.
 
         Raises
@@ -116,15 +107,17 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            bundles = bundles_of(experiment.problem, _ray_cpus(), hosts)
-            return RayLauncher(self.ray, bundles)
+            bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
+            return launch.RayLauncher(self.ray, bundles)
         if self.file is not None:
-            return SshLauncher(
-                read_hosts_file(self.file),
+            return launch.SshLauncher(
+                launch.read_hosts_file(self.file),
                 ssh=os.environ.get("EMU_SSH") or "ssh",
                 agent=os.environ.get("EMU_AGENT", ""),
             )
-        return ExternalLauncher(self.agents) if self.agents else LocalLauncher()
+        if self.agents:
+            return launch.ExternalLauncher(self.agents)
+        return launch.LocalLauncher()
 
     def settings(
         self,
@@ -153,10 +146,10 @@ class Hosts:
         by_us = self.file is not None or self.ray
         way = loopback_address()
         if by_us and at is None:
-            way = address_towards(launcher.hosts[0])
+            way = launch.address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
         changes = {}
-        if isinstance(launcher, RayLauncher):
+        if isinstance(launcher, launch.RayLauncher):
             changes["host_of"] = launcher.host_of
         return emulation_settings(
             experiment.scenario,

@@ -318,12 +318,9 @@ class Links:
                 zones[machine].append(2 * position)
             for machine in {*route.destinations}:
                 zones[machine].append(2 * position + 1)
-        numbers_of_zones: dict[tuple[int, ...], int] = {}
+        order: dict[tuple[int, ...], int] = {}
         return np.array(
-            [
-                numbers_of_zones.setdefault(tuple(what), len(numbers_of_zones))
-                for what in zones
-            ],
+            [order.setdefault(tuple(what), len(order)) for what in zones],
             np.int64,
         )
 
@@ -443,9 +440,7 @@ class Cluster:
 
         Whatever is of other machines goes: their routes, changes and tuners.
         """
-        numbers = [
-            m for m, machine in enumerate(self.machines) if machine.name in names
-        ]
+        numbers = [m for m, one in enumerate(self.machines) if one.name in names]
         place = {m: position for position, m in enumerate(numbers)}
         machines = tuple(self.machines[m] for m in numbers)
         routes = []
@@ -584,9 +579,7 @@ class Cluster:
 
     def resource_names(self) -> tuple[str, ...]:
         """Return every resource that some machine limits, sorted."""
-        return tuple(
-            sorted({r for machine in self.machines for r in machine.resources})
-        )
+        return tuple(sorted({r for one in self.machines for r in one.resources}))
 
 
 _Change = TypeVar("_Change", "CapacityChange", "SpeedChange")

@@ -202,7 +202,7 @@ def test_gathered_features_are_those_of_the_graph(
             seen[self.rank] = rows.copy()
         return rows
 
-    monkeypatch.setattr(programs.Device, "gathered", look)
+    monkeypatch.setattr(programs.Device, "gather", look)
     made, _ = run(monkeypatch, planned=planned, cache_features=False, epochs=1)
 
     dataset, whole = open_parts(made.job.settings)

@@ -85,7 +85,7 @@ def test_gradients_that_are_not_dropped_change_the_weights(
 ) -> None:
     changes = (*SHORT, "job.mode=pipe")
     *_, expected, _ = run(*changes)
-    monkeypatch.setattr(programs, "summed", _all_summed)
+    monkeypatch.setattr(programs, "sum_gradients", _all_summed)
     *_, same, _ = run(*changes, "job.dying_lambdas={share: 20 %, late: 0, attempts: 9}")
     *_, other, _ = run(*changes, DYING)
     np.testing.assert_array_equal(same, expected)  # who dies has sent none

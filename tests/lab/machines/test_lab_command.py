@@ -203,7 +203,7 @@ def test_a_host_without_quotas_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lab.yaml").write_text(f"{CLUSTER}lab: {{time_scale: 4}}\n")
-    monkeypatch.setattr(cpu_groups, "_mounted", lambda *_: iter(()))
+    monkeypatch.setattr(cpu_groups, "_list_mounts", lambda *_: iter(()))
 
     (error,) = find_lab_errors(tmp_path / "lab.yaml")
 
