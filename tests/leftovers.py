@@ -58,7 +58,10 @@ def leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
     scratch = tempfile.mkdtemp(prefix="emu-test-")  # short: it holds a unix socket
     monkeypatch.setenv("TMPDIR", scratch)
     monkeypatch.setattr(tempfile, "tempdir", scratch)
-    paths = [str(HERE / "coordinator/programs"), os.environ.get("PYTHONPATH", "")]
+    paths = [
+        str(HERE / "emulation/coordinator/programs"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     memory, ports, leftovers = shared_memory(), listening(), Leftovers()
     yield leftovers

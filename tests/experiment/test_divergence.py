@@ -52,7 +52,7 @@ def strict(text: str) -> Any:
 def carried_out(scenario: Scenario, folder: Path) -> Path:
     directory = RunDirectory.create(scenario.name, folder)
     settings = run_experiment.emulation_settings(scenario)
-    with mock.patch.object(run_experiment, "_emulated", in_virtual_time):
+    with mock.patch.object(run_experiment, "_emulate_experiment", in_virtual_time):
         run_experiment.carry_out(prepare(scenario), settings, directory)
     return directory.path
 

@@ -96,7 +96,7 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
     scenario = experiment.scenario
     directory = RunDirectory.create(scenario.name, folder / "runs")
     settings = run_experiment.emulation_settings(scenario)
-    with mock.patch.object(run_experiment, "_emulated", in_virtual_time):
+    with mock.patch.object(run_experiment, "_emulate_experiment", in_virtual_time):
         result = run_experiment.carry_out(experiment, settings, directory)
     of_run = directory.path, result.content, experiment, attempts.makespan
     return "ran", "; ".join(_complaints(*of_run))

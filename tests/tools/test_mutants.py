@@ -34,7 +34,7 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
     assert len(table) >= 60
     assert len({(fault.file, fault.old) for fault in table}) == len(table)
     assert all(fault.old != fault.new and fault.means for fault in table)
-    assert {"launch", "cli", "report", "placement", "scheduling"} <= packages
+    assert {"emulation", "cli", "report", "prediction"} <= packages
     for fault in table:
         assert fault.planted((ROOT / fault.file).read_text()) is not None, fault
         for test in fault.tests:

@@ -185,7 +185,7 @@ def scenario_files(folder: Path) -> Path:
     """Copy the small ones of the scenarios that ship."""
     for name, path in list_scenarios().items():
         if path.stat().st_size < 4000 and "program:" not in (text := path.read_text()):
-            made_up = "name: products-like, scale: 0.001"
+            made_up = "name: products-like, scale: 0.004"
             text = text.replace("name: amazon_computers", made_up)
             (folder / f"{name}.yaml").write_text(text)
     return folder

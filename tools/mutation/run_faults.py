@@ -122,8 +122,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "half the bytes noted": RunFault(
         _RECORDER,
-        "np.where(sent, self._volumes, np.nan)",
-        "np.where(sent, self._volumes / 2, np.nan)",
+        "np.where(with_bytes, self._volumes, np.nan)",
+        "np.where(with_bytes, self._volumes / 2, np.nan)",
     ),
     "half the rates noted": RunFault(
         _RECORDER,

@@ -47,8 +47,9 @@ import numpy as np
 from emu.errors import PlacementError
 from emu.graph_data import BatchPlan
 from emu.graph_data.synthetic_graph import synthetic_source
-from emu.prediction.placement import EtpOptions, JobsCost, SearchOptions, search,
-search_etp from emu.problem import Profile
+from emu.prediction.placement import EtpOptions, JobsCost, SearchOptions
+from emu.prediction.placement import search, search_etp
+from emu.problem import Profile
 from emu.systems.dgcl.spst import (spst)
 from emu.testing.strategies import random_problem
 from tests.systems.dgcl.test_planner import random_needs, random_topology
