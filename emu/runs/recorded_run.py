@@ -261,11 +261,10 @@ def load_run(path: str | Path) -> RecordedRun:
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
-    rates = None
+    rates = realization = None
     if _has_rates(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
-    realization = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
         read_times = partial(read_realization, problem.job)
         realization = try_read("realization.npz", read_times)

@@ -37,7 +37,6 @@ job:
   fanouts: [20, 2]
   batch_size: 200
   iterations: 8
-  machines: [m0, m1]
   push: derived
   times:
     {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,
@@ -106,7 +105,8 @@ def test_no_crossover() -> None:
 
 
 def test_systems_side_by_side() -> None:
-    results = compare_systems(loads(TEXT), ["data_parallel", "p3"], seeds=2)
+    on_both = loads(TEXT, {"job.machines": ["m0", "m1"]})
+    results = compare_systems(on_both, ["data_parallel", "p3"], seeds=2)
 
     assert [sorted(result.makespans) for result in results] == [[0, 1], [0, 1]]
     assert results[1].makespan < results[0].makespan
