@@ -67,7 +67,7 @@ class TableOptions:
 
 
 class _Progress(io.BufferedIOBase):
-    """Bytes on their way to a reader, who is told of them ever more seldom."""
+    """A file that reports how much of it was read, at growing intervals."""
 
     def __init__(self, file: BinaryIO, tell: Tell, name: str) -> None:
         self._file, self._tell, self._name = cast("io.BufferedIOBase", file), tell, name
