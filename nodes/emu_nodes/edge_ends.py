@@ -164,10 +164,10 @@ class EdgeEnds:
         """Return counts of what connections received and sent, and of what waited."""
         return {
             "received": dataclasses.asdict(self.server.statistics()),
-            "memory": dataclasses.asdict(self.pool.statistics()),
-            "waiting": dataclasses.asdict(self.inbox.statistics()),
+            "memory": dataclasses.asdict(self.pool.statistics),
+            "waiting": dataclasses.asdict(self.inbox.statistics),
             "sent": [
-                dataclasses.asdict(edge.statistics())
+                dataclasses.asdict(edge.statistics)
                 for edge in self.connections.values()
             ],
         }

@@ -206,8 +206,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "senders count half of what they send": RunFault(
         "emu/emulation/network/out_edge.py",
-        "self._payload_bytes += outgoing.volume",
-        "self._payload_bytes += outgoing.volume // 2",
+        "counts.payload_bytes += outgoing.volume",
+        "counts.payload_bytes += outgoing.volume // 2",
     ),
     "first bytes stamped 50 ms early": RunFault(
         "emu/emulation/network/out_edge.py",

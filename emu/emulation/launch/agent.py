@@ -124,7 +124,9 @@ class Agent:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._forks = forks(self._process_ended, self._forks_lost)
+        self._forks = forks(
+            self._process_ended, lambda how: self._fail("ForkServerLost", how)
+        )
         self._describe = describe
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
@@ -261,16 +263,15 @@ class Agent:
         try:
             check_allowed(programs | model_programs(specs), self._allow)
         except NodeMisbehaved as error:
-            self._send(Failed("ProgramRefused", str(error), ""))
+            self._fail("ProgramRefused", str(error))
             raise
         names = ", ".join(spec.process for spec in specs)
         self._say(f"starts {len(specs)} processes: {printable(names)}")
-
         try:
             await self._forks.fork(specs, modules_to_preload(programs))
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
-            self._send(Failed("ForkServerLost", str(loss), ""))
+            self._fail("ForkServerLost", str(loss))
             raise loss from error
 
     def _process_ended(self, name: str, code: int) -> None:
@@ -278,8 +279,8 @@ class Agent:
         if code:
             self._say(f"process {printable(name)} {describe_end(code)}")
 
-    def _forks_lost(self, how: str) -> None:
-        self._send(Failed("ForkServerLost", how, ""))
+    def _fail(self, error: str, text: str) -> None:
+        self._send(Failed(error, text, ""))
 
     def _send(self, message: Message) -> None:
         """Send to the coordinator, if it still listens."""

@@ -9,14 +9,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import msgpack
 
 from emu.emulation.launch.fork_server import LENGTH, pack
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.process_spec import ProcessSpec
+from emu.emulation.wire.process_spec import ProcessSpec
 
 # One compute thread per process: they share two or four cores with dozens of others,
 # and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
@@ -93,7 +90,7 @@ class ForkServer:
         try:
             self._writer.write(pack({"preload": preload}))
             for spec in specs:
-                self._writer.write(pack({"fork": spec.to_map()}))
+                self._writer.write(pack({"fork": spec}))
                 await self._writer.drain()
         except OSError as error:  # the kernel tells of its end a little later
             if self._following is not None:

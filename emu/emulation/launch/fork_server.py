@@ -34,15 +34,13 @@ from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.launch.signals import die_with_parent
 
 LENGTH = struct.Struct(">Q")
+_PR_SET_NAME = 15
 
 
 def pack(message: dict[str, Any]) -> bytes:
-    """Return a message behind its length."""
-    body = bytes(msgpack.packb(message))
+    """Return a message behind its length; dataclasses are maps of their fields."""
+    body = bytes(msgpack.packb(message, default=vars))
     return LENGTH.pack(len(body)) + body
-
-
-_PR_SET_NAME = 15
 
 
 class _ForkServer:
@@ -70,13 +68,10 @@ class _ForkServer:
                         self._woken.recv(4096)
                         self._reap()
                     if self._agent in ready:
-                        self._obey(msgpack.unpackb(self._receive()))
+                        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+                        self._obey(msgpack.unpackb(self._exactly(length)))
         for pid in self._names:
             os.kill(pid, signal.SIGKILL)
-
-    def _receive(self) -> bytearray:
-        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
-        return self._exactly(length)
 
     def _exactly(self, length: int) -> bytearray:
         data, came = bytearray(length), 0
@@ -98,22 +93,19 @@ class _ForkServer:
                 self._broken = True
                 return
         if "fork" in order and not self._broken:
-            self._fork(order["fork"])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if pid := os.fork():
+                self._names[pid] = order["fork"]["process"]
+            else:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for ours in (self._agent, self._woken, self._wakes):
+                    ours.close()
+                _enter(order["fork"])
         for pid, name in self._names.items():
             if name == order.get("kill"):
                 os.kill(pid, signal.SIGKILL)
-
-    def _fork(self, spec: dict[str, Any]) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if not pid:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for ours in (self._agent, self._woken, self._wakes):
-                ours.close()
-            _enter(spec)
-        self._names[pid] = spec["process"]
 
     def _reap(self) -> None:
         while self._names:
@@ -133,7 +125,9 @@ def _enter(spec: dict[str, Any]) -> None:
         # 100 ms where torch is, at any moment of the run, and copies every page.
         gc.freeze()
         die_with_parent()  # the fork server, which in turn dies with its agent
-        _name_process(f"emu:{spec['process']}")
+        with contextlib.suppress(OSError, AttributeError):  # for ps and top: 15 bytes
+            name = f"emu:{spec['process']}".encode()[:15]
+            ctypes.CDLL(None).prctl(_PR_SET_NAME, name, 0, 0, 0)
         module, function = RUNTIME.split(":")
         code = getattr(importlib.import_module(module), function)(spec)
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
@@ -147,12 +141,6 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _name_process(name: str) -> None:
-    """Show ``name`` in ps and top (Linux cuts it at 15 characters)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -105,7 +105,7 @@ class ExternalLauncher:
 
 
 class ChildAgents:
-    """Child processes, each with the name that messages give it.
+    """Agents that are child processes, each with the name that messages give it.
 
     Each is a session of its own, so that Ctrl-C at the terminal reaches the coordinator
     alone, and everything that it starts can be ended as one group.
@@ -114,12 +114,7 @@ class ChildAgents:
     def __init__(self) -> None:
         self._children: dict[str, Process] = {}
 
-    @property
-    def pids(self) -> list[int]:
-        """Process ids, each also the id of a process group."""
-        return [child.pid for child in self._children.values()]
-
-    async def start(
+    async def start_child(
         self,
         name: str,
         command: Sequence[str],
@@ -133,17 +128,28 @@ class ChildAgents:
         Raises
         ------
         OSError
-            When the log cannot be written or the process cannot be started.
+            When the log cannot be written, a pipe does not hold what is said, or the
+            process cannot be started.
         """
-        with log.open("ab") as output, _pipe_text(said) as there:
-            self._children[name] = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=there,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                start_new_session=True,
-            )
+        # Written before the child is there: a pipe of the loop is closed where it has
+        # ended at once, and its writes raise what only uvloop knows.
+        there, writes = os.pipe()
+        try:
+            with os.fdopen(writes, "wb", buffering=0) as pipe:
+                os.set_blocking(writes, False)
+                if (pipe.write(said) or 0) < len(said):
+                    raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+            with log.open("ab") as output:
+                self._children[name] = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=there,
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    start_new_session=True,
+                )
+        finally:
+            os.close(there)
 
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
@@ -159,7 +165,7 @@ class ChildAgents:
         first = next(wait for wait in waits if wait in done)
         return f"{waits[first]} {describe_end(first.result())}"
 
-    async def aclose(self, grace: float) -> None:
+    async def aclose(self, grace: float = 2.0) -> None:
         """End all: they have ``grace`` wall seconds to do so by themselves."""
         children = list(self._children.values())
         waits = [asyncio.create_task(child.wait()) for child in children]
@@ -174,25 +180,6 @@ class ChildAgents:
         await asyncio.gather(*waits)
 
 
-# Written before the child is there: a pipe of the loop is closed where the child has
-# ended at once, and its writes raise what only uvloop knows.
-@contextlib.contextmanager
-def _pipe_text(text: bytes) -> Iterator[int]:
-    """Yield a descriptor that a text is read from, and its end.
-
-    Raises OSError when a pipe does not hold it.
-    """
-    there, writes = os.pipe()
-    try:
-        with os.fdopen(writes, "wb", buffering=0) as pipe:
-            os.set_blocking(writes, False)
-            if (pipe.write(text) or 0) < len(text):
-                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
-        yield there
-    finally:
-        os.close(there)
-
-
 # The launcher of one host, this one: nothing has to be set up for it.
 
 #: Name of the only host.
@@ -202,7 +189,7 @@ LOCALHOST = "localhost"
 _PATIENCE = 2.0
 
 
-class LocalLauncher:
+class LocalLauncher(ChildAgents):
     """Starts ``python -m emu.emulation.launch`` as a child process."""
 
     hosts: Sequence[str] = (LOCALHOST,)
@@ -210,13 +197,11 @@ class LocalLauncher:
     embedded = True
     patience = 0.0
 
-    def __init__(self) -> None:
-        self._agents = ChildAgents()
-
     @property
     def pid(self) -> int:
         """Process id of the agent, also the id of its process group."""
-        return self._agents.pids[0]
+        (agent,) = self._children.values()
+        return agent.pid
 
     async def start(
         self,
@@ -236,14 +221,6 @@ class LocalLauncher:
         command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
         command += [f"--allow={program}" for program in allow]
         environment = {**os.environ, "EMU_TOKEN": token}
-        await self._agents.start(
+        await self.start_child(
             "the agent of this host", command, log, environment=environment
         )
-
-    async def wait_for_end(self) -> str:
-        """Wait until the agent has ended and return how, in words."""
-        return await self._agents.wait_for_end()
-
-    async def aclose(self, grace: float = 2.0) -> None:
-        """End the agent: it has ``grace`` wall seconds to do so by itself."""
-        await self._agents.aclose(grace)

@@ -31,17 +31,6 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _open_more_files() -> None:
-    """Let this process, and those it starts, have all the files open that they may.
-
-    Each process and each edge is a connection; hosts begin with 1,024 as a rule, for
-    programs that call select, which none of ours does.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS: there is no such number
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) -> T:
     """Run a coroutine in a loop of its own; a signal cancels it and is waited out.
 
@@ -82,7 +71,11 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
                 if loop.remove_signal_handler(number):
                     signal.signal(number, handler)
 
-    _open_more_files()
+    # Each process and each edge is a connection; hosts begin with 1,024 files as a
+    # rule, for programs that call select, which none of ours does.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS: there is no such number
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         return uvloop.run(listening())
     except asyncio.CancelledError:

@@ -48,19 +48,22 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        words[0] = _without_brackets(words[0])
-        if problem := _problem(words, hosts):
+        user, at, name = words[0].rpartition("@")
+        if name[:1] + name[-1:] == "[]" and _is_ipv6(name[1:-1]):
+            name = name[1:-1]
+        host, problem = f"{user}{at}{name}", ""
+        if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else host):
+            problem = f"{printable(host)!r} is no host: write an address or a name"
+        elif words[2:] or not all(port.isdecimal() for port in words[1:]):
+            problem = "a line is a host, or a host and a port"
+        elif host in hosts:
+            problem = f"{host} is there already: a host has one agent"
+        if problem:
             raise ScenarioError(problem, file=str(path), line=number)
-        hosts.append(words[0])
+        hosts.append(host)
     if not hosts:
         raise ScenarioError("names no host: write one per line", file=str(path))
     return tuple(hosts)
-
-
-def _without_brackets(host: str) -> str:
-    user, at, name = host.rpartition("@")
-    bare = name[1:-1] if name[:1] + name[-1:] == "[]" else ""
-    return f"{user}{at}{bare}" if _is_ipv6(bare) else host
 
 
 def _is_ipv6(name: str) -> bool:
@@ -69,18 +72,6 @@ def _is_ipv6(name: str) -> bool:
     except ValueError:
         return False
     return name.isascii()
-
-
-def _problem(words: list[str], before: Collection[str]) -> str:
-    """Return the error in a line, empty where it is right."""
-    user, at, name = words[0].rpartition("@")
-    if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else words[0]):
-        return f"{printable(words[0])!r} is no host: write an address or a name"
-    if words[2:] or not all(port.isdecimal() for port in words[1:]):
-        return "a line is a host, or a host and a port"
-    if words[0] in before:
-        return f"{words[0]} is there already: a host has one agent"
-    return ""
 
 
 def address_towards(host: str) -> str:
@@ -115,7 +106,7 @@ def is_here(host: str) -> bool:
     return False
 
 
-class SshLauncher:
+class SshLauncher(ChildAgents):
     """Starts an agent on each of these hosts by one ssh each.
 
     Parameters
@@ -134,10 +125,10 @@ class SshLauncher:
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
     ) -> None:
+        super().__init__()
         self.hosts = tuple(hosts)
         self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
         self._agent = agent or shlex.join(module_command("emu.emulation.launch"))
-        self._agents = ChildAgents()
 
     @property
     def count(self) -> int:
@@ -159,32 +150,18 @@ class SshLauncher:
         ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
         for host in self.hosts:
             here = address_towards(host) if address[0] in _ANYWHERE else address[0]
-            command = [*self._ssh, host, self._order(host, (here, address[1]), allow)]
-            await self._agents.start(
+            arguments = [format_address(here, address[1]), "--name", host]
+            arguments += ["--patience", f"{_PATIENCE:g}"]
+            arguments += [f"--allow={program}" for program in allow]
+            script = (
+                "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
+                f"{self._agent} {shlex.join(arguments)}"
+            )
+            order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
+            await self.start_child(
                 f"ssh to {host}",
-                command,
+                [*self._ssh, host, order],
                 log,
                 environment=ours,
                 said=token.encode(errors="surrogateescape") + b"\n",
             )
-
-    def _order(
-        self, host: str, address: tuple[str, int], allow: Collection[str]
-    ) -> str:
-        """Return the command that the shell of a host is to run."""
-        arguments = [format_address(*address), "--name", host]
-        arguments += ["--patience", f"{_PATIENCE:g}"]
-        arguments += [f"--allow={program}" for program in allow]
-        script = (
-            "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
-            f"{self._agent} {shlex.join(arguments)}"
-        )
-        return f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
-
-    async def wait_for_end(self) -> str:
-        """Wait until one ssh has ended and return whose and how, in words."""
-        return await self._agents.wait_for_end()
-
-    async def aclose(self, grace: float) -> None:
-        """End every ssh; agents end with the run, or when nothing comes of it."""
-        await self._agents.aclose(grace)

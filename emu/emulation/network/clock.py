@@ -294,8 +294,10 @@ class Alarm:
     ) -> None:
         self._loop, self._ring = loop, ring
         self._handle: asyncio.TimerHandle | None = None
-        precise = timerfd and this_host.precise_timers()
-        self._timer = _create_timer() if precise else None
+        self._timer: _Timer | None = None
+        if timerfd and _LIBC is not None and this_host.precise_timers():
+            fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+            self._timer = _Timer(_LIBC, fd) if fd >= 0 else None
         self.device = "timerfd" if self._timer is not None else "loop"
         if self._timer is not None:
             loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
@@ -366,11 +368,3 @@ class _Timer:
         _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
         if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
-
-
-def _create_timer() -> _Timer | None:
-    """Return a timerfd, None where there is none."""
-    if _LIBC is None:
-        return None
-    fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
-    return _Timer(_LIBC, fd) if fd >= 0 else None

@@ -11,7 +11,6 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
@@ -41,15 +40,6 @@ _PONGS = 64
 UNREAD = 64 << 20
 #: Wall seconds that closing waits for the peer to take what is queued.
 _LINGER = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ControlStatistics:
-    """Messages both ways, and most that waited to be received."""
-
-    sent: int
-    received: int
-    high_water: int
 
 
 class ControlConnection(asyncio.BufferedProtocol):
@@ -86,7 +76,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._on_made = on_made
         self._seal: Seal | None = None
         self._paused = False
-        self._sent = self._received = self._high_water = 0
+        self.sent = self.high_water = 0  # messages, and most that waited to be received
 
     @property
     def closed(self) -> bool:
@@ -172,7 +162,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         if self._transport.get_write_buffer_size() > UNREAD:
             self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
             raise NodeMisbehaved(f"{self.peer} does not read its messages")
-        self._sent += 1
+        self.sent += 1
         self._together.append(frame)
         if not together:
             self._leave()
@@ -205,8 +195,18 @@ class ControlConnection(asyncio.BufferedProtocol):
         WireError
             If it sent what is no message.
         """
-        what = f"{waiting_for} from {self.peer}"
-        await self._wait_for(self._queue, within, what)
+        # Without a deadline no timer is made and none cancelled: 20 us per message.
+        if within is None:
+            await self._until_there_are_messages()
+        else:
+            try:
+                async with awake_timeout(within):
+                    await self._until_there_are_messages()
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    f"{self.owner} waited {within:g} s for {waiting_for} from "
+                    f"{self.peer}"
+                ) from None
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -254,26 +254,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         self.send({"_ping": this_host.monotonic()})
 
-    async def _wait_for(
-        self, arrivals: deque[Any], within: float | None, what: str
-    ) -> None:
-        """Return once ``arrivals`` is not empty; raise at the end or the deadline."""
-        if arrivals:
-            return
-        # Without a deadline no timer is made and none cancelled: 20 us per message.
-        if within is None:
-            await self._until_there_are(arrivals)
-            return
-        try:
-            async with awake_timeout(within):
-                await self._until_there_are(arrivals)
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"{self.owner} waited {within:g} s for {what}"
-            ) from None
-
-    async def _until_there_are(self, arrivals: deque[Any]) -> None:
-        while not arrivals:
+    async def _until_there_are_messages(self) -> None:
+        while not self._queue:
             if self._error is not None:
                 raise self._error
             self._arrived.clear()
@@ -285,13 +267,9 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def turn_away(self, reason: str) -> None:
         """Close on a stranger; one that has got nothing yet gets the cause."""
-        if not (self.closed or self._sent):
+        if not (self.closed or self.sent):
             self.send({"refused": reason})
         self._fail(NodeMisbehaved(reason), clean=True)
-
-    def statistics(self) -> ControlStatistics:
-        """Return the counts of messages."""
-        return ControlStatistics(self._sent, self._received, self._high_water)
 
     async def aclose(self) -> None:
         """Send what is queued and close; the peer sees a clean end.
@@ -346,7 +324,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._gone.set()
 
     def _message(self, fields: Fields, wall: float) -> None:
-        self._received += 1
         with_seal = self._seal is not None  # who asks: strangers get no answers
         if with_seal and "_ping" in fields:
             if not self.closed:
@@ -361,7 +338,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._hand_over(*self._follower, fields)
             return
         self._queue.append(fields)
-        self._high_water = max(self._high_water, len(self._queue))
+        self.high_water = max(self.high_water, len(self._queue))
         self._arrived.set()
         if len(self._queue) >= QUEUE and not self._paused and self._transport:
             self._paused = True

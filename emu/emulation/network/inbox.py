@@ -6,17 +6,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.network.clock import awake_timeout
+from emu.emulation.network.send_log import FrameLog
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved, RunError
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from emu.emulation.network.send_log import FrameLog
 
 # Receive memory: taken once, touched before the run, used again and again.
 #
@@ -27,16 +25,16 @@ if TYPE_CHECKING:
 _LEAST = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PoolStatistics:
     """Bytes of receive memory, by size class (so including what rounding adds)."""
 
-    in_use: int
-    high_water: int
+    in_use: int = 0
+    high_water: int = 0
     """Bytes handed out now, and at most so far."""
-    held: int
+    held: int = 0
     """Bytes taken from the system, in use or ready."""
-    limit: int
+    limit: int = 4 << 30
     """Most that ``in_use`` may become."""
 
 
@@ -76,16 +74,15 @@ class BufferPool:
     def __init__(self, limit: int = 4 << 30) -> None:
         if limit < _LEAST:
             raise ValueError(f"limit must be at least {_LEAST} bytes, not {limit}")
-        self.limit = limit
+        self.statistics = PoolStatistics(limit=limit)
         self._ready: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
-        self._in_use = self._high_water = self._held = 0
 
     def reserve(self, size: int, count: int = 1) -> None:
         """Take and touch ``count`` buffers for ``size`` bytes ahead of the run."""
         for _ in range(count):
             block = np.empty(size_class(size), dtype=np.uint8)
             block.fill(0)
-            self._held += block.nbytes
+            self.statistics.held += block.nbytes
             self._ready[block.nbytes].append(block)
 
     def acquire(self, size: int) -> PooledBuffer:
@@ -96,10 +93,10 @@ class BufferPool:
         RunError
             If more than ``limit`` bytes would be in use.
         """
-        length = size_class(size)
-        if self._in_use + length > self.limit:
+        length, counts = size_class(size), self.statistics
+        if counts.in_use + length > counts.limit:
             raise RunError(
-                f"{size} bytes arrive while {self._in_use} of at most {self.limit} "
+                f"{size} bytes arrive while {counts.in_use} of at most {counts.limit} "
                 "bytes of receive memory are in use: a smaller credit window or a "
                 "higher limit is needed"
             )
@@ -107,29 +104,22 @@ class BufferPool:
         if ready:
             block = ready.pop()
         else:
-            self._make_room(length)
+            # What is held stays under the cap too: drop the largest that lie ready.
+            for blocks in sorted(
+                self._ready.values(), key=lambda b: -b[0].nbytes if b else 0
+            ):
+                while blocks and counts.held + length > counts.limit:
+                    counts.held -= blocks.pop().nbytes
             block = np.empty(length, dtype=np.uint8)
-            self._held += length
-        self._in_use += length
-        self._high_water = max(self._high_water, self._in_use)
+            counts.held += length
+        counts.in_use += length
+        counts.high_water = max(counts.high_water, counts.in_use)
         return PooledBuffer(self, block, size)
 
     def take_back(self, block: NDArray[np.uint8]) -> None:
         """Accept a released block (called by `PooledBuffer.release`)."""
-        self._in_use -= block.nbytes
+        self.statistics.in_use -= block.nbytes
         self._ready[block.nbytes].append(block)
-
-    def statistics(self) -> PoolStatistics:
-        """Return the bytes in use now, those in use at most, and those held."""
-        return PoolStatistics(self._in_use, self._high_water, self._held, self.limit)
-
-    def _make_room(self, length: int) -> None:
-        # What is held stays under the cap too: drop the largest that lie ready.
-        for blocks in sorted(
-            self._ready.values(), key=lambda b: -b[0].nbytes if b else 0
-        ):
-            while blocks and self._held + length > self.limit:
-                self._held -= blocks.pop().nbytes
 
 
 def size_class(size: int) -> int:
@@ -219,14 +209,14 @@ class Delivery:
             self.buffer.release()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InboxStatistics:
     """Payloads waiting now, and at most so far, with their bytes."""
 
-    waiting: int
-    waiting_bytes: int
-    high_water: int
-    high_water_bytes: int
+    waiting: int = 0
+    waiting_bytes: int = 0
+    high_water: int = 0
+    high_water_bytes: int = 0
 
 
 class Inbox:
@@ -243,7 +233,7 @@ class Inbox:
         self._ready: dict[tuple[int, int], Delivery] = {}
         self._awaited: dict[tuple[int, int], asyncio.Future[Delivery]] = {}
         self._failed: dict[int, EmulatorError] = {}
-        self._bytes = self._high_water = self._high_water_bytes = 0
+        self.statistics = InboxStatistics()
 
     def deliver(self, delivery: Delivery) -> None:
         """Accept a payload; also the way of a handoff within one process.
@@ -260,10 +250,11 @@ class Inbox:
         if waiter is not None and not waiter.done():
             waiter.set_result(delivery)
             return
-        self._ready[key] = delivery
-        self._bytes += delivery.nbytes
-        self._high_water = max(self._high_water, len(self._ready))
-        self._high_water_bytes = max(self._high_water_bytes, self._bytes)
+        self._ready[key], counts = delivery, self.statistics
+        counts.waiting += 1
+        counts.waiting_bytes += delivery.nbytes
+        counts.high_water = max(counts.high_water, counts.waiting)
+        counts.high_water_bytes = max(counts.high_water_bytes, counts.waiting_bytes)
 
     async def get(
         self, edge: int, iteration: int, *, within: float | None = None
@@ -288,7 +279,10 @@ class Inbox:
         """
         key = (edge, iteration)
         if key in self._ready:
-            return self._take(key)
+            delivery = self._ready.pop(key)
+            self.statistics.waiting -= 1
+            self.statistics.waiting_bytes -= delivery.nbytes
+            return delivery
         if edge in self._failed:
             raise self._failed[edge]
         if key in self._awaited:
@@ -320,18 +314,7 @@ class Inbox:
                 future.set_exception(error)
                 del self._awaited[key]
 
-    def statistics(self) -> InboxStatistics:
-        """Return the payloads and bytes that wait, now and at most."""
-        return InboxStatistics(
-            len(self._ready), self._bytes, self._high_water, self._high_water_bytes
-        )
-
     def _keep(self, future: asyncio.Future[Delivery]) -> None:
         """Keep for the next waiter what came in the very turn its waiter gave up."""
         if future.done() and not future.cancelled() and not future.exception():
             self.deliver(future.result())
-
-    def _take(self, key: tuple[int, int]) -> Delivery:
-        delivery = self._ready.pop(key)
-        self._bytes -= delivery.nbytes
-        return delivery

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from emu.emulation.shaping import Bucket, RateSegment, allowance, fluid_end, next_look
 from emu.emulation.wire import Outgoing, encode_data
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.emulation.network.pacer import Pacer
     from emu.emulation.network.tls import TlsSocket
 
@@ -35,40 +35,24 @@ BURST_BESIDE_PACING = 1 << 20
 LATE = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class SendRecord:
-    """One frame that has left."""
-
-    edge: int
-    iteration: int
-    payload_bytes: int
-    shaped: bool
-    """Which, how large (real bytes), and whether it was paced."""
-    finished: float
-    """Wall time when the kernel had taken the last byte, seconds."""
-    behind: float
-    """Wall seconds between the fluid's end and that, negative before it; 0 for an
-    unshaped frame."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OutEdgeStatistics:
-    """Amounts and delays of what one edge has sent (real bytes, wall seconds).
+    """Amounts and delays of what one edge has sent so far (real bytes, wall seconds).
 
     ``max_stale``: the longest that a line had held before it was seen. ``lost_bytes``:
     what senders that stood still could not catch up.
     """
 
     edge: int
-    frames: int
-    payload_bytes: int
-    header_bytes: int
-    late_sends: int
-    max_behind: float
-    max_lead_bytes: float
-    max_stale: float
-    blocked: int
-    lost_bytes: float
+    frames: int = 0
+    payload_bytes: int = 0
+    header_bytes: int = 0
+    late_sends: int = 0
+    max_behind: float = 0.0
+    max_lead_bytes: float = 0.0
+    max_stale: float = 0.0
+    blocked: int = 0
+    lost_bytes: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +60,7 @@ class _Queued:
     iteration: int
     shaped: bool
     outgoing: Outgoing
-    left: asyncio.Future[SendRecord]
+    left: asyncio.Future[float]
     queued: float  # wall time at which the payload was there
     since: float = math.nan  # of the newest line that was seen
     informed: float = math.nan  # wall time at which it was seen first
@@ -111,9 +95,7 @@ class OutEdge:
         self._queue: deque[_Queued] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
         self._error: EmulatorError | None = None
-        self._frames = self._payload_bytes = self._header_bytes = 0
-        self._late = self._blocked = 0
-        self._max_behind = self._max_lead = self._max_stale = self._lost = 0.0
+        self.statistics = OutEdgeStatistics(edge)
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
@@ -123,11 +105,12 @@ class OutEdge:
         *,
         shaped: bool,
         version: int = 0,
-    ) -> asyncio.Future[SendRecord]:
+    ) -> asyncio.Future[float]:
         """Queue one frame; the future is done when its last byte has left.
 
-        Not a coroutine: the order of the calls is the order on the wire. The arrays
-        are viewed, not copied, until then.
+        Its result are the wall seconds from the fluid's end until then, negative before
+        it; 0 for an unshaped frame. Not a coroutine: the order of the calls is the
+        order on the wire. The arrays are viewed, not copied, until then.
 
         Parameters
         ----------
@@ -155,7 +138,7 @@ class OutEdge:
         outgoing = Outgoing(
             encode_data(self.edge, iteration, payload, version=version, shaped=shaped)
         )
-        future: asyncio.Future[SendRecord] = self._loop.create_future()
+        future: asyncio.Future[float] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
         entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
         self._queue.append(entry)
@@ -197,7 +180,7 @@ class OutEdge:
             if line.since != entry.since:
                 entry.since, entry.informed = line.since, now
                 stale = now - max(line.since, entry.queued)
-                self._max_stale = max(self._max_stale, stale)
+                self.statistics.max_stale = max(self.statistics.max_stale, stale)
             # A line of a time to come says nothing of the time before it: the one that
             # ends a flow would let all of it go at once, 34 ms early in the demo.
             first = line.since - pacer.depth.lead_time
@@ -236,25 +219,11 @@ class OutEdge:
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
-        self._max_lead = max(self._max_lead, outgoing.body_sent - line.at(now))
+        lead = outgoing.body_sent - line.at(now)
+        self.statistics.max_lead_bytes = max(self.statistics.max_lead_bytes, lead)
         if outgoing.done:
             self._finish(queued, fluid_end(line, volume))
         return bytes_left
-
-    def statistics(self) -> OutEdgeStatistics:
-        """Return the amounts and delays of what has left so far."""
-        return OutEdgeStatistics(
-            self.edge,
-            self._frames,
-            self._payload_bytes,
-            self._header_bytes,
-            self._late,
-            self._max_behind,
-            self._max_lead,
-            self._max_stale,
-            self._blocked,
-            self._lost,
-        )
 
     async def aclose(self) -> None:
         """Close the connection; frames still queued fail with `NodeLost`."""
@@ -285,10 +254,14 @@ class OutEdge:
         if not entry.shaped:
             self._pump()
             return
-        self._writing = False
-        self._loop.remove_writer(self._sock.fileno())
+        self._stop_writing()
         if self._pacer is not None:
             self._pacer.look(self)
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._sock.fileno())
 
     def _wait_writable(self) -> None:
         if not self._writing and self._error is None:
@@ -308,7 +281,7 @@ class OutEdge:
                 else:
                     count = self._sock.sendmsg(views)
             except (BlockingIOError, InterruptedError):
-                self._blocked += 1
+                self.statistics.blocked += 1
                 return False
             except OSError as error:
                 self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
@@ -322,19 +295,19 @@ class OutEdge:
         return True
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
-        end, outgoing = this_host.monotonic(), queued.outgoing
+        end, outgoing, counts = this_host.monotonic(), queued.outgoing, self.statistics
         behind = end - fluid if math.isfinite(fluid) else 0.0
-        self._frames += 1
-        self._payload_bytes += outgoing.volume
-        self._header_bytes += outgoing.overhead
+        counts.frames += 1
+        counts.payload_bytes += outgoing.volume
+        counts.header_bytes += outgoing.overhead
         if self._pacer is not None:
             self._pacer.departures.note(
                 self.edge, queued.iteration, queued.first, queued.last, outgoing.volume
             )
         if queued.shaped:
-            self._late += behind > LATE
-            self._lost += queued.bucket.lost
-            self._max_behind = max(self._max_behind, behind)
+            counts.late_sends += behind > LATE
+            counts.lost_bytes += queued.bucket.lost
+            counts.max_behind = max(counts.max_behind, behind)
             if self._pacer is not None:
                 self._pacer.log.note(
                     self.edge,
@@ -344,20 +317,10 @@ class OutEdge:
                     informed=queued.informed,
                     lag=self._pacer.lag,
                 )
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._sock.fileno())
+        self._stop_writing()
         self._queue.popleft()
         if not queued.left.done():
-            record = SendRecord(
-                self.edge,
-                queued.iteration,
-                outgoing.volume,
-                queued.shaped,
-                end,
-                behind,
-            )
-            queued.left.set_result(record)
+            queued.left.set_result(behind)
         if queued.shaped and self._pacer is not None:
             self._pacer.deactivate(self)
         if self._queue:
@@ -370,25 +333,21 @@ class OutEdge:
     def _peer_spoke(self) -> None:
         """Take note of the receiver's end: after its answer it sends nothing else."""
         try:
-            data = self._sock.recv(1)
+            spoke = self._sock.recv(1)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
             return
-        if data:
-            self._fail(NodeMisbehaved(f"the receiver of edge {self.edge} spoke"))
-        else:
-            self._fail(NodeLost(f"the receiver of edge {self.edge} has gone"))
+        kind, did = (NodeMisbehaved, "spoke") if spoke else (NodeLost, "has gone")
+        self._fail(kind(f"the receiver of edge {self.edge} {did}"))
 
     def _fail(self, error: EmulatorError) -> None:
         if self._error is not None:
             return
         self._error = error
         self._loop.remove_reader(self._sock.fileno())
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._sock.fileno())
+        self._stop_writing()
         self._sock.close()
         if self._pacer is not None:
             self._pacer.deactivate(self)

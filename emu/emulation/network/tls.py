@@ -63,7 +63,14 @@ class ServerTls:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.context.num_tickets = 0  # a run connects once: nothing resumes
-        _load(self.context, pem)
+        descriptor = os.memfd_create("certificate")  # `ssl` takes it from files only
+        try:
+            os.write(descriptor, pem)
+            self.context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        except FileNotFoundError:
+            raise RunError("cannot encrypt: /proc is not there, or hidden") from None
+        finally:
+            os.close(descriptor)
         certificate = pem[pem.index(b"-----BEGIN CERTIFICATE") :].decode()
         self.fingerprint = _fingerprint(ssl.PEM_cert_to_DER_cert(certificate))
 
@@ -94,18 +101,6 @@ def is_loopback(host: str) -> bool:
 
 def _fingerprint(certificate: bytes) -> bytes:
     return hashlib.sha256(certificate).digest()
-
-
-def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Hand over what `ssl` takes from files only, without a name in any folder."""
-    descriptor = os.memfd_create("certificate")
-    try:
-        os.write(descriptor, pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    except FileNotFoundError:
-        raise RunError("cannot encrypt: /proc is not there, or hidden") from None
-    finally:
-        os.close(descriptor)
 
 
 # A data connection under TLS: the calls of a socket, and when bytes came.

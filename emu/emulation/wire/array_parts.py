@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.wire.messages import StatePart
+from emu.emulation.wire.messages import ResultPart, StatePart
 
-if TYPE_CHECKING:
-    Arrays: TypeAlias = dict[str, NDArray[Any]]
-
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 PART = 256 * 1024  # bytes of an array per message
-
-
-class Part(Protocol):
-    """A piece of an array: `ResultPart` or `StatePart`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the array."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """Its type, as numpy writes it."""
-        ...
-
-    @property
-    def shape(self) -> list[int]:
-        """Its shape."""
-        ...
-
-    @property
-    def total(self) -> int:
-        """Its bytes."""
-        ...
-
-    @property
-    def data(self) -> bytes:
-        """Those of this piece."""
-        ...
 
 
 def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
@@ -74,9 +43,9 @@ class ArrayParts:
     """Named arrays, put together from their pieces."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, tuple[Part, bytearray]] = {}
+        self._parts: dict[str, tuple[ResultPart | StatePart, bytearray]] = {}
 
-    def add(self, part: Part) -> None:
+    def add(self, part: ResultPart | StatePart) -> None:
         """Take in the next piece of an array.
 
         Raises
@@ -97,13 +66,13 @@ class ArrayParts:
         ValueError
             When one is cut short, or its type or shape cannot be.
         """
-        return {name: _array(*parts) for name, parts in self._parts.items()}
-
-
-def _array(first: Part, data: bytearray) -> NDArray[Any]:
-    if len(data) != first.total:
-        raise ValueError(f"{first.name} is cut short")
-    try:
-        return np.frombuffer(data, np.dtype(first.dtype)).reshape(first.shape)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{first.name} is no array: {error}") from error
+        arrays = {}
+        for name, (first, data) in self._parts.items():
+            if len(data) != first.total:
+                raise ValueError(f"{name} is cut short")
+            try:
+                array = np.frombuffer(data, np.dtype(first.dtype)).reshape(first.shape)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} is no array: {error}") from error
+            arrays[name] = array
+        return arrays

@@ -116,7 +116,14 @@ class FrameReader:
             raise self._error
         if self._header is not None:
             return self._body[self._filled : self._filled + WINDOW]
-        self._make_room()
+        # Let what is due next fit behind what came of it.
+        rest, need = self._ahead[self._begin : self._end], self._part()[1]
+        if need > len(self._ahead) or (not rest and len(self._ahead) > AHEAD):
+            self._ahead = memoryview(bytearray(max(need, AHEAD)))
+        elif rest and self._begin + need <= len(self._ahead):
+            return self._ahead[self._end :]
+        self._ahead[: len(rest)] = rest
+        self._begin, self._end = 0, len(rest)
         return self._ahead[self._end :]
 
     def on_bytes(self, count: int) -> None:
@@ -127,13 +134,13 @@ class FrameReader:
         ValueError
             ``count`` is more than `get_buffer` offered.
         """
-        if self._header is not None:
+        inside = self._header is not None
+        room = len(self._ahead) - self._end
+        if inside:
             room = min(len(self._body) - self._filled, WINDOW)
-        else:
-            room = len(self._ahead) - self._end
         if not 0 < count <= room:
             raise ValueError(f"{count} bytes received where {room} were offered")
-        if self._header is not None:
+        if inside:
             self._fill(count)
         else:
             self._end += count
@@ -151,7 +158,19 @@ class FrameReader:
         if self._error is not None:
             raise self._error
         try:
-            return self._next()
+            if self._kind is None:
+                prefix = self._due(PREFIX_BYTES)
+                if prefix is None:
+                    return None
+                self._take_prefix(prefix)
+            if self._kind in MESSAGE_KINDS:
+                return self._message()
+            if self._header is None:
+                packed = self._due(self._lengths[0])
+                if packed is None:
+                    return None
+                self._take_header(packed)
+            return self._frame() if self._filled == len(self._body) else None
         except WireError as error:
             self._error = error
             raise
@@ -183,17 +202,6 @@ class FrameReader:
             return "message", sum(self._lengths)
         return "header", self._lengths[0]
 
-    def _make_room(self) -> None:
-        """Let what is due next fit behind what came of it."""
-        rest = self._ahead[self._begin : self._end]
-        need = self._part()[1]
-        if need > len(self._ahead) or (not rest and len(self._ahead) > AHEAD):
-            self._ahead = memoryview(bytearray(max(need, AHEAD)))
-        elif rest and self._begin + need <= len(self._ahead):
-            return
-        self._ahead[: len(rest)] = rest
-        self._begin, self._end = 0, len(rest)
-
     def _due(self, length: int) -> memoryview | None:
         """Return the next bytes, None if there are not so many."""
         if self._end - self._begin < length:
@@ -201,21 +209,6 @@ class FrameReader:
         view = self._ahead[self._begin : self._begin + length]
         self._begin += length
         return view
-
-    def _next(self) -> Frame | Message | None:
-        if self._kind is None:
-            prefix = self._due(PREFIX_BYTES)
-            if prefix is None:
-                return None
-            self._take_prefix(prefix)
-        if self._kind in MESSAGE_KINDS:
-            return self._message()
-        if self._header is None:
-            packed = self._due(self._lengths[0])
-            if packed is None:
-                return None
-            self._take_header(packed)
-        return self._frame() if self._filled == len(self._body) else None
 
     def _take_prefix(self, prefix: memoryview) -> None:
         magic, version, kind, header, body = PREFIX.unpack_from(prefix)

@@ -15,7 +15,6 @@ from emu.emulation.wire.frame_layout import (
     DTYPES,
     Kind,
     Seal,
-    TensorSpec,
     prefix_of,
 )
 
@@ -30,7 +29,8 @@ def encode_message(
     kind
         HELLO or CONTROL.
     fields
-        Text keys; values of msgpack's own types (no numpy scalars).
+        Text keys; values of msgpack's own types (no numpy scalars), or dataclasses,
+        which are maps of their fields.
     seal
         Of the connection, once its two ends know each other.
 
@@ -39,7 +39,7 @@ def encode_message(
     TypeError
         If a value is not of a type that msgpack knows.
     """
-    body = bytes(msgpack.packb(dict(fields)))
+    body = bytes(msgpack.packb(dict(fields), default=vars))
     mark = seal.next(body) if seal is not None else b""
     return prefix_of(kind, len(mark), len(body)) + mark + body
 
@@ -75,14 +75,23 @@ def encode_data(
         If the tensors take 4 GiB or more.
     """
     tensors = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
-    specs = [_spec(name, array) for name, array in tensors]
-    bodies = [_bytes_of(array) for _, array in tensors if array.nbytes]
+    specs = []
+    for name, array in tensors:
+        dtype = f"{array.dtype.kind}{array.dtype.itemsize}"
+        if DTYPES.get(dtype) != array.dtype:
+            raise ValueError(
+                f"tensor {name!r} has dtype {array.dtype}, not one of ours"
+            )
+        if not array.flags.c_contiguous:
+            raise ValueError(f"tensor {name!r} is not C-contiguous")
+        specs.append((name, dtype, array.shape))
+    bodies = [a.reshape(-1).view(np.uint8).data for _, a in tensors if a.nbytes]
     header = {
         "edge": edge,
         "iteration": iteration,
         "version": version,
         "shaped": shaped,
-        "tensors": [(spec.name, spec.dtype, spec.shape) for spec in specs],
+        "tensors": specs,
     }
     head = msgpack.packb(header)
     checksum = isal_zlib.crc32(head)
@@ -92,19 +101,6 @@ def encode_data(
     length = sum(body.nbytes for body in bodies)
     prefix = prefix_of(Kind.DATA, len(head), length)
     return (memoryview(prefix + head), *bodies)
-
-
-def _spec(name: str, array: NDArray[Any]) -> TensorSpec:
-    dtype = f"{array.dtype.kind}{array.dtype.itemsize}"
-    if DTYPES.get(dtype) != array.dtype:
-        raise ValueError(f"tensor {name!r} has dtype {array.dtype}, not one of ours")
-    if not array.flags.c_contiguous:
-        raise ValueError(f"tensor {name!r} is not C-contiguous")
-    return TensorSpec(name, dtype, array.shape)
-
-
-def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
 
 
 class Outgoing:

@@ -60,16 +60,6 @@ class ProcessTask:
     restores: tuple[str, ...] = ()
     """Tasks whose state it begins with."""
 
-    @classmethod
-    def from_map(cls, fields: Mapping[str, Any]) -> ProcessTask:
-        """Return the task that a map from the wire stands for."""
-        ends = {
-            way: tuple(EdgeEnd(**end) for end in fields[way])
-            for way in ("inputs", "outputs")
-        }
-        restores = tuple(fields["restores"])
-        return cls(**{**fields, **ends, "restores": restores})
-
 
 @dataclass(frozen=True)
 class HostSide:
@@ -118,21 +108,6 @@ class ProcessSpec:
             raise MalformedFrame(f"process {self.process} has nothing of its host")
         return self.host
 
-    def to_map(self) -> dict[str, Any]:
-        """Return the msgpack-able map of the fields."""
-        return vars(self) | {
-            "settings": vars(self.settings),
-            "host": self.host and vars(self.host),
-            "tasks": [
-                vars(task)
-                | {
-                    "inputs": [vars(end) for end in task.inputs],
-                    "outputs": [vars(end) for end in task.outputs],
-                }
-                for task in self.tasks
-            ],
-        }
-
     @classmethod
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessSpec:
         """Return the specification that a map from the wire stands for.
@@ -143,10 +118,15 @@ class ProcessSpec:
             When a field is missing, unknown, or cannot be.
         """
         try:
-            host = fields.get("host")
+            host, tasks = fields.get("host"), []
+            for task in fields["tasks"]:
+                ways = ("inputs", "outputs")
+                ends = {way: tuple(EdgeEnd(**end) for end in task[way]) for way in ways}
+                restores = {"restores": tuple(task["restores"])}
+                tasks.append(ProcessTask(**{**task, **ends, **restores}))
             parts = {
                 "settings": EmulationSettings(**fields["settings"]),
-                "tasks": tuple(map(ProcessTask.from_map, fields["tasks"])),
+                "tasks": tuple(tasks),
                 "host": host
                 and HostSide(**{**host, "coordinator": tuple(host["coordinator"])}),
             }

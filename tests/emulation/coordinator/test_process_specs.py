@@ -21,7 +21,7 @@ def test_description_of_a_task() -> None:
     worker = next(spec for spec in described if spec.process == "w0")
     task = worker.tasks[0]
 
-    sent = [msgpack.unpackb(msgpack.packb(spec.to_map())) for spec in described]
+    sent = [msgpack.unpackb(msgpack.packb(s, default=vars)) for s in described]
     assert [ProcessSpec.from_map(fields) for fields in sent] == described
     assert [spec.process for spec in described] == ["g0", "g1", "s0", "s1", "w0", "p0"]
     assert worker.settings.deadline == 7.0

@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_wrong_token_is_refused_at_once() -> None:
         asyncio.run(asyncio.wait_for(join(), 10))
 
 
-ORDERED = process_spec("w0", process_task("logging.config:dictConfig")).to_map()
+ORDERED = asdict(process_spec("w0", process_task("logging.config:dictConfig")))
 
 
 def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
@@ -183,7 +184,7 @@ def test_what_specifies_no_process_is_refused(fields: dict[str, Any]) -> None:
 
 
 def test_specification_crosses_the_wire_whole() -> None:
-    assert ProcessSpec.from_map(ORDERED).to_map() == ORDERED
+    assert asdict(ProcessSpec.from_map(ORDERED)) == ORDERED
 
 
 def test_nobody_answers(unused_tcp_port: int) -> None:

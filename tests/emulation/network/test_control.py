@@ -78,7 +78,7 @@ async def test_messages_both_ways_in_order() -> None:
         await connection.aclose()
 
         assert heard == [{"to": "w0", "echo": message} for message in said]
-        assert connection.statistics().sent == 52
+        assert connection.sent == 52
         assert not server.rejections
 
 
@@ -273,7 +273,7 @@ async def test_a_follower_gets_what_waits_and_what_comes_until_it_has_enough() -
         for n in range(5):
             connection.send({"n": n})
         await connection.receive(10)
-        await until(lambda: connection.statistics().high_water >= 1)
+        await until(lambda: connection.high_water >= 1)
         following = asyncio.ensure_future(connection.follow(follower))
         for n in range(5, 10):
             connection.send({"n": n})
@@ -317,7 +317,7 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
         await released.wait()
         async for message in messages(connection):
             heard.append(message["n"])
-            highest.append(connection.statistics().high_water)
+            highest.append(connection.high_water)
 
     async with serving(slow) as (_, address):
         connection = await connect(address)

@@ -34,7 +34,7 @@ async def test_what_is_here_is_taken_at_once() -> None:
     got = await inbox.get(1, 1)
 
     assert (got.edge, got.iteration, got.nbytes) == (1, 1, 32)
-    assert inbox.statistics() == InboxStatistics(1, 32, 2, 64)
+    assert inbox.statistics == InboxStatistics(1, 32, 2, 64)
 
 
 async def test_what_is_not_here_is_awaited() -> None:
@@ -45,7 +45,7 @@ async def test_what_is_not_here_is_awaited() -> None:
     inbox.deliver(delivery(2, 5))
 
     assert (await waiter).iteration == 5
-    assert inbox.statistics().waiting == 0
+    assert inbox.statistics.waiting == 0
 
 
 async def test_a_deadline_names_who_waits_for_what() -> None:
@@ -106,7 +106,7 @@ async def test_release_gives_pooled_memory_back() -> None:
     Delivery(0, 0, {}, 0.0, buffer=buffer).release()
     Delivery(0, 1, {}, 0.0).release()
 
-    assert pool.statistics().in_use == 0
+    assert pool.statistics.in_use == 0
 
 
 async def test_a_deadline_that_meets_its_delivery_loses_nothing() -> None:

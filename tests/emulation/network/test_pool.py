@@ -29,7 +29,7 @@ def test_memory_is_used_again() -> None:
 
     assert second.view[0] == 7
     assert second.view.nbytes == 9_000
-    assert pool.statistics() == PoolStatistics(10_240, 10_240, 10_240, 1 << 20)
+    assert pool.statistics == PoolStatistics(10_240, 10_240, 10_240, 1 << 20)
 
 
 def test_reserved_memory_is_held_before_it_is_needed() -> None:
@@ -37,7 +37,7 @@ def test_reserved_memory_is_held_before_it_is_needed() -> None:
 
     pool.reserve(8192, count=3)
 
-    assert pool.statistics() == PoolStatistics(0, 0, 3 * 8192, 1 << 20)
+    assert pool.statistics == PoolStatistics(0, 0, 3 * 8192, 1 << 20)
 
 
 def test_the_cap_is_hard_and_says_so() -> None:
@@ -49,7 +49,7 @@ def test_the_cap_is_hard_and_says_so() -> None:
     held[0].release()
     pool.acquire(1)
 
-    assert pool.statistics().high_water == 16384
+    assert pool.statistics.high_water == 16384
 
 
 def test_ready_memory_makes_room_for_another_size() -> None:
@@ -58,7 +58,7 @@ def test_ready_memory_makes_room_for_another_size() -> None:
 
     pool.acquire(16384)
 
-    assert pool.statistics().held == 16384
+    assert pool.statistics.held == 16384
 
 
 def test_giving_back_twice_is_misuse() -> None:
