@@ -14,9 +14,9 @@ finds what F carried meanwhile in its bucket, up to `Depth.catch_up`; the rest i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 #: What ends a flow. ``arrival``: its last byte, which leaves no sooner than its fluid
 #: ends. ``fluid``: its fluid, where the last byte has come by then, as senders lead.
@@ -267,3 +267,30 @@ class EmulationSettings:
                 raise ValueError(f"{name} is {value}; it must be positive and finite")
         if not self.catch_up >= 0:
             raise ValueError(f"catch_up is {self.catch_up}; it must not be negative")
+
+    @property
+    def limits_bursts(self) -> bool:
+        """True where a sender may not catch up all that it has missed."""
+        return math.isfinite(self.catch_up)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a manifest says of quantities; ``catch_up`` None is no limit."""
+        return {
+            "time_scale": self.time_scale,
+            "byte_scale": self.byte_scale,
+            "compute": self.compute,
+            "flow_ends": self.flow_ends,
+            "catch_up": self.catch_up if self.limits_bursts else None,
+        }
+
+    @classmethod
+    def from_json(cls, noted: Mapping[str, Any]) -> EmulationSettings:
+        """Return the settings of which a manifest, maybe an old one, says something."""
+        catch_up = noted.get("catch_up")
+        return cls(
+            time_scale=float(noted.get("time_scale", 1.0)),
+            byte_scale=float(noted.get("byte_scale", 1.0)),
+            compute=noted.get("compute", "timed"),
+            flow_ends=noted.get("flow_ends", "fluid"),
+            catch_up=math.inf if catch_up is None else catch_up,
+        )

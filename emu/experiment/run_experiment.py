@@ -43,7 +43,7 @@ from emu.runs.array_files import (
     SCHEDULED,
     write_weights,
 )
-from emu.runs.audit_inputs import gather_evidence, list_windows, real_volumes
+from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory, write_scenario
@@ -195,22 +195,19 @@ def evidence(
     times = experiment.realization.times
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
-    return gather_evidence(
-        run.schedule,
-        run.sent,
-        run.received,
-        run.arrivals,
-        run.statistics,
-        time_scale=settings.time_scale,
-        byte_scale=settings.byte_scale,
-        flow_ends=settings.flow_ends,
-        catch_up=settings.catch_up if math.isfinite(settings.catch_up) else None,
+    return Evidence(
+        schedule=run.schedule,
+        sent=run.sent,
+        received=run.received,
+        notified=run.arrivals,
+        statistics=run.statistics,
         burst=burst_of(experiment.scenario),
         times=times,
         volumes=real_volumes(
             experiment.scenario, experiment.realization, settings.byte_scale
         ),
         windows=list_windows(experiment.scenario),
+        **margins(settings, run.statistics),
     )
 
 
@@ -423,11 +420,7 @@ def manifest(
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "scenario": with_figures(scenario).to_json(),
         "emulation": {
-            "time_scale": settings.time_scale,
-            "byte_scale": settings.byte_scale,
-            "compute": settings.compute,
-            "flow_ends": settings.flow_ends,
-            "catch_up": settings.catch_up if math.isfinite(settings.catch_up) else None,
+            **settings.to_json(),
             "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
             "hosts": settings.hosts,
             "burst": burst_of(scenario),

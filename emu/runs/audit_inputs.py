@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.network import pace_at
-from emu.emulation.shaping import FlowEnds
+from emu.emulation.shaping import EmulationSettings
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
@@ -180,21 +180,19 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         When a part of the run is missing or torn.
     """
     schedule, unknown = _read_emulated(run)
-    emulation = run.manifest.get("emulation", {})
-    time_scale = float(emulation.get("time_scale", 1.0))
-    byte_scale = float(emulation.get("byte_scale", 1.0))
+    emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
     own = stated or _read_noted_scenario(run)
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
     least = volumes = None
-    if realization is not None and emulation.get("compute") != "real":
+    if realization is not None and emulation.compute != "real":
         least = realization.times
     if realization is not None and own is not None:
-        volumes = real_volumes(own, realization, byte_scale)
+        volumes = real_volumes(own, realization, emulation.byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
-    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
+    evidence = _evidence(run, schedule, emulation, least, volumes)
     if evidence is not None and own is not None:
         evidence = replace(evidence, windows=list_windows(own))
     if schedule.rates is None:
@@ -214,7 +212,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         evidence=evidence,
         expected=realization,
         scenario=own,
-        unpaced=PUNCTUALITY / time_scale,
+        unpaced=PUNCTUALITY / emulation.time_scale,
         run=run,
         silent=tuple(silent),
     )
@@ -255,8 +253,7 @@ def _rule(run: RecordedRun, stated: Scenario | None) -> str:
 def _evidence(
     run: RecordedRun,
     schedule: Schedule,
-    time_scale: float,
-    byte_scale: float,
+    settings: EmulationSettings,
     times: Floats | None,
     volumes: Floats | None,
 ) -> Evidence | None:
@@ -270,17 +267,17 @@ def _evidence(
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=str(path))
-    return gather_evidence(
-        schedule,
-        *read_frames(run.problem.job, run.path / "frames.npz"),
-        statistics,
-        time_scale=time_scale,
-        byte_scale=byte_scale,
-        flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
-        catch_up=run.manifest.get("emulation", {}).get("catch_up"),
+    sent, received, notified = read_frames(run.problem.job, run.path / "frames.npz")
+    return Evidence(
+        schedule=schedule,
+        sent=sent,
+        received=received,
+        notified=notified,
+        statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
+        **margins(settings, statistics),
     )
 
 
@@ -351,47 +348,19 @@ def _realize_scenario(
     return problem.stretch(realization), []
 
 
-def gather_evidence(
-    schedule: Schedule,
-    sent: NDArray[np.void],
-    received: NDArray[np.void],
-    notified: Floats | None,
-    statistics: Mapping[str, Mapping[str, Any]],
-    *,
-    time_scale: float,
-    byte_scale: float,
-    flow_ends: FlowEnds,
-    catch_up: float | None,
-    burst: tuple[float, float],
-    times: Floats | None,
-    volumes: Floats | None,
-    windows: tuple[tuple[str, int], ...] = (),
-) -> Evidence:
-    """Return the evidence for the guards; the parameters are those of `Evidence`.
+def margins(
+    settings: EmulationSettings, statistics: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the scales, and what senders and their hosts may be ahead or late by.
 
-    Parameters
-    ----------
-    flow_ends
-        As in `emu.emulation.network.pace_at`: True where senders may lead.
-    catch_up
-        Emulated seconds that a sender may catch up, None where it is unlimited.
+    They are fields of `Evidence`.
     """
-    looks, depth = pace_at(time_scale, flow_ends)
+    looks, depth = pace_at(settings.time_scale, settings)
     figures = host_figures(statistics)
-    return Evidence(
-        schedule=schedule,
-        sent=sent,
-        received=received,
-        notified=notified,
-        statistics=statistics,
-        time_scale=time_scale,
-        byte_scale=byte_scale,
-        lead=depth.lead_time,
-        stale=figures.max_stale,
-        stall=figures.stall + looks.longest,
-        catch_up=catch_up,
-        burst=burst,
-        times=times,
-        volumes=volumes,
-        windows=windows,
-    )
+    modes, noted = ("compute", "flow_ends"), settings.to_json()
+    return {
+        **{key: value for key, value in noted.items() if key not in modes},
+        "lead": depth.lead_time,
+        "stale": figures.max_stale,
+        "stall": figures.stall + looks.longest,
+    }

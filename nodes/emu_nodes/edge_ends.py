@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,7 +73,7 @@ class EdgeEnds:
 
     def _most_rates(self) -> dict[int, float]:
         """Return the most real bytes per wall second of edges with bounded bursts."""
-        if math.isinf(self._settings.catch_up):
+        if not self._settings.limits_bursts:
             return {}
         scale = self._settings.byte_scale / self._settings.time_scale
         return {e.edge: e.capacity * scale for e in self._inputs if e.shaped}

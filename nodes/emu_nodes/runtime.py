@@ -277,12 +277,7 @@ class NodeProcess:
             board = RateBoard.open(self._spec.here.board)
         except OSError as error:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
-        pacer = Pacer(
-            board,
-            byte_scale=self._settings.byte_scale,
-            flow_ends=self._settings.flow_ends,
-            catch_up=self._settings.catch_up,
-        )
+        pacer = Pacer(board, self._settings)
         timer = WallClockTimer()
         ends = EdgeEnds(
             self._spec,

@@ -78,7 +78,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     "the lead of fluid under arrival": RunFault(
         _PACER,
-        '_LEAD * longest if flow_ends == "fluid" else 0.0',
+        '_LEAD * longest if settings.flow_ends == "fluid" else 0.0',
         "_LEAD * longest",
         unseen="a last byte comes some 6 ms early, which is less than what a sound run "
         "owes to wake-ups; the makespan is the same, lateness up to 6 ms is hidden",

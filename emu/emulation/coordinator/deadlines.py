@@ -108,13 +108,22 @@ class Deadlines:
             that long. Names who waits for whom, the iteration, since when, and what the
             other side was last seen at.
         """
-        due: dict[tuple[str, int, int] | None, str] = {}
+        job, due = self._problem.job, dict[tuple[str, int, int] | None, str]()
         for key, end in self._tasks.items():
             if now > end:
-                due["task", *key] = self._late_task(key, end)
+                due["task", *key] = (
+                    f"the coordinator waits for task {job.tasks[key[0]].name} to end "
+                    f"iteration {self._first + key[1]} since {end:.3f} s; "
+                    f"{self._last_seen(key[0])}"
+                )
         for key, served_at in self._flows.items():
             if served_at is not None:
-                due["flow", *key] = self._late_flow(key, served_at)
+                edge = job.edges[key[0]]
+                due["flow", *key] = (
+                    f"{self._flow_line(key)} since {served_at:.3f} s; "
+                    f"{self._last_seen(edge.source)}; "
+                    f"{self._last_seen(edge.destination)}"
+                )
             elif (
                 self._scheduler.service_of(key[0], now) >= self._scheduler.volumes[key]
             ):
@@ -179,7 +188,11 @@ class Deadlines:
 
     def story(self) -> str:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
-        lines = [self._task_line(key, end) for key, end in self._tasks.items()]
+        has_times, lines = self._scheduler.holds is not None, []
+        for (task, n), end in self._tasks.items():
+            due = f", due at {end:.3f} s" if has_times else ""
+            name = self._problem.job.tasks[task].name
+            lines.append(f"task {name} runs iteration {n + self._first}{due}")
         lines += [self._flow_line(key) for key in self._flows]
         return self._join_lines(lines) or "no task runs and no flow is active"
 
@@ -189,30 +202,11 @@ class Deadlines:
             return f"task {name} after its last iteration {n - 1 + self._first}"
         return f"task {name} before iteration {n + self._first}"
 
-    def _late_task(self, key: tuple[int, int], end: float) -> str:
-        task = self._problem.job.tasks[key[0]]
-        return (
-            f"the coordinator waits for task {task.name} to end iteration "
-            f"{self._first + key[1]} since {end:.3f} s; {self._last_seen(key[0])}"
-        )
-
-    def _late_flow(self, key: tuple[int, int], served: float) -> str:
-        edge = self._problem.job.edges[key[0]]
-        return (
-            f"{self._flow_line(key)} since {served:.3f} s; "
-            f"{self._last_seen(edge.source)}; {self._last_seen(edge.destination)}"
-        )
-
     def _last_seen(self, task: int) -> str:
         one, moment = self._problem.job.tasks[task], self._seen.get(task)
         process = one.process_name
         where = f" in process {process}" if process != one.name else ""
         return f"{one.name}{where} was last seen {moment or 'when the run began'}"
-
-    def _task_line(self, key: tuple[int, int], end: float) -> str:
-        name = self._problem.job.tasks[key[0]].name
-        due = "" if self._scheduler.holds is None else f", due at {end:.3f} s"
-        return f"task {name} runs iteration {key[1] + self._first}{due}"
 
     def _flow_line(self, key: tuple[int, int]) -> str:
         job = self._problem.job

@@ -298,7 +298,15 @@ class Membership:
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        if refusal := self._refusal_of(host_name):
+        hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+        refusal = ""
+        if len(present) == self._launcher.count:
+            refusal = "every agent of this run has joined already"
+        elif host_name in present:
+            refusal = f"agent {host_name} has joined already: give each a --name"
+        elif hosts and host_name not in hosts:
+            refusal = f"no host of this run is called {printable(host_name)}"
+        if refusal:
             connection.send(pack(Failed("NotWanted", refusal, "")))
             self._log.note(
                 f"refused an agent from {connection.peer_address}: {refusal}"
@@ -320,21 +328,14 @@ class Membership:
             beat.cancel()
             watching.cancel()
 
-    def _refusal_of(self, host_name: str) -> str:
-        """Return why an agent of this name has no place here, nothing if it has."""
-        hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
-        if len(present) == self._launcher.count:
-            return "every agent of this run has joined already"
-        if host_name in present:
-            return f"agent {host_name} has joined already: give each a --name"
-        if hosts and host_name not in hosts:
-            return f"no host of this run is called {printable(host_name)}"
-        return ""
-
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
         agent.watch.on_message(this_host.monotonic())
         if isinstance(message, ProcessDied):
-            self._process_died(message)
+            process = self.processes.get(message.process)
+            if process is None or not (process.done or process.failed):
+                severity = Severity.KILLED if message.code < 0 else Severity.FAILED
+                loss = self._lose(message.process, describe_end(message.code))
+                self._report(severity, loss)
         elif isinstance(message, Failed):
             text = f"{agent}: {message.text} ({self._story()})"
             self._report(Severity.KILLED, NodeLost(text))
@@ -375,27 +376,17 @@ class Membership:
 
     def _process_said(self, process: Process, message: Message) -> bool:
         if isinstance(message, Failed):
-            self._process_failed(process, message)
+            process.failed = True
+            at = message.doing or self._doing(process.name)
+            text = f"process {process.name} ({at}): {message.error}: {message.text}"
+            severity = severity_of(message.error)
+            # Of who misses another one: that one is lost, whoever it is.
+            error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+            self._report(severity, error(text))
         else:
             process.done = process.done or isinstance(message, Outcome)
             self._mail.put((process.name, message))
         return True
-
-    def _process_failed(self, process: Process, failed: Failed) -> None:
-        process.failed = True
-        at = failed.doing or self._doing(process.name)
-        text = f"process {process.name} ({at}): {failed.error}: {failed.text}"
-        severity = severity_of(failed.error)
-        # Of who misses another one: that one is lost, whoever it is.
-        error = NodeLost if severity is Severity.CONSEQUENCE else RunError
-        self._report(severity, error(text))
-
-    def _process_died(self, died: ProcessDied) -> None:
-        process = self.processes.get(died.process)
-        if process is not None and (process.done or process.failed):
-            return
-        severity = Severity.KILLED if died.code < 0 else Severity.FAILED
-        self._report(severity, self._lose(died.process, describe_end(died.code)))
 
     def _lose(self, process: str, how: str) -> NodeLost:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")

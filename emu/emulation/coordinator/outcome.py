@@ -7,13 +7,13 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from emu.emulation.wire.array_parts import ArrayParts
+from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeMisbehaved
 from emu.prediction.scheduling import Decisions, Scheduler
@@ -22,8 +22,6 @@ from emu.trust.lateness import late_times
 
 if TYPE_CHECKING:
     from emu.emulation.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
-
-Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,10 +279,8 @@ class Recorder:
 
     def rates(self) -> RateHistory:
         """Return every rate that was assigned, in the order of time."""
-        since, edge, iteration, rate = map(self._column, _COLUMNS)
-        return RateHistory(time=since, edge=edge, iteration=iteration, rate=rate)
-
-    def _column(self, name: str) -> NDArray[Any]:
-        parts = [*map(isal_zlib.decompress, self._packed[name])]
-        rest = self._columns[name]
-        return np.frombuffer(bytearray().join([*parts, rest.tobytes()]), rest.typecode)
+        columns = []
+        for name, rest in self._columns.items():
+            parts = [*map(isal_zlib.decompress, self._packed[name]), rest.tobytes()]
+            columns.append(np.frombuffer(bytearray().join(parts), rest.typecode))
+        return RateHistory(*columns)

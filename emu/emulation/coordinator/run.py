@@ -33,9 +33,8 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.launch import LocalLauncher, run_until_signalled
-from emu.emulation.network import AwakeClock, RateBoard, RunClock
+from emu.emulation.network import AwakeClock, RunClock
 from emu.emulation.shaping import RISE
-from emu.emulation.wire import messages
 from emu.emulation.wire.messages import (
     Begin,
     Finish,
@@ -46,6 +45,7 @@ from emu.emulation.wire.messages import (
     Message,
     Outcome,
     Peers,
+    RateUpdate,
     Ready,
     ResultPart,
     RunTask,
@@ -236,11 +236,8 @@ class Coordinator:
         self._sender_machine = np.array(at, dtype=np.str_)
         self._cuts = CutKeeper(problem.job, settings.cuts)
         self._kills = NextKills(problem, settings)
-        self._owner = {
-            task: process
-            for process, members in problem.job.processes.items()
-            for task in members
-        }
+        processes = problem.job.processes
+        self._owner = {t: p for p, members in processes.items() for t in members}
         self._tuning: dict[str, Any] = {}
         self.phase = "starting processes, before iteration 0"
 
@@ -260,19 +257,16 @@ class Coordinator:
         began = this_host.monotonic()
         with _collector_at_rest():
             try:
-                return await self._run(began)
+                async with self._membership:
+                    try:
+                        return await self._take_part(began)
+                    except RunError as error:  # before its processes end, 2 s maybe
+                        error.noticed = this_host.monotonic()
+                        if math.isnan(error.seen):
+                            error.seen = error.noticed
+                        raise
             finally:
                 await self._cuts.aclose()
-
-    async def _run(self, began: float) -> EmulatedRun:
-        async with self._membership:
-            try:
-                return await self._take_part(began)
-            except RunError as error:  # before its processes are ended, 2 s maybe
-                error.noticed = this_host.monotonic()
-                if math.isnan(error.seen):
-                    error.seen = error.noticed
-                raise
 
     async def _take_part(self, began: float) -> EmulatedRun:
         self._observer.listening(*self._membership.address, self._membership.token)
@@ -318,24 +312,19 @@ class Coordinator:
 
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
-        specs = process_specs(self._problem, self._settings, self._expected)
         settings, is_embedded = self._settings, self._membership.embedded
+        specs = process_specs(self._problem, settings, self._expected)
         at = [hosts[spec.machine] for spec in specs]
         check_ports(settings.ports, at, beside=is_embedded and not settings.port)
         edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
-        names = [machine.name for machine in self._problem.cluster.machines]
+        machines = [*zip(self._problem.cluster.machines, hosts, strict=True)]
         for agent in self._membership.agents:
+            name = agent.host_name
             agent.host["machines"] = [
-                name
-                for name, host in zip(names, hosts, strict=True)
-                if host == agent.host_name
+                one.name for one, host in machines if host == name
             ]
-            mine = [
-                spec.to_map()
-                for spec in specs
-                if hosts[spec.machine] == agent.host_name
-            ]
-            order = Launch(edges, mine, self._settings.silence, clock)
+            mine = [s for s, host in zip(specs, at, strict=True) if host == name]
+            order = Launch(edges, mine, settings.silence, clock)
             self._membership.send_to_agent(agent, order)
 
     async def _assemble(self) -> None:
@@ -359,7 +348,10 @@ class Coordinator:
         self._observer.on_join(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
-        self._send_states()
+        job, cuts = self._problem.job, self._settings.cuts
+        for process, members in job.processes.items() if cuts is not None else ():
+            for part in cuts.parts_for([job.tasks[task].name for task in members]):
+                membership.send(process, part)
         ready = await gathering.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
@@ -378,15 +370,6 @@ class Coordinator:
             if not self._settings.any_version:
                 raise RunError(f"{problem}: install the same, or state --any-version")
             self._observer.on_notice(f"warning: {problem}")
-
-    def _send_states(self) -> None:
-        """Send every process the state that its tasks begin with."""
-        job, cuts = self._problem.job, self._settings.cuts
-        if cuts is None:
-            return
-        for process, members in job.processes.items():
-            for part in cuts.parts_for([job.tasks[task].name for task in members]):
-                self._membership.send(process, part)
 
     def _memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
@@ -500,31 +483,21 @@ class Coordinator:
 
     def publish(self, lines: RateSegments) -> None:
         """Put changed fluid lines on the boards of all hosts."""
-        message: messages.RateUpdate | None = None
-        if self._settings.kernel_nics is not None:
-            lines = self._settings.kernel_nics.for_senders(lines)
+        nics, message = self._settings.kernel_nics, None
+        if nics is not None:
+            lines = nics.for_senders(lines)
+        columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
         for agent in self._membership.agents:
-            if agent.board is not None:
-                self._publish_here(agent.board, agent.host_name, lines)
-                continue
-            message = message or messages.RateUpdate(
-                lines.edge.tobytes(),
-                lines.iteration.tobytes(),
-                lines.served.tobytes(),
-                lines.rate.tobytes(),
-                lines.since.tobytes(),
-            )
-            self._membership.send_to_agent(agent, message)
+            if agent.board is None:
+                message = message or RateUpdate(*(each.tobytes() for each in columns))
+                self._membership.send_to_agent(agent, message)
+            elif nics is None:
+                agent.board.publish(*columns)
+            else:  # of each machine's own senders alone: all boards are near
+                mine = self._sender_machine[lines.edge] == agent.host_name
+                agent.board.publish(*(each[mine] for each in columns))
         for process, look in self._sender_wakeups.due(lines).items():
             self._membership.send(process, look)
-
-    def _publish_here(self, board: RateBoard, host: str, lines: RateSegments) -> None:
-        """Put lines on a host's board: of its senders alone where all are near."""
-        columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
-        if self._settings.kernel_nics is not None:
-            mine = self._sender_machine[lines.edge] == host
-            columns = tuple(column[mine] for column in columns)
-        board.publish(*columns)
 
     async def _collect(
         self, start: float

@@ -156,8 +156,12 @@ class SchedulerDriver:
             del self._reported[:taken]
             for event in due[:taken]:
                 self._note(event)
-            for decisions in decided:
-                self._note_served(decisions)
+            for decisions in decided:  # flows that were served end if they have arrived
+                for edge in decisions.lines.edge[: decisions.served].tolist():
+                    if edge in self._arrived:
+                        self._end_flow(self._arrived.pop(edge), decisions.time)
+                    else:
+                        self._served[edge] = decisions.time
         self._apply(decided)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
@@ -167,7 +171,12 @@ class SchedulerDriver:
             self._deadlines.task_ended(event)
             self._outlet.task_ended(event)
             return
-        self._check_volume(event)
+        volume = float(self._scheduler.volumes[event.edge, event.iteration])
+        if not math.isclose(event.volume, volume, rel_tol=1e-9):
+            raise SchedulingError(
+                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
+                f"iteration {event.iteration} arrived"
+            )
         self._recorder.flow_arrived(event)
         # A flow has ended when both its fluid and its last byte have: which of the two
         # is noted first depends on the host, so each waits for the other.
@@ -176,27 +185,11 @@ class SchedulerDriver:
         else:
             self._arrived[event.edge] = event
 
-    def _note_served(self, decisions: Decisions) -> None:
-        """Note the flows that were served, and so ended if they have arrived."""
-        for edge in decisions.lines.edge[: decisions.served].tolist():
-            if edge in self._arrived:
-                self._end_flow(self._arrived.pop(edge), decisions.time)
-            else:
-                self._served[edge] = decisions.time
-
     def _end_flow(self, event: FlowEnded, served: float) -> None:
         end = dataclasses.replace(event, time=max(event.time, served))
         self._recorder.flow_ended(end)
         self._deadlines.flow_ended(end)
         self._outlet.flow_ended(end)
-
-    def _check_volume(self, event: FlowEnded) -> None:
-        volume = float(self._scheduler.volumes[event.edge, event.iteration])
-        if not math.isclose(event.volume, volume, rel_tol=1e-9):
-            raise SchedulingError(
-                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
-                f"iteration {event.iteration} arrived"
-            )
 
     def _apply(self, decided: Sequence[Decisions]) -> None:
         """Have everything noted, and send what follows to processes."""
@@ -208,8 +201,9 @@ class SchedulerDriver:
                 self._outlet.on_decisions(decisions)
             if len(decisions.news):
                 news.append(decisions.news)
-            for gate, iteration, start in decisions.gates:
-                end = _gate_ended(gate, iteration, start, decisions.time)
+            for gate, n, start in decisions.gates:  # no process reports its end
+                time = decisions.time
+                end = TaskEnded(gate, n, start, time, [], [], 0.0, 0.0, 0.0, {})
                 self._deadlines.task_ended(end)
                 self._outlet.task_ended(end)
         if news:
@@ -218,11 +212,6 @@ class SchedulerDriver:
             for task, n in decisions.tasks:
                 reads = self._scheduler.reads.of(task, n)
                 self._outlet.run_task(RunTask(task, n, decisions.time, reads))
-
-
-def _gate_ended(gate: int, iteration: int, start: float, end: float) -> TaskEnded:
-    """Return a gate's end as a process would report it; a gate has no process."""
-    return TaskEnded(gate, iteration, start, end, [], [], 0.0, 0.0, 0.0, {})
 
 
 def _end(event: TaskEnded | FlowEnded) -> End:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from emu.emulation.network.clock import Alarm, RunClock
 from emu.emulation.network.send_log import FrameLog, SendLog
-from emu.emulation.shaping import Depth, FlowEnds, Looks, RateSegment
+from emu.emulation.shaping import Depth, EmulationSettings, Looks, RateSegment
 from emu.host.this_host import this_host
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ _LEAD = 3
 _SHORTEST = 0.0005
 #: Longest while there is nothing to send: only in case, since senders are notified.
 _IDLE = 0.1
+_DEFAULTS = EmulationSettings()
 
 
 def pace_at(
     time_scale: float,
-    flow_ends: FlowEnds = "arrival",
-    catch_up: float = math.inf,
+    settings: EmulationSettings = _DEFAULTS,
     quantum: float = QUANTUM,
 ) -> tuple[Looks, Depth]:
     """Return the intervals between looks of senders, and their leads, wall seconds.
@@ -42,13 +42,13 @@ def pace_at(
     Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
     however slow emulated time is, and what it may miss still shrinks in emulated time.
     Growing with the time scale itself doubled the error of a job of short flows (462 in
-    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps is ``catch_up``
-    emulated seconds whatever the scale.
+    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated seconds
+    whatever the scale.
     """
     longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
     looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
-    lead = _LEAD * longest if flow_ends == "fluid" else 0.0
-    return looks, Depth(lead_time=lead, catch_up=catch_up * time_scale)
+    lead = _LEAD * longest if settings.flow_ends == "fluid" else 0.0
+    return looks, Depth(lead_time=lead, catch_up=settings.catch_up * time_scale)
 
 
 class Paced(Protocol):
@@ -78,12 +78,8 @@ class Pacer:
     ----------
     board
         In emulated units.
-    byte_scale
-        Real bytes per emulated byte.
-    flow_ends
-        What ends a flow: whether its sender may lead its fluid.
-    catch_up
-        Emulated seconds of its rate that a sender which stood still may catch up.
+    settings
+        Of the run: its byte scale, what ends a flow, and what a sender may catch up.
     quantum
         Longest wall seconds between two looks at the board while a frame is queued, at
         time scale 1 (see `pace_at`).
@@ -94,19 +90,15 @@ class Pacer:
     def __init__(
         self,
         board: RateBoard,
+        settings: EmulationSettings = _DEFAULTS,
         *,
-        byte_scale: float = 1.0,
-        flow_ends: FlowEnds = "arrival",
-        catch_up: float = math.inf,
         quantum: float = QUANTUM,
         timerfd: bool = True,
     ) -> None:
         if not quantum > 0:
             raise ValueError(f"quantum must be positive, not {quantum} s")
-        if not byte_scale > 0:
-            raise ValueError(f"byte_scale must be positive, not {byte_scale}")
-        self._board, self._byte_scale = board, byte_scale
-        self._pace = flow_ends, catch_up, quantum
+        self._board, self._byte_scale = board, settings.byte_scale
+        self._pace = settings, quantum
         self.looks, self.depth = pace_at(1.0, *self._pace)
         self._clock: RunClock | None = None
         self._active: dict[Paced, float] = {}  # and the wall time of its next look

@@ -25,7 +25,7 @@ from emu.emulation.network import (
     open_edge,
 )
 from emu.emulation.network.send_log import SendLog
-from emu.emulation.shaping import FlowEnds
+from emu.emulation.shaping import EmulationSettings, FlowEnds
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeLost
 from tests.emulation.network.strangers import until
@@ -76,7 +76,8 @@ async def shaping(
 ) -> AsyncIterator[Shaped]:
     board, inbox, pool = RateBoard.create(3), Inbox("w0"), BufferPool()
     arrivals: list[tuple[int, int, float, int, bool]] = []
-    pacer = Pacer(board, byte_scale=byte_scale, flow_ends=flow_ends)
+    settings = EmulationSettings(byte_scale=byte_scale, flow_ends=flow_ends)
+    pacer = Pacer(board, settings)
     server = DataServer(
         keys=KEYS,
         inbox=inbox,
@@ -310,7 +311,7 @@ def test_a_pacer_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="quantum"):
         Pacer(board, quantum=0.0)
     with pytest.raises(ValueError, match="byte_scale"):
-        Pacer(board, byte_scale=0.0)
+        Pacer(board, EmulationSettings(byte_scale=0.0))
     board.close()
 
 
@@ -322,7 +323,7 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     served, rate, since, later = rng.uniform(1.0, 1000.0, 4).tolist()
     origin = time.monotonic()
     board, clock = RateBoard.create(1), RunClock(origin, time_scale)
-    pacer = Pacer(board, byte_scale=byte_scale)
+    pacer = Pacer(board, EmulationSettings(byte_scale=byte_scale))
     assert pacer.line(0, 4) is None
     pacer.start(clock)
     board.publish([0], [4], [served], [rate], since)
