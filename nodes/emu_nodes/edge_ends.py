@@ -55,28 +55,21 @@ class EdgeEnds:
         self._names = {end.edge: end.name for end in (*self._inputs, *self._outputs)}
         self.pool = BufferPool(int(spec.settings.memory_limit))
         self.inbox = Inbox(owner=self._name)
-        self.server = self._server()
-        self.connections: dict[int, OutEdge] = {}
-        self.outputs: dict[int, OutEdge | Handoff] = {}
-
-    def _server(self) -> DataServer:
-        return DataServer(
+        # Most real bytes per wall second of edges with bounded bursts.
+        scale = spec.settings.byte_scale / spec.settings.time_scale
+        bounded = self._inputs if spec.settings.limits_bursts else []
+        self.server = DataServer(
             keys={e.edge: e.key for e in self._between_processes(self._inputs)},
             inbox=self.inbox,
             pool=self.pool,
             on_arrival=self._on_arrival,
             on_failure=self._broke,
-            rates=self._most_rates(),
-            certificate=self._spec.here.certificate,
+            rates={e.edge: e.capacity * scale for e in bounded if e.shaped},
+            certificate=spec.here.certificate,
             notify=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
         )
-
-    def _most_rates(self) -> dict[int, float]:
-        """Return the most real bytes per wall second of edges with bounded bursts."""
-        if not self._settings.limits_bursts:
-            return {}
-        scale = self._settings.byte_scale / self._settings.time_scale
-        return {e.edge: e.capacity * scale for e in self._inputs if e.shaped}
+        self.connections: dict[int, OutEdge] = {}
+        self.outputs: dict[int, OutEdge | Handoff] = {}
 
     def _between_processes(self, ends: Sequence[EdgeEnd]) -> list[EdgeEnd]:
         return [end for end in ends if end.peer_process != self._name]
@@ -115,15 +108,27 @@ class EdgeEnds:
         EmulatorError
             When a peer refuses; names the edge.
         """
+        within, first_port = self._settings.deadline, self._spec.source_port
         for there in self._between_processes(self._outputs):
             host, port = addresses[there.peer_process]
-            self.connections[there.edge] = await self._open(there, (host, port), pacer)
+            try:
+                self.connections[there.edge] = await open_edge(
+                    (host, port),
+                    there.edge,
+                    key=there.key,
+                    pacer=pacer,
+                    capacity=there.capacity,
+                    source_port=first_port + there.edge if first_port else 0,
+                    encrypted=self._settings.tls == "all",
+                    within=within,
+                )
+            except EmulatorError as error:
+                raise type(error)(f"flow {there.name}: {error}") from error
         self.outputs = {
             edge: self.connections.get(edge)
             or Handoff(edge, self.inbox, pacer.departures, self.server.log)
             for edge in (there.edge for there in self._outputs)
         }
-        within = self._settings.deadline
         try:
             await self.server.wait_connected(within=within)
         except DeadlineExceeded:
@@ -136,24 +141,6 @@ class EdgeEnds:
                 f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
                 "to connect; iteration 0 cannot start"
             ) from None
-
-    async def _open(
-        self, there: EdgeEnd, address: tuple[str, int], pacer: Pacer
-    ) -> OutEdge:
-        first_port = self._spec.source_port
-        try:
-            return await open_edge(
-                address,
-                there.edge,
-                key=there.key,
-                pacer=pacer,
-                capacity=there.capacity,
-                source_port=first_port + there.edge if first_port else 0,
-                encrypted=self._settings.tls == "all",
-                within=self._settings.deadline,
-            )
-        except EmulatorError as error:
-            raise type(error)(f"flow {there.name}: {error}") from error
 
     def start(self, clock: RunClock) -> None:
         """Report arrivals from now on, in run time."""

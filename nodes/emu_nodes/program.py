@@ -106,6 +106,11 @@ class TaskProgram:
         """Return figures of the last iteration."""
         return self._figures
 
+    def to_all(self, iteration: int, payload: Payload) -> dict[int, Payload]:
+        """Return one payload for every out-edge that sends in an iteration."""
+        outputs = self._brief.outputs
+        return {out.edge: payload for out in outputs if sends(out, iteration)}
+
     def result(self) -> Payload:
         """Return nothing."""
         return {}

@@ -9,7 +9,7 @@ import importlib
 import resource
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +20,6 @@ import uvloop
 from emu.emulation.network import (
     BEAT,
     ControlConnection,
-    FrameLog,
     Identity,
     Pacer,
     RateBoard,
@@ -96,7 +95,6 @@ class HostMetrics:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
-        self._due = 0.0
         self._samples, self._sum, self._max = 0, 0.0, 0.0
         self._began = 0.0
         self._host: dict[str, float] = {}
@@ -109,15 +107,16 @@ class HostMetrics:
         self._sleep()
 
     def _sleep(self) -> None:
-        self._due = this_host.monotonic() + _PERIOD
-        self._handle = self._loop.call_later(_PERIOD, self._look)
+        due = this_host.monotonic() + _PERIOD
 
-    def _look(self) -> None:
-        lag = max(this_host.monotonic() - self._due, 0.0)
-        self._samples += 1
-        self._sum += lag
-        self._max = max(self._max, lag)
-        self._sleep()
+        def look() -> None:
+            lag = max(this_host.monotonic() - due, 0.0)
+            self._samples += 1
+            self._sum += lag
+            self._max = max(self._max, lag)
+            self._sleep()
+
+        self._handle = self._loop.call_later(_PERIOD, look)
 
     def usage(self) -> dict[str, float]:
         """Return the CPU seconds and the peak memory of this process."""
@@ -169,20 +168,6 @@ def seconds_without_core() -> float:
         return 0.0
 
 
-def result_parts(task: int, program: Program) -> list[ResultPart]:
-    """Return a program's result cut into messages."""
-    return [ResultPart(task=task, **piece) for piece in parts_of(program.result())]
-
-
-def frame_messages(
-    sent: FrameLog, received: FrameLog, clock: RunClock
-) -> Iterator[Frames]:
-    """Yield the frames that a process sent and received."""
-    pieces = zip_longest(sent.pieces(clock), received.pieces(clock), fillvalue=b"")
-    for sending, arrival in pieces:
-        yield Frames(sending, arrival)
-
-
 def offset_now(board: RateBoard) -> float:
     """Return the coordinator's clock minus ours, seconds; 0 on its own host."""
     line = board.clock()
@@ -221,14 +206,21 @@ class Surroundings:
 class NodeProcess:
     """All that one process of a run does."""
 
+    # Made one after the other while it joins the run.
+    _failure: asyncio.Future[None]
+    _control: ControlConnection
+    _board: RateBoard
+    _pacer: Pacer
+    _timer: WallClockTimer
+    _ends: EdgeEnds
+    _clock: RunClock
+
     def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
         self._spec, self._settings, self._around = spec, spec.settings, around
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
         self._handles: dict[asyncio.Future[Any], None] = {}  # a set has no order
-        self._failure: asyncio.Future[None] | None = None
-        self._clock: RunClock | None = None
         self.stopped = False  # by the coordinator: its agent says so
 
     async def exit_status(self) -> int:
@@ -254,88 +246,89 @@ class NodeProcess:
         """
         tuning = {**self._around.tuning, "arrivals": arrival_device()}
         self._failure = asyncio.get_running_loop().create_future()
-        control = await connect_control(
+        self._control = await connect_control(
             self._spec.here.coordinator,
             identity=Identity("process", self._name, self._spec.here.key),
             within=self._settings.deadline,
         )
         try:
-            control.send(pack(ProcessHello(this_host.process_id())))
-            await self._serve(control, tuning)
+            self._send(ProcessHello(this_host.process_id()))
+            await self._serve(tuning)
         finally:
-            await control.aclose()
+            await self._control.aclose()
             self._compute.shutdown(wait=False, cancel_futures=True)
 
-    def _failure_of(self, error: Exception) -> Failed:
-        doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
-        return Failed(
-            type(error).__name__, str(error), doing, "".join(traceback.format_exc())
-        )
+    def _send(self, message: Message) -> None:
+        self._control.send(pack(message))
 
-    async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
+    async def _serve(self, tuning: dict[str, str]) -> None:
         try:
-            board = RateBoard.open(self._spec.here.board)
+            self._board = RateBoard.open(self._spec.here.board)
         except OSError as error:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
-        pacer = Pacer(board, self._settings)
-        timer = WallClockTimer()
-        ends = EdgeEnds(
+        self._pacer = Pacer(self._board, self._settings)
+        self._timer = WallClockTimer()
+        self._ends = EdgeEnds(
             self._spec,
-            lambda flow: control.send(pack(flow), together=True),
+            lambda flow: self._control.send(pack(flow), together=True),
             self._fail,
         )
         try:
-            await self._take_part(control, tuning, ends, pacer, timer, board)
+            await self._take_part(tuning)
         except Exception as error:
+            doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
+            kind, trace = type(error).__name__, "".join(traceback.format_exc())
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
-                control.send(pack(self._failure_of(error)))
+                self._send(Failed(kind, str(error), doing, trace))
                 await asyncio.sleep(0.05)  # let the message leave before the process
             raise
         finally:
             for handle in self._handles:
                 handle.cancel()
-            await ends.aclose()
-            timer.close()
-            pacer.close()
-            board.close()
+            await self._ends.aclose()
+            self._timer.close()
+            self._pacer.close()
+            self._board.close()
 
-    async def _take_part(
-        self,
-        control: ControlConnection,
-        tuning: dict[str, str],
-        ends: EdgeEnds,
-        pacer: Pacer,
-        timer: WallClockTimer,
-        board: RateBoard,
-    ) -> None:
+    async def _take_part(self, tuning: dict[str, str]) -> None:
+        ends, pacer, loop = self._ends, self._pacer, asyncio.get_running_loop()
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
         )
-        address = control.local_address if host in _ANY_ADDRESS else host
-        control.send(pack(Listening(address, port)))
-        programs, _ = await asyncio.gather(
-            self._load(ends), self._meet(control, ends, pacer)
-        )
-        await self._restore(control, programs)
+        address = self._control.local_address if host in _ANY_ADDRESS else host
+        self._send(Listening(address, port))
+
+        async def meet() -> None:
+            peers = await self._next(Peers, "the addresses of its peers")
+            await ends.meet(peers.addresses, pacer)
+
+        loading = loop.run_in_executor(self._compute, self._make_programs)
+        programs, _ = await asyncio.gather(loading, meet())
+        await self._restore(programs)
         await self._around.warm_up(self._compute)
-        control.send(pack(Ready({**tuning, "pacer": pacer.device})))
-        begin = await self._next(control, Begin, "the start of iteration 0")
-        scale, offset = self._settings.time_scale, offset_now(board)
+        self._send(Ready({**tuning, "pacer": pacer.device}))
+        begin = await self._next(Begin, "the start of iteration 0")
+        scale, offset = self._settings.time_scale, offset_now(self._board)
         self._clock = RunClock(begin.start_wall, scale, offset)
-        self._track(follow_host_clock(self._clock, board))
+        self._track(follow_host_clock(self._clock, self._board))
         pacer.start(self._clock)
         ends.start(self._clock)
-        self._make_runners(programs, ends, control, timer)
+        self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
             host_metrics.start()
-            await self._obey(control, ends)
-            statistics = self._statistics(ends, pacer, host_metrics)
-        for frames in frame_messages(pacer.departures, ends.server.log, self._clock):
-            control.send(pack(frames))
-        await self._hand_over(control, statistics)
+            await self._obey()
+            statistics = {
+                **ends.statistics(),
+                "pacer": dataclasses.asdict(pacer.statistics()),
+                "flows": pacer.log.pack(self._clock),
+                "host_metrics": host_metrics.to_json(),
+                **host_metrics.usage(),
+                "clock": [self._clock.now()],
+            }
+        await self._hand_over(statistics)
 
-    async def _next(self, control: ControlConnection, kind: type[T], what: str) -> T:
+    async def _next(self, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.
 
         It may wait as long as others may take, twice: its own deadline comes first.
@@ -343,26 +336,18 @@ class NodeProcess:
         Raises NodeLost when it stops the run instead.
         """
         patience = 2 * self._settings.deadline
-        message = unpack(await control.receive(patience, waiting_for=what))
+        message = unpack(await self._control.receive(patience, waiting_for=what))
         if isinstance(message, Stop):
             self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
         return expect(message, kind)
 
-    async def _meet(
-        self, control: ControlConnection, ends: EdgeEnds, pacer: Pacer
-    ) -> None:
-        peers = await self._next(control, Peers, "the addresses of its peers")
-        await ends.meet(peers.addresses, pacer)
-
-    async def _restore(
-        self, control: ControlConnection, programs: dict[int, Program]
-    ) -> None:
+    async def _restore(self, programs: dict[int, Program]) -> None:
         """Have programs begin with the state that the coordinator sends, if any."""
         names = {name for task in self._spec.tasks for name in task.restores}
         parts = {name: ArrayParts() for name in names}
         while names:
-            part = await self._next(control, StatePart, "the state it begins with")
+            part = await self._next(StatePart, "the state it begins with")
             if part.task not in names:
                 raise MalformedFrame(f"the state of {part.task} was not asked for")
             with contextlib.suppress(ValueError):  # it shows in the arrays
@@ -378,28 +363,22 @@ class NodeProcess:
                 own = {name: state[name] for name in task.restores}
                 cast("KeepsState", programs[task.task]).restore(own)
 
-    async def _load(self, ends: EdgeEnds) -> dict[int, Program]:
-        """Make the programs of all tasks, in the compute thread."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._compute, self._make_programs, ends)
-
-    def _make_programs(self, ends: EdgeEnds) -> dict[int, Program]:
+    def _make_programs(self) -> dict[int, Program]:
+        """Make the programs of all tasks; in the compute thread."""
         common: dict[str, Any] = {}
         programs, first = {}, self._spec.first
         for size in self._spec.reserved:
-            ends.pool.reserve(size)
+            self._ends.pool.reserve(size)
         for task in self._spec.tasks:
             program_class = load_program(task.program)
+            # Over edges to copies of its state the runner sends.
+            outputs = (e for e in task.outputs if e.peer_kind != CHECKPOINT)
             brief = TaskSpec(
                 name=own_name(task.name),
                 kind=task.kind,
                 iterations=task.iterations + first,
                 inputs=tuple(edge_brief(e, first) for e in task.inputs),
-                outputs=tuple(
-                    edge_brief(e, first)
-                    for e in task.outputs
-                    if e.peer_kind != CHECKPOINT  # the runner sends over it
-                ),
+                outputs=tuple(edge_brief(e, first) for e in outputs),
                 settings=task.settings,
                 job_settings=self._spec.job_settings,
                 first=first,
@@ -407,22 +386,14 @@ class NodeProcess:
             programs[task.task] = cast("Program", program_class(brief, common))
         return programs
 
-    def _make_runners(
-        self,
-        programs: dict[int, Program],
-        ends: EdgeEnds,
-        control: ControlConnection,
-        timer: WallClockTimer,
-    ) -> None:
-        if self._clock is None:
-            raise RuntimeError("the run has not begun")
+    def _make_runners(self, programs: dict[int, Program]) -> None:
         around = TaskContext(
-            inbox=ends.inbox,
-            outputs=ends.outputs,
+            inbox=self._ends.inbox,
+            outputs=self._ends.outputs,
             compute=self._compute,
-            timer=timer,
+            timer=self._timer,
             clock=self._clock,
-            report=lambda message: control.send(pack(message)),
+            report=self._send,
             track=self._track,
             byte_scale=self._settings.byte_scale,
             patience=self._settings.deadline,
@@ -432,7 +403,7 @@ class NodeProcess:
             program = programs[task.task]
             self._runners[task.task] = TaskRunner(task, program, around)
 
-    async def _obey(self, control: ControlConnection, ends: EdgeEnds) -> None:
+    async def _obey(self) -> None:
         """Run tasks as ordered, until the run is finished.
 
         Orders may be hours apart: who waits for them relies on the agent, which gets a
@@ -440,27 +411,28 @@ class NodeProcess:
 
         Raises NodeLost when the coordinator ends the run early or goes away.
         """
-        failure = cast("asyncio.Future[None]", self._failure)
         following = asyncio.ensure_future(
-            control.follow(lambda order: self._carry_out(unpack(order), ends))
+            self._control.follow(lambda order: self._carry_out(unpack(order)))
         )
-        await asyncio.wait((following, failure), return_when=asyncio.FIRST_COMPLETED)
-        if failure.done():
+        both = following, self._failure
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
             following.cancel()
-            failure.result()
+            self._failure.result()
         following.result()
 
-    def _carry_out(self, message: Message, ends: EdgeEnds) -> bool:
+    def _carry_out(self, message: Message) -> bool:
         """Carry out an order; return True while there is more to come."""
+        connections = self._ends.connections
         if isinstance(message, RunTask):
             if message.task not in self._runners:
                 raise MalformedFrame(f"task {message.task} is not run here")
             self._track(self._runners[message.task].run(message))
         elif isinstance(message, WakeSender):
-            if not ends.connections.keys() >= set(message.edges):
+            if not connections.keys() >= set(message.edges):
                 raise MalformedFrame(f"edges {message.edges}: not all leave from here")
             for edge, since in zip(message.edges, message.since, strict=True):
-                ends.connections[edge].notify(since)
+                connections[edge].notify(since)
         elif isinstance(message, Stop):
             self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
@@ -481,30 +453,20 @@ class NodeProcess:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        if self._failure is not None and not self._failure.done():
+        if not self._failure.done():
             self._failure.set_exception(error)
             self._failure.exception()  # retrieved: it may never be awaited
 
-    async def _hand_over(
-        self, control: ControlConnection, statistics: dict[str, Any]
-    ) -> None:
-        """Send results and statistics, then wait for the end of the run."""
+    async def _hand_over(self, statistics: dict[str, Any]) -> None:
+        """Send frames, results and statistics, then wait for the end of the run."""
+        logs = (self._pacer.departures, self._ends.server.log)
+        pieces = zip_longest(*(log.pieces(self._clock) for log in logs), fillvalue=b"")
+        for sent, received in pieces:
+            self._send(Frames(sent, received))
         for task, runner in self._runners.items():
-            for part in result_parts(task, runner.program):
-                control.send(pack(part))
-        statistics["clock"].append(cast("RunClock", self._clock).now())
-        control.send(pack(Outcome(statistics)))
+            for part in parts_of(runner.program.result()):
+                self._send(ResultPart(task=task, **part))
+        statistics["clock"].append(self._clock.now())
+        self._send(Outcome(statistics))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
-            await self._next(control, Stop, "the end of the run")
-
-    def _statistics(
-        self, ends: EdgeEnds, pacer: Pacer, host_metrics: HostMetrics
-    ) -> dict[str, Any]:
-        return {
-            **ends.statistics(),
-            "pacer": dataclasses.asdict(pacer.statistics()),
-            "flows": pacer.log.pack(cast("RunClock", self._clock)),
-            "host_metrics": host_metrics.to_json(),
-            **host_metrics.usage(),
-            "clock": [cast("RunClock", self._clock).now()],
-        }
+            await self._next(Stop, "the end of the run")

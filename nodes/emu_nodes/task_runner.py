@@ -14,7 +14,7 @@ import contextlib
 import heapq
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -185,11 +185,8 @@ class TaskRunner:
             for edge, there in self._inputs.items()
             if not there.latest and 0 <= n - there.lag < there.sent
         }
-        newest = await self._newest.take(order.reads)
-        inputs = {
-            edge: dict(delivery.payload)
-            for edge, delivery in (arrivals | newest).items()
-        }
+        come = arrivals | await self._newest.take(order.reads)
+        inputs = {edge: dict(delivery.payload) for edge, delivery in come.items()}
         loop = asyncio.get_running_loop()
         payloads, busy, cpu, kept = await loop.run_in_executor(
             around.compute, self._compute, order, inputs
@@ -201,9 +198,30 @@ class TaskRunner:
         times = self._spec.times
         time = cpu / self._spec.speed if times is None else times[n]
         steps = self._spec.speed_times, self._spec.speed_shares
-        end, late = self._end(end_of_work(*steps, order.start, time))
-        self._report(order, end, late, busy, cpu, payloads)
-        self._send(n, payloads)
+        due, now = end_of_work(*steps, order.start, time), around.clock.now()
+        edges = [edge for edge in self._outputs if self._sends(edge, n)]
+        sizes = {edge: payload_bytes(payloads[edge]) for edge in edges}
+        around.report(
+            TaskEnded(
+                task=self.task,
+                iteration=n,
+                start=order.start,
+                end=max(now, due),  # it may be yet to come
+                edges=edges,
+                volumes=[sizes[edge] / around.byte_scale for edge in edges],
+                busy=busy,
+                cpu=cpu,
+                late=max(now - due, 0.0),
+                report=self.program.report(),
+            )
+        )
+        for edge in edges:  # no bytes need no rate
+            is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
+            around.track(
+                around.outputs[edge].send(
+                    n, payloads[edge], shaped=is_shaped, version=n
+                )
+            )
         for cut, state in kept.items():
             for part in state_parts(self._owner, cut, state):
                 around.report(part)
@@ -263,56 +281,8 @@ class TaskRunner:
         late = program.late_updates(n) if misses else {}
         return {cut: self._begun.pop(cut) | late}
 
-    def _end(self, due: float) -> tuple[float, float]:
-        """Return when the iteration ends, and how late: it may be yet to come."""
-        now = self._around.clock.now()
-        return max(now, due), max(now - due, 0.0)
-
-    def _report(
-        self,
-        order: RunTask,
-        end: float,
-        late: float,
-        busy: float,
-        cpu: float,
-        payloads: dict[int, Payload],
-    ) -> None:
-        edges = [e for e in self._outputs if self._sends(e, order.iteration)]
-        self._around.report(
-            TaskEnded(
-                task=self.task,
-                iteration=order.iteration,
-                start=order.start,
-                end=end,
-                edges=edges,
-                volumes=[
-                    payload_bytes(payloads[e]) / self._around.byte_scale for e in edges
-                ],
-                busy=busy,
-                cpu=cpu,
-                late=late,
-                report=self.program.report(),
-            )
-        )
-
     def _sends(self, edge: int, iteration: int) -> bool:
         return iteration < self._outputs[edge].sent
-
-    def _send(self, iteration: int, payloads: dict[int, Payload]) -> None:
-        """Queue every payload at its edge; small ones of no bytes are not shaped."""
-        for edge, there in self._outputs.items():
-            if not self._sends(edge, iteration):
-                continue
-            payload = payloads[edge]
-            is_shaped = there.shaped and payload_bytes(payload) > 0
-            self._around.track(
-                self._around.outputs[edge].send(
-                    iteration,
-                    payload,
-                    shaped=is_shaped,
-                    version=iteration,
-                )
-            )
 
 
 def payload_bytes(payload: Payload) -> int:
@@ -323,9 +293,7 @@ def payload_bytes(payload: Payload) -> int:
 _ROUNDS = 8
 _BYTES = 1 << 18
 _RATE = 1e9  # bytes per second: a round takes 0.3 ms
-_WITHIN = (
-    30.0  # wall seconds, on a host where a hundred processes warm_up_process at once
-)
+_WITHIN = 30.0  # wall seconds, on a host where a hundred processes warm up at once
 
 
 async def warm_up_process(compute: Executor) -> None:
@@ -336,45 +304,30 @@ async def warm_up_process(compute: Executor) -> None:
     EmulatorError
         When this host has no loopback address that can be connected to.
     """
-    timer = WallClockTimer()
-    inbox, pool = Inbox("warm-up"), BufferPool()
-    board = RateBoard.create(1)
-    pacer = Pacer(board)
+    inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
-    try:
-        async with _edge_to_itself(inbox, pool, pacer) as edge:
-            clock = RunClock(this_host.monotonic(), 1.0)
-            pacer.start(clock)
-            for n in range(_ROUNDS):
-                await asyncio.get_running_loop().run_in_executor(compute, int)
-                await timer.until(this_host.monotonic() + 1e-4)
-                sending = edge.send(n, payload, shaped=n % 4 > 0)
-                board.publish([0], [n], [0.0], [_RATE], clock.now())
-                edge.notify(0.0)
-                (await inbox.get(0, n, within=_WITHIN)).release()
-                await sending
-    finally:
-        timer.close()
-        pacer.close()
-        board.close()
-
-
-@contextlib.asynccontextmanager
-async def _edge_to_itself(
-    inbox: Inbox, pool: BufferPool, pacer: Pacer
-) -> AsyncIterator[OutEdge]:
-    keys = edge_keys(secrets.token_hex(8), [0])
 
     def on_arrival(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
         pack(FlowEnded(edge, n, wall, float(size)))
 
-    server = DataServer(keys=keys, inbox=inbox, pool=pool, on_arrival=on_arrival)
-    address = await server.start(loopback_address())
-    try:
+    async with contextlib.AsyncExitStack() as ending:
+        board = ending.enter_context(contextlib.closing(RateBoard.create(1)))
+        pacer = ending.enter_context(contextlib.closing(Pacer(board)))
+        timer = ending.enter_context(contextlib.closing(WallClockTimer()))
+        server = DataServer(
+            keys=keys, inbox=inbox, pool=BufferPool(), on_arrival=on_arrival
+        )
+        ending.push_async_callback(server.aclose)
+        address = await server.start(loopback_address())
         edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)
-        try:
-            yield edge
-        finally:
-            await edge.aclose()
-    finally:
-        await server.aclose()
+        ending.push_async_callback(edge.aclose)
+        clock = RunClock(this_host.monotonic(), 1.0)
+        pacer.start(clock)
+        for n in range(_ROUNDS):
+            await asyncio.get_running_loop().run_in_executor(compute, int)
+            await timer.until(this_host.monotonic() + 1e-4)
+            sending = edge.send(n, payload, shaped=n % 4 > 0)
+            board.publish([0], [n], [0.0], [_RATE], clock.now())
+            edge.notify(0.0)
+            (await inbox.get(0, n, within=_WITHIN)).release()
+            await sending

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from emu.emulation.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
-from emu.emulation.wire.messages import Message, RunTask, TaskEnded
+from emu.emulation.wire.array_parts import parts_of
+from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu_nodes.program import Payload
-from emu_nodes.runtime import load_program, offset_now, result_parts
+from emu_nodes.runtime import load_program, offset_now
 from emu_nodes.task_runner import (
     NewestInputs,
     TaskContext,
@@ -182,7 +183,7 @@ async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
 
 
 def test_result_goes_in_parts_that_make_it_whole() -> None:
-    parts = result_parts(5, Doubles())
+    parts = [ResultPart(task=5, **piece) for piece in parts_of(Doubles().result())]
     weights = [part for part in parts if part.name == "weights"]
     joined = np.frombuffer(b"".join(part.data for part in weights))
 

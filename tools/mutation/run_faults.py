@@ -160,7 +160,7 @@ FAULTS: dict[str, RunFault] = {
         scenario="incast",
     ),
     "half the bytes, announced whole": RunFault(
-        _TASK, "payload_bytes(payloads[e]) /", "2 * payload_bytes(payloads[e]) /"
+        _TASK, "sizes[edge] / around", "2 * sizes[edge] / around"
     ),
     "wrong content": RunFault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
     "content of the iteration before": RunFault(
@@ -246,7 +246,9 @@ FAULTS: dict[str, RunFault] = {
     "one task ends early": RunFault(
         _TASK, _DURATION, f'{_DURATION} / (2 if self.name == "w0" else 1)'
     ),
-    "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
+    "ends told half a second early": RunFault(
+        _TASK, "end=max(now, due),", "end=max(now, due) - 0.5,"
+    ),
     "one slot too many": RunFault(
         "emu/prediction/core/state.c",
         _QUOTA,

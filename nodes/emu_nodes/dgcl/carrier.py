@@ -130,7 +130,11 @@ class Carrier:
         self.ranks: int = settings["parts"]
         self._dataset, graphs = open_layers(settings)
         holds = self.rank < self.ranks
-        self.parts = [g.part(self.rank) if holds else _nothing() for g in graphs]
+        none = np.empty(0, np.int64)
+        few, edges = none.astype(np.int32), none.astype(np.float64)
+        empty = Adjacency(np.zeros(1, np.int64), few, edges)
+        nothing = Part(none, none, few, empty, empty)
+        self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
         self.layers = len(graphs)
         self._hidden: int = settings["model"]["hidden"]
         self._precision = np.dtype(settings["precision"])
@@ -182,11 +186,3 @@ class Host(Carrier):
         super().enter(of, stage)
         if stage == self._plans[layer, backward].stages:
             del self._rows[of]
-
-
-def _nothing() -> Part:
-    none = np.empty(0, np.int64)
-    empty = Adjacency(
-        np.zeros(1, np.int64), none.astype(np.int32), none.astype(np.float64)
-    )
-    return Part(none, none, none.astype(np.int32), empty, empty)

@@ -49,7 +49,10 @@ class Device(Carrier):
         self._process = process
         self._classes = dataset.classes
         self._cached: bool = settings["cache_features"]
-        self._features = self._own_features(dataset)
+        part = self.parts[0]
+        own = np.concatenate([part.local, part.held])
+        vertices = part.vertices if self._cached else own
+        self._features = dataset.gather(vertices).astype(self._precision)
         self.parameters = initial_parameters(settings, dataset)
         self._optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
@@ -57,12 +60,6 @@ class Device(Carrier):
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
             self._model = self._load_model(settings, dataset)
-
-    def _own_features(self, dataset: Dataset) -> NDArray[Any]:
-        part = self.parts[0]
-        own = np.concatenate([part.local, part.held])
-        vertices = part.vertices if self._cached else own
-        return dataset.gather(vertices).astype(self._precision)
 
     def _load_model(self, settings: Mapping[str, Any], dataset: Dataset) -> PartModel:
         """Load torch and go through all layers once, before the start barrier."""
@@ -182,7 +179,7 @@ class _CarrierTask(TaskProgram):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return nothing for the tasks of this device: they share its memory."""
         self._work(iteration, inputs)
-        return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}
+        return self.to_all(iteration, {})
 
     def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
         raise NotImplementedError
@@ -248,11 +245,10 @@ class _Stage(_CarrierTask):
         payloads: dict[int, Payload] = {}
         for out in self._brief.outputs:
             if sends(out, iteration):
-                receiver = _receiver(out.peer)
+                # ``f0.2to1`` or ``f0.2to1@3`` to rank 1, others are of this device.
+                to = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", out.peer)
                 payloads[out.edge] = (
-                    {}
-                    if receiver is None
-                    else {"rows": self._carrier.send(of, stage, receiver)}
+                    {"rows": self._carrier.send(of, stage, int(to[1]))} if to else {}
                 )
         return payloads
 
@@ -286,9 +282,3 @@ class Scattered(Gathered):
     """The same of gradients."""
 
     backward = True
-
-
-def _receiver(peer: str) -> int | None:
-    """Return the rank in ``f0.2to1`` or ``f0.2to1@3``; None of this device's tasks."""
-    match = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", peer)
-    return int(match[1]) if match else None

@@ -102,7 +102,13 @@ class GraphStore(TaskProgram):
             else:
                 sender = self._brief.inputs[sampler]
                 owned = tensor(inputs[sender.edge], "vertices", sender)
-                self._check_owned(owned, sender.peer)
+                owner, count = self._dataset.owner, self._dataset.vertices
+                inside = bool(np.all((owned >= 0) & (owned < count)))
+                if not inside or np.any(owner[owned] != self._index):
+                    raise NodeMisbehaved(
+                        f"{sender.peer} asked {self._brief.name} for vertices of "
+                        "other stores"
+                    )
             rows = self._collect_features(owned)
             payloads[output.edge] = {"features": rows}
             count += len(rows)
@@ -117,14 +123,6 @@ class GraphStore(TaskProgram):
     def _collect_features(self, owned: NDArray[np.int64]) -> NDArray[Any]:
         rows = self._features[self._dataset.local[owned]]
         return rows.astype(self._data.precision, copy=False)
-
-    def _check_owned(self, vertices: NDArray[np.int64], peer: str) -> None:
-        count = self._dataset.vertices
-        inside = bool(np.all((vertices >= 0) & (vertices < count)))
-        if not inside or np.any(self._dataset.owner[vertices] != self._index):
-            raise NodeMisbehaved(
-                f"{peer} asked {self._brief.name} for vertices of other stores"
-            )
 
 
 class GraphStoreHop(TaskProgram):
@@ -268,7 +266,10 @@ class Sampler(_SamplerTask):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return the tensors of a `MiniBatch` for the worker."""
-        batch = self._batch(iteration)
+        if self._oneshot:
+            batch = self._data.batch(self._index, iteration)
+        else:
+            batch = self._growing.pop(iteration).finish()
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
         mini_batch = MiniBatch.of(
             batch,
@@ -280,11 +281,6 @@ class Sampler(_SamplerTask):
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
         return {output.edge: mini_batch.tensors() for output in self._brief.outputs}
-
-    def _batch(self, iteration: int) -> SampledBatch:
-        if not self._oneshot:
-            return self._growing.pop(iteration).finish()
-        return self._data.batch(self._index, iteration)
 
     def _merge(
         self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
@@ -356,7 +352,13 @@ class _Trainer(TaskProgram):
 
     def _gradient(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""
-        batches = [self._mini_batch(inputs, sampler) for sampler in self._samplers]
+        batches = []
+        for sampler in self._samplers:
+            try:
+                batch = MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
+            except ValueError as error:
+                raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
+            batches.append(batch)
         if self._model is None:
             for number, batch in enumerate(batches):
                 self._compare(number, iteration, batch)
@@ -367,14 +369,6 @@ class _Trainer(TaskProgram):
         )
         self._figures = {"loss": loss, "accuracy": accuracy}
         return gradient
-
-    def _mini_batch(
-        self, inputs: Mapping[int, Payload], sampler: EdgeSpec
-    ) -> MiniBatch:
-        try:
-            return MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
-        except ValueError as error:
-            raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
 
     def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
         """Hold some seeds of a batch, with edges below them, against the data set.
@@ -447,7 +441,15 @@ class Worker(_Trainer):
         """Return each server's shard of the ``gradient`` of the mean loss."""
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
-            self._take_parameters(iteration - 1, inputs)
+            name = version_name(iteration - 1)
+            for source, (first, last) in zip(self._sources, self._bounds, strict=True):
+                shard = tensor(inputs[source.edge], name, source)
+                if shard.shape != (last - first,):
+                    raise NodeMisbehaved(
+                        f"{source.peer} sent {self._brief.name} parameters of "
+                        f"{shard.shape}, not {(last - first,)}"
+                    )
+                self._parameters[first:last] = shard
         gradient = self._gradient(iteration, inputs)
         shards = zip(self._servers, self._bounds, strict=True)
         return {
@@ -460,16 +462,6 @@ class Worker(_Trainer):
         """Begin with the parameters that the servers had."""
         for server, (first, last) in zip(self._servers, self._bounds, strict=True):
             self._parameters[first:last] = state[server.peer]["parameters"]
-
-    def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:
-        for server, (first, last) in zip(self._sources, self._bounds, strict=True):
-            shard = tensor(inputs[server.edge], version_name(version), server)
-            if shard.shape != (last - first,):
-                raise NodeMisbehaved(
-                    f"{server.peer} sent {self._brief.name} parameters of "
-                    f"{shard.shape}, not {(last - first,)}"
-                )
-            self._parameters[first:last] = shard
 
 
 class Replica(_Trainer):
@@ -493,7 +485,7 @@ class Replica(_Trainer):
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None
-        return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}
+        return self.to_all(iteration, {})
 
     def _step(self) -> None:
         if self._summed:
@@ -555,11 +547,7 @@ class ParameterServer(TaskProgram):
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
         payload = {version_name(iteration): self._parameters.copy()}
-        return {
-            worker.edge: payload
-            for worker in self._brief.outputs
-            if sends(worker, iteration)
-        }
+        return self.to_all(iteration, payload)
 
     def state(self, _iteration: int) -> Payload:
         """Return this server's parameters, and what its optimiser has of the past."""

@@ -43,12 +43,9 @@ class Nothing(TaskProgram):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return what `work` made, for every out-edge that sends."""
-        payload = self.work(iteration, inputs)
-        return {
-            one.edge: self.payload(one, iteration, payload)
-            for one in self.brief.outputs
-            if sends(one, iteration)
-        }
+        payload, outputs = self.work(iteration, inputs), self.brief.outputs
+        sending = [one for one in outputs if sends(one, iteration)]
+        return {one.edge: self.payload(one, iteration, payload) for one in sending}
 
     def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Payload:
         """Return what goes over the out-edges."""

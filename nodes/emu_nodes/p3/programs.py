@@ -139,17 +139,15 @@ class DataForward(_P3Task):
     @override
     def _work(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
-        parts = [
-            machine.parts.pop(batch) if rank == machine.rank else self._part_from(rank)
-            for rank in machine.group
-            if machine.holds(rank)
-        ]
+        parts = []
+        for rank in filter(machine.holds, machine.group):
+            if rank == machine.rank:
+                parts.append(machine.parts.pop(batch))
+            else:
+                payload, sender = self._from(f"Mf{rank}")
+                parts.append(tensor(payload, "partial", sender))
         self._figures = machine.forward(batch, parts)
         return {}
-
-    def _part_from(self, rank: int) -> NDArray[Any]:
-        payload, sender = self._from(f"Mf{rank}")
-        return tensor(payload, "partial", sender)
 
 
 class DataBackward(_P3Task):
