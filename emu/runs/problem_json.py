@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeVar
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, create_model
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
@@ -32,109 +43,67 @@ from emu.problem import (
     Tuner,
 )
 
-if TYPE_CHECKING:
-    Item = TypeVar("Item")
-
 #: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.
 MOST = 1e18
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Amount = Annotated[float, Field(ge=0, lt=MOST, allow_inf_nan=False)]
 _Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _Scale = Annotated[float, Field(gt=0, lt=MOST, allow_inf_nan=False)]
-_Name = Annotated[str, Field(min_length=1)]
 
 
-class TaskShape(TypedDict):
-    """Fields of `emu.problem.Task` that a file holds."""
-
-    name: _Name
-    kind: str
-    process: str
-    demands: dict[str, _Amount]
-    pinned: str | None
-    iterations: _Count | None
-    takes: str
-    frees: str | None
-    gate: bool
-    slowness: dict[str, _Number]
-
-
-class EdgeShape(TypedDict):
-    """Fields of `emu.problem.Edge`."""
-
-    source: _Count
-    destination: _Count
-    lag: _Count
-    credit: bool
-    channel: str
-    latest: bool
+VERSION = 1
+#: Keys of problem.json with rows, of the fields of which class.
+_ROWS: dict[str, type] = {
+    "machines": Machine,
+    "links": Link,
+    "routes": Route,
+    "changes": CapacityChange,
+    "tuners": Tuner,
+    "speed_changes": SpeedChange,
+    "tasks": Task,
+    "edges": Edge,
+}
+_OPTIONAL = {"tuners", "speed_changes"}
+#: Fields of them that no file holds.
+_LEFT_OUT: dict[type, set[str]] = {
+    Task: {"phase", "behind", "program", "settings"},
+    Link: {"machine", "direction"},
+    Tuner: {"path"},
+}
 
 
-class MachineShape(TypedDict):
-    """Fields of `emu.problem.Machine`."""
-
-    name: _Name
-    bandwidth_in: _Number
-    bandwidth_out: _Number
-    resources: dict[str, _Amount]
-    slots: dict[str, _Count]
-    speed: _Scale
+def _fields_of(kind: type) -> list[str]:
+    left_out = _LEFT_OUT.get(kind, set())
+    return [one.name for one in fields(kind) if one.name not in left_out]
 
 
-class LinkShape(TypedDict):
-    """Fields of `emu.problem.Link` of a link that is no NIC."""
-
-    name: _Name
-    capacity: _Scale
-
-
-class RouteShape(TypedDict):
-    """Fields of `emu.problem.Route`."""
-
-    sources: list[_Count]
-    destinations: list[_Count]
-    through: list[str]
+def _in_file(hint: Any) -> Any:
+    """Return the type of a field as JSON has it: with bounds, lists and objects."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Mapping:
+        return dict[parts[0], _in_file(parts[1])]  # type: ignore[misc, valid-type]
+    if kind is tuple:
+        return list[_in_file(parts[0])]  # type: ignore[misc]
+    if kind is UnionType:
+        return Union[tuple(map(_in_file, parts))]  # noqa: UP007 - of any number
+    return {int: _Count, float: _Amount}.get(hint, hint)
 
 
-class ChangeShape(TypedDict):
-    """Fields of `emu.problem.CapacityChange`."""
-
-    time: _Amount
-    link: str
-    capacity: _Amount
-
-
-class SpeedShape(TypedDict):
-    """Fields of `emu.problem.SpeedChange`."""
-
-    time: _Amount
-    machine: str
-    share: _Amount
-
-
-class TunerShape(TypedDict):
-    """Fields of `emu.problem.Tuner`."""
-
-    machine: _Count
-    pool: _Name
-    watched: _Name
-    most: _Count
-    period: _Scale
-
-
-class ProblemShape(TypedDict):
-    """problem.json; what fits together, the classes of `emu.problem` check."""
-
-    iterations: _Count
-    tasks: list[TaskShape]
-    edges: list[EdgeShape]
-    machines: list[MachineShape]
-    links: list[LinkShape]
-    routes: list[RouteShape]
-    changes: list[ChangeShape]
-    tuners: NotRequired[list[TunerShape]]
-    speed_changes: NotRequired[list[SpeedShape]]
-    placement: list[_Count]
+@cache
+def _problem_shape() -> Any:
+    """Return the type of problem.json; what fits together, the classes check."""
+    keys: dict[str, Any] = {
+        "iterations": (_Count, ...),
+        "placement": (list[_Count], ...),
+    }
+    for key, kind in _ROWS.items():
+        hints = get_type_hints(kind)
+        row: dict[str, Any] = {
+            name: (_in_file(hints[name]), ...) for name in _fields_of(kind)
+        }
+        rows = list[create_model(kind.__name__, **row)]  # type: ignore[misc]
+        keys[key] = rows, [] if key in _OPTIONAL else ...
+    return create_model("Problem", **keys)
 
 
 class _Payload(TypedDict):
@@ -259,7 +228,6 @@ class ResultShape(TypedDict):
     recovery: NotRequired[_Recovery]
 
 
-VERSION = 1
 _OUTAGES = ("seconds", "recovery")
 #: Iterations of a job that may lack rows: which, is named.
 _MANY = 1000
@@ -268,29 +236,26 @@ _MANY = 1000
 def problem_to_json(problem: Problem) -> dict[str, Any]:
     """Return everything of a problem that a Schedule needs to be understood.
 
-    Rows hold the fields of `emu.problem` that `emu.runs.problem_json` names.
+    Rows hold the fields of `emu.problem`'s classes, but for those of programs.
     """
     job, cluster = problem.job, problem.cluster
-    tuners = _rows(cluster.tuners, TunerShape)
-    speeds = _rows(cluster.speed_changes, SpeedShape)
+    rows = {
+        key: [
+            {name: _plain(getattr(item, name)) for name in _fields_of(kind)}
+            for item in (
+                cluster.shared_links
+                if key == "links"
+                else getattr(job if kind in {Task, Edge} else cluster, key)
+            )
+        ]
+        for key, kind in _ROWS.items()
+    }
     return {
         "version": VERSION,
-        "machines": _rows(cluster.machines, MachineShape),
-        "links": _rows(cluster.shared_links, LinkShape),
-        "routes": _rows(cluster.routes, RouteShape),
-        "changes": _rows(cluster.changes, ChangeShape),
-        **({"tuners": tuners} if tuners else {}),
-        **({"speed_changes": speeds} if speeds else {}),
         "iterations": job.iterations,
-        "tasks": _rows(job.tasks, TaskShape),
-        "edges": _rows(job.edges, EdgeShape),
+        **{key: rows[key] for key in rows if rows[key] or key not in _OPTIONAL},
         "placement": list(problem.placement.machine_of),
     }
-
-
-def _rows(items: Iterable[object], shape: type) -> list[dict[str, Any]]:
-    keys = shape.__annotations__
-    return [{key: _plain(getattr(item, key)) for key in keys} for item in items]
 
 
 def _plain(value: Any) -> Any:
@@ -311,18 +276,12 @@ def problem_from_json(data: Any, path: str) -> Problem:
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
-    check_shape(data, ProblemShape, Path(path))
+    check_shape(data, _problem_shape(), Path(path))
     try:
-        cluster = Cluster(
-            _read(data["machines"], Machine, MachineShape),
-            _read(data["links"], Link, LinkShape),
-            _read(data["routes"], Route, RouteShape),
-            _read(data["changes"], CapacityChange, ChangeShape),
-            _read(data.get("tuners", []), Tuner, TunerShape),
-            _read(data.get("speed_changes", []), SpeedChange, SpeedShape),
-        )
-        tasks = _read(data["tasks"], Task, TaskShape)
-        job = Job(tasks, _read(data["edges"], Edge, EdgeShape), data["iterations"])
+        parts = {key: _read(data.get(key, []), kind) for key, kind in _ROWS.items()}
+        tasks, edges = parts.pop("tasks"), parts.pop("edges")
+        cluster = Cluster(parts.pop("machines"), parts.pop("links"), **parts)
+        job = Job(tasks, edges, data["iterations"])
         problem = Problem(cluster, job, Placement(tuple(data["placement"])))
         _ = problem.capacities, problem.hops
         for pin in {task.pinned for task in tasks} - {None}:
@@ -332,15 +291,13 @@ def problem_from_json(data: Any, path: str) -> Problem:
     return problem
 
 
-def _read(
-    rows: list[dict[str, Any]], kind: Callable[..., Item], shape: type
-) -> tuple[Item, ...]:
+def _read(rows: list[dict[str, Any]], kind: type) -> tuple[Any, ...]:
     """Return one item of a class per row; its name, if any, can be printed."""
     for row in rows:
         check_name(row.get("name", "unnamed"))
-    fields = shape.__annotations__
+    names = _fields_of(kind)
     return tuple(
-        kind(**{k: tuple(v) if isinstance(v := row[k], list) else v for k in fields})
+        kind(**{k: tuple(v) if isinstance(v := row[k], list) else v for k in names})
         for row in rows
     )
 
@@ -386,10 +343,17 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         lambda row: job.index(row["task"]),
         ("start", "end"),
     )
+
+    def remote_edge(row: dict[str, Any]) -> int:
+        edge = job.edge_positions[str(row["edge"])]
+        if not problem.hops[edge]:
+            raise ValueError(f"flow {row['edge']} stays on one machine")
+        return edge
+
     ready, began, over, size = _fill(
         (len(job.edges), job.iterations),
         data["flows"],
-        lambda row: _remote_edge(problem, row),
+        remote_edge,
         ("ready", "start", "end", "bytes"),
     )
     for task, rounds in enumerate(job.rounds):
@@ -433,15 +397,6 @@ def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] |
             raise ValueError(f"a quota is no number of slots: {path}")
         quotas[: len(path), column] = path
     return quotas if paths else None
-
-
-def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:
-    """Return the position of the edge of a row of ``flows``."""
-    name = str(row["edge"])
-    edge = problem.job.edge_positions[name]
-    if not problem.hops[edge]:
-        raise ValueError(f"flow {name} stays on one machine")
-    return edge
 
 
 def _fill(
