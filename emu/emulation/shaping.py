@@ -26,6 +26,8 @@ FlowEnds: TypeAlias = Literal["arrival", "fluid"]
 ROUNDING = 1e-9
 #: By how much a rate may grow before its sender is notified.
 RISE = 2.0
+ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
+Tls: TypeAlias = Literal["control", "all"]
 
 
 class RateSegment(NamedTuple):
@@ -208,10 +210,6 @@ def next_look(
         step = (depth.catch_up + depth.lead_bytes / line.rate) / RISE
         longest = min(looks.longest, max(step, looks.shortest))
     return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))
-
-
-ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
-Tls: TypeAlias = Literal["control", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,27 @@ from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 
+#: Measured times and volumes, handoffs included: the schedule files hold no bytes of
+#: what stayed within a machine, and placing the job anew needs them.
+REALIZATION = "realization.npz"
+REPORTS = "reports.npz"
+#: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
+_OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
+_OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
+#: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
+SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
+FILE, SAMPLES, LINES = "traffic.npz", "samples.npz", "lines.npz"
+_TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
+#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
+#: that they had, and that they waited for a core; by machine TCP segments that were
+#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
+#: and bytes that waited in them. All but the last are counts since the beginning.
+SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
+_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
+NAME = "weights.npz"
+_ARRAYS = ("parameters", "names", "shapes", "offsets")
+_NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
+
 
 def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     """Return arrays of a run; NaN stands for what did not happen.
@@ -61,10 +82,9 @@ def read_frames(
     DataError
         When the file is missing, cut short, holds other rows, or is not of ``job``.
     """
-    arrays = _read(path, ("sent", "received", "notified"))
-    out_rows, in_rows, notices = (
-        arrays[name] for name in ("sent", "received", "notified")
-    )
+    names = ("sent", "received", "notified")
+    arrays = _read(path, names)
+    out_rows, in_rows, notices = (arrays[name] for name in names)
     rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
     if not rows or not out_rows.ndim == in_rows.ndim == 1:
         raise DataError("holds no rows of frames", path=str(path))
@@ -73,17 +93,6 @@ def read_frames(
         text = f"notified has shape {notices.shape}, not {shape}"
         raise DataError(text, path=str(path))
     return out_rows, in_rows, notices
-
-
-#: Measured times and volumes, handoffs included: the schedule files hold no bytes of
-#: what stayed within a machine, and placing the job anew needs them.
-REALIZATION = "realization.npz"
-REPORTS = "reports.npz"
-#: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
-_OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
-_OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
-#: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
-SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
 
 
 def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
@@ -146,16 +155,6 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     if not is_edge.all():
         raise DataError("names flows that the job does not have", path=str(path))
     return rates
-
-
-FILE, SAMPLES, LINES = "traffic.npz", "samples.npz", "lines.npz"
-_TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
-#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
-#: that they had, and that they waited for a core; by machine TCP segments that were
-#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
-#: and bytes that waited in them. All but the last are counts since the beginning.
-SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
-_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
 
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
@@ -283,11 +282,6 @@ def _check(traffic: Traffic) -> None:
         raise ValueError(f"it names a machine beyond the {machines} that it lists")
     if (owners["program"] >= len(traffic.programs)).any():
         raise ValueError("it names a program that it does not list")
-
-
-NAME = "weights.npz"
-_ARRAYS = ("parameters", "names", "shapes", "offsets")
-_NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
 
 
 def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:

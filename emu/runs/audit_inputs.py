@@ -181,7 +181,10 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated or _read_noted_scenario(run)
+    own = stated
+    if own is None and "scenario" in run.manifest:
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -233,14 +236,6 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     arrays = read_reports(run.problem, path)
     task, flow = arrays["task_settled"], arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
-
-
-def _read_noted_scenario(run: RecordedRun) -> Scenario | None:
-    """Return the scenario of the manifest, None where it holds none."""
-    if "scenario" not in run.manifest:
-        return None
-    with one_error(run.path / "manifest.json"):
-        return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _rule(run: RecordedRun, stated: Scenario | None) -> str:
@@ -297,8 +292,7 @@ def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
 def has_other_windows(scenario: Scenario) -> bool:
     """Return True where a job has a credit window that `stated_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
-    count = sum(isinstance(window, int) for window in windows)
-    return count > len(list_windows(scenario))
+    return sum(isinstance(one, int) for one in windows) > len(list_windows(scenario))
 
 
 def real_volumes(

@@ -18,6 +18,7 @@ from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
 _Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
+_FILE = "machines.json"
 
 
 class _Program(TypedDict):
@@ -157,9 +158,6 @@ def read_lab(run: Path) -> dict[str, Any]:
     return lab
 
 
-_FILE = "machines.json"
-
-
 @contextlib.contextmanager
 def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
     """Say for the time of the block which process holds each machine.
@@ -189,7 +187,15 @@ def holder_of(run: Path, machine: str) -> int:
     """
     if not run.is_dir():
         raise DataError("there is no such run directory", path=str(run))
-    if not _is_locked(run / _FILE):
+    is_locked = False
+    try:
+        with open_input(run / _FILE) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        is_locked = True
+    except OSError:
+        pass  # it is not there, or another user's
+    if not is_locked:
         raise DataError(
             "no lab runs here: it has ended, or none began; `emu lab` prints where "
             "its own goes",
@@ -203,14 +209,3 @@ def holder_of(run: Path, machine: str) -> int:
             path=str(run),
         )
     return holders[machine]
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        with open_input(path) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # it is not there, or another user's
-        return False
-    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     Part = TypeVar("Part")
+
+
+_RATIOS = ("makespan_error", "replay_error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +122,13 @@ class RecordedRun:
 
     def _repr_html_(self) -> str:
         """Return the figures of result.json that a run is for."""
-        rows = [(key.replace("_", " "), figure) for key, figure in self._figures()]
+        rows = []
+        for key in ("makespan", "predicted_makespan", "bound", *_RATIOS):
+            if isinstance(figure := self.result.get(key), int | float):
+                is_ratio = key in _RATIOS
+                text = format_ratio(figure) if is_ratio else format_duration(figure, 6)
+                rows.append((key.replace("_", " "), text))
         return html_table(repr(self), (), rows)
-
-    def _figures(self) -> Iterator[tuple[str, str]]:
-        for key in ("makespan", "predicted_makespan", "bound"):
-            if isinstance(self.result.get(key), int | float):
-                yield key, format_duration(self.result[key], 6)
-        for key in ("makespan_error", "replay_error"):
-            if isinstance(self.result.get(key), int | float):
-                yield key, format_ratio(self.result[key])
 
     @property
     def best(self) -> Schedule:
@@ -229,11 +229,6 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
-def _has_rates(result: Mapping[str, Any]) -> bool:
-    """Return False where TCP has shared kernel NICs: no rate was assigned."""
-    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
-
-
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it.
 
@@ -257,12 +252,16 @@ def load_run(path: str | Path) -> RecordedRun:
             missing.append(f"{name} {error.problem}")
             return None
 
-    read_schedule = partial(_schedule, problem)
+    def read_schedule(file: Path) -> Schedule:
+        return schedule_from_json(problem, _object(file), str(file))
+
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    if _has_rates(result) or (path / "rates.npz").exists():
+    # Where TCP has shared kernel NICs no rate was assigned.
+    shares = result.get("network") == "kernel" and result.get("sharing") != "assigned"
+    if not shares or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
@@ -345,11 +344,6 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _schedule(problem: Problem, path: Path) -> Schedule:
-    """Return the schedule of a file."""
-    return schedule_from_json(problem, _object(path), str(path))
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the content of manifest.json.
 
@@ -358,25 +352,23 @@ def read_manifest(path: Path) -> dict[str, Any]:
     DataError
         When it is missing, damaged, or of another version of emu.
     """
-    content = _read_versioned(path)
-    check_shape(content, ManifestShape, path)
-    return content
+    return _read_versioned(path, ManifestShape)
 
 
 def _result(path: Path) -> dict[str, Any]:
-    content = _read_versioned(path)
-    check_shape(content, ResultShape, path)
+    content = _read_versioned(path, ResultShape)
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     return content
 
 
-def _read_versioned(path: Path) -> dict[str, Any]:
+def _read_versioned(path: Path, shape: type) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
         raise DataError(
             f"is of version {content.get('version')!r}, this emu reads {VERSION}",
             path=str(path),
         )
+    check_shape(content, shape, path)
     return content

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _EXACTNESS = {"float32": 1e-4, "float64": 1e-9}
 #: Factor by which rounding may carry several processes farther than one.
 _ROUNDING = 3
+FILE = "validation.csv"
 
 
 def training_audit(run: Path, job: Job) -> Findings:
@@ -61,7 +62,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     count, violations = 0, []
     frame = training_frame(run / "training.csv")
     for name, settings in list_training(job):
-        losses = _losses(frame, name)
+        mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
+        losses = mine.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
         system = system_of(settings)
@@ -72,7 +74,10 @@ def training_audit(run: Path, job: Job) -> Findings:
             )
             raise DataError(problem, path=str(run))
         misses = system.updates_missed(settings) if system else 0
-        wrong = _first_wrong(losses, _weights(run, name), settings, misses)
+        parts = read_weights(run).items()
+        parts_of_job = [part.ravel() for key, part in parts if key.startswith(name)]
+        weights = np.concatenate([np.empty(0), *parts_of_job])
+        wrong = _first_wrong(losses, weights, settings, misses)
         count += len(losses) + 1
         if wrong is not None:
             off, subject, words = wrong
@@ -96,19 +101,6 @@ def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, settings in names:
         if "model" in settings and settings.get("compute") != "timed":
             yield name, settings
-
-
-def _losses(frame: pd.DataFrame, name: str) -> pd.Series[float]:
-    """Return the mean loss of all tasks, by iteration."""
-    mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
-    return mine.groupby("iteration").value.mean()
-
-
-def _weights(run: Path, name: str) -> NDArray[np.float64]:
-    """Return the parameters that a job ended with, flat."""
-    parts = read_weights(run)
-    mine = [part.ravel() for key, part in parts.items() if key.startswith(name)]
-    return np.concatenate([np.empty(0), *mine])
 
 
 def _first_wrong(
@@ -171,9 +163,6 @@ def _alone(
     return parameters.astype(np.float64), np.array(losses)
 
 
-FILE = "validation.csv"
-
-
 def progress_of(
     runs: Sequence[RecordedRun],
     watch: Callable[[int, int], None] = lambda *_: None,
@@ -196,15 +185,24 @@ def progress_of(
     curves: dict[str, Progress] = {}
     curves_of_runs = []
     for run in runs:
-        scenario = _training(run)
-        job = build_job(scenario)
+        if not trains(run):
+            problem = "has no validation accuracy over time"
+            raise DataError(problem, path=str(run.path))
+        scenario = Scenario.model_validate(run.manifest["scenario"])
+        job, reads = build_job(scenario), run.best.reads
+        # Runs of equal settings may differ in what was read when.
+        digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
         settings, steps = job.settings, steps_of(job)
-        key = json.dumps([settings, steps, _reads(run)], sort_keys=True, default=str)
+        key = json.dumps([settings, steps, digest], sort_keys=True, default=str)
         progress = read_progress(run.path / FILE)
         if progress is None or len(progress.loss) != steps:
             if key not in curves:
                 curves[key] = progress_along(scenario, run.best, watch, looks)[0]
-            _write(run.path, curves[key])
+            columns = (curves[key].loss.tolist(), curves[key].accuracy.tolist())
+            rows = enumerate(zip(*columns, strict=True))
+            lines = (f"{n},{loss!r},{share!r}" for n, (loss, share) in rows)
+            header = "step,loss,accuracy"
+            RunDirectory(run.path).write_lines(FILE, [header, *lines])
         else:
             curves[key] = progress
         curves_of_runs.append(curves[key])
@@ -236,28 +234,6 @@ def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
         return ()  # the steps before are of another attempt, with times of its own
     system = system_of(run.manifest.get("scenario", {}).get("job", {}))
     return system.step_kinds if system else ()
-
-
-def _reads(run: RecordedRun) -> str:
-    """Return a digest of what was read when: equal settings may differ in it."""
-    reads = run.best.reads
-    return "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
-
-
-def _training(run: RecordedRun) -> Scenario:
-    if not trains(run):
-        raise DataError("has no validation accuracy over time", path=str(run.path))
-    return Scenario.model_validate(run.manifest["scenario"])
-
-
-def _write(run: Path, made: Progress) -> None:
-    rows = (
-        f"{n},{loss!r},{samples!r}"
-        for n, (loss, samples) in enumerate(
-            zip(made.loss.tolist(), made.accuracy.tolist(), strict=True)
-        )
-    )
-    RunDirectory(run).write_lines(FILE, ["step,loss,accuracy", *rows])
 
 
 def read_progress(path: Path) -> Progress | None:

@@ -56,9 +56,7 @@ from emu.host.input_file import (
 from emu.names import file_part
 from emu.problem import Problem, RateHistory
 from emu.problem.cut import Cut
-from emu.runs.problem_json import (
-    problem_to_json,
-)
+from emu.runs.problem_json import problem_to_json
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -75,6 +73,14 @@ RECORDS = (
     "processes.json", "rates.npz", "realization.npz", "reports.npz", "frames.npz",
     "training.csv", "weights.npz",
 )  # fmt: skip
+#: File of the text, whatever the format: YAML reads JSON.
+NAME = "scenario.txt"
+_MOST_BYTES = 1 << 25
+#: Keys that were measured, or read of a program beside the text.
+_NOTED = ("measured", "source")
+FOLDER, RECORD = "checkpoints", "commit.json"
+#: Cuts that are kept: the newest, and one to fall back to.
+_KEPT = 2
 
 
 def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -82,14 +88,6 @@ def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
     return content.getvalue()
-
-
-def _lock(held: int, path: Path) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        problem = "another emu is writing here: wait for its end"
-        raise DataError(problem, path=str(path)) from error
 
 
 def _digest(path: Path) -> str:
@@ -175,8 +173,13 @@ class RunDirectory:
             problem = f"cannot be opened: {error.strerror}"
             raise DataError(problem, path=str(self.path)) from error
         try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                _lock(handle, self.path)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                problem = "another emu is writing here: wait for its end"
+                raise DataError(problem, path=str(self.path)) from error
+            except OSError:
+                pass  # a file system without locks
             yield
         finally:
             os.close(handle)
@@ -220,13 +223,6 @@ class RunDirectory:
     def _write(self, name: str, content: bytes) -> None:
         with whole_file(self.path / name) as partial:
             partial.write_bytes(content)
-
-
-#: File of the text, whatever the format: YAML reads JSON.
-NAME = "scenario.txt"
-_MOST_BYTES = 1 << 25
-#: Keys that were measured, or read of a program beside the text.
-_NOTED = ("measured", "source")
 
 
 def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any]:
@@ -304,23 +300,13 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
 
 def _without(content: Any) -> Any:
     """Return ``content`` without the keys that are noted of models."""
-    if isinstance(content, dict):
-        return dict(_list_fields(content))
-    return (
-        [_without(item) for item in content] if isinstance(content, list) else content
-    )
-
-
-def _list_fields(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(content, list):
+        return [_without(item) for item in content]
+    if not isinstance(content, dict):
+        return content
     program = "program" in content or is_program(str(content.get("policy")))
-    for key, value in content.items():
-        if not (program and key in _NOTED):
-            yield key, _without(value)
-
-
-FOLDER, RECORD = "checkpoints", "commit.json"
-#: Cuts that are kept: the newest, and one to fall back to.
-_KEPT = 2
+    dropped = _NOTED if program else ()
+    return {k: _without(value) for k, value in content.items() if k not in dropped}
 
 
 class _Part(TypedDict):
@@ -360,7 +346,13 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     except OSError as error:
         problem = f"cannot be written: {error.strerror or error}"
         raise DataError(problem, path=str(folder)) from error
-    parts = {name: _write_part(folder, name, s) for name, s in cut.states.items()}
+    parts: dict[str, _Part] = {}
+    for name, arrays in cut.states.items():
+        file, content = f"{file_part(name)}.npz", npz_content(arrays)
+        with whole_file(folder / file) as partial:
+            partial.write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        parts[name] = _Part(file=file, sha256=digest, arrays=[*arrays])
     record = _Record(job=job, iteration=cut.iteration, parts=parts)
     with whole_file(folder / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
@@ -368,14 +360,6 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
             _remove(each)
-
-
-def _write_part(folder: Path, name: str, arrays: Arrays) -> _Part:
-    file, content = f"{file_part(name)}.npz", npz_content(arrays)
-    with whole_file(folder / file) as partial:
-        partial.write_bytes(content)
-    digest = hashlib.sha256(content).hexdigest()
-    return _Part(file=file, sha256=digest, arrays=[*arrays])
 
 
 def _remove(folder: Path) -> None:
@@ -452,11 +436,11 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
         raise DataError("is of another job than the run", path=str(path))
     if folder.name != f"{iteration:08d}":
         raise DataError(f"is of iteration {iteration}", path=str(path))
-    return Cut(iteration, {name: _part(folder, part) for name, part in parts.items()})
-
-
-def _part(folder: Path, part: _Part) -> Arrays:
-    path = folder / file_part(part["file"])
-    if _digest(path) != part["sha256"]:
-        raise DataError("is not what was committed: its digest differs", path=str(path))
-    return read_arrays(path, part["arrays"])
+    states: dict[str, Arrays] = {}
+    for name, part in parts.items():
+        path = folder / file_part(part["file"])
+        if _digest(path) != part["sha256"]:
+            problem = "is not what was committed: its digest differs"
+            raise DataError(problem, path=str(path))
+        states[name] = read_arrays(path, part["arrays"])
+    return Cut(iteration, states)

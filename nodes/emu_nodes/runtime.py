@@ -72,6 +72,8 @@ from emu_nodes.task_runner import (
 #: second for it: 40 us each are a twentieth of a core.
 _PERIOD = 0.1
 _OF_MAIN_THREAD = Path("/proc/self/schedstat")
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
+T = TypeVar("T", bound=Message)
 
 
 def load_program(path: str) -> type:
@@ -179,10 +181,6 @@ async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
     while (line := board.clock()) is not None:
         clock.follow(line, this_host.monotonic(), BEAT)
         await asyncio.sleep(BEAT)
-
-
-_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
-T = TypeVar("T", bound=Message)
 
 
 def main(description: dict[str, Any]) -> int:

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from emu.emulation.wire.process_spec import ProcessTask
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
+_ROUNDS = 8
+_BYTES = 1 << 18
+_RATE = 1e9  # bytes per second: a round takes 0.3 ms
+_WITHIN = 30.0  # wall seconds, on a host where a hundred processes warm up at once
 
 
 class WallClockTimer:
@@ -288,12 +292,6 @@ class TaskRunner:
 def payload_bytes(payload: Payload) -> int:
     """Return the bytes of a flow: those of its tensors, headers apart."""
     return sum(array.nbytes for array in payload.values())
-
-
-_ROUNDS = 8
-_BYTES = 1 << 18
-_RATE = 1e9  # bytes per second: a round takes 0.3 ms
-_WITHIN = 30.0  # wall seconds, on a host where a hundred processes warm up at once
 
 
 async def warm_up_process(compute: Executor) -> None:

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 #: Errors that a process reports when another one has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
+_LINE = 3  # numbers that describe a clock
+T = TypeVar("T")
+#: Returns what has been said within so many wall seconds: (who, what).
+Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
+_LOOK = 0.25  # wall seconds between two looks at the deadline
+_LISTED = 5
 
 
 class Severity(IntEnum):
@@ -101,9 +107,6 @@ class Standstill:
             f"the coordinator, this process, stood still for {self._pause:.1f} s of "
             f"wall time: agents give it up after {self._fatal:g} s"
         )
-
-
-_LINE = 3  # numbers that describe a clock
 
 
 def agent_name(host_name: str) -> str:
@@ -187,8 +190,6 @@ class Process:
 
 # Waiting for everybody: one deadline per wait, and the names of who is missing.
 
-T = TypeVar("T")
-
 
 class Mailbox(Generic[T]):
     """Takes one thing at a time, gives all that have come; one waiter.
@@ -256,12 +257,6 @@ class RunLog:
             return f"its output is lost: {error}"
         text = f"it said: {lines[-1]}" if lines else "it said nothing"
         return f"{text} (the log is {self.path})"
-
-
-#: Returns what has been said within so many wall seconds: (who, what).
-Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
-_LOOK = 0.25  # wall seconds between two looks at the deadline
-_LISTED = 5
 
 
 class Gathering:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_PORT = 8192
 #: Bytes that all processes together touch ahead of the run, at most.
 _RESERVED = 3e9
+_KEY = "emulation.hosts"
 
 
 def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
@@ -154,8 +155,6 @@ def process_specs(
 #
 # Pure: several machines may share a host, and none is over two. What comes out depends
 # on names and numbers, and not on who joined first.
-
-_KEY = "emulation.hosts"
 
 
 def host_of_machines(

@@ -63,6 +63,21 @@ from emu.problem.workloads import copies_of
 if TYPE_CHECKING:
     from emu.emulation.coordinator.settings import RunSettings
 
+__all__ = ["Coordinator", "EmulatedRun", "emulate"]
+
+#: Wall seconds between the barrier and run time 0: all have received it by then.
+_LEAD = 0.1
+_RUNNING = "running"
+#: Wall seconds between two looks at the deadlines while nothing happens.
+_LOOK = 0.25
+#: What is not safe before its time is settled so many wall seconds after it: what ended
+#: before it has mostly been reported by then. At 0, 0.3 and 1 ms the errors of four
+#: drawn scenarios, and their flows' finishes, were the same within their spread.
+_REPORTED = 0.0003
+#: What is safe is settled and published so many wall seconds before its time at most,
+#: and half of it at the least, so that one message brings several things.
+_AHEAD = 0.05
+
 
 # Without wake-ups senders would have to look every 0.1 ms for a flow that gets its rate
 # at once, while under rules that serve one flow at a time most wait for long. With 462
@@ -149,22 +164,6 @@ class NextKills:
             lambda *end: ends.get(end, math.inf),
             lambda process: math.inf if self._left[process] else self._over[process],
         )
-
-
-__all__ = ["Coordinator", "EmulatedRun", "emulate"]
-
-#: Wall seconds between the barrier and run time 0: all have received it by then.
-_LEAD = 0.1
-_RUNNING = "running"
-#: Wall seconds between two looks at the deadlines while nothing happens.
-_LOOK = 0.25
-#: What is not safe before its time is settled so many wall seconds after it: what ended
-#: before it has mostly been reported by then. At 0, 0.3 and 1 ms the errors of four
-#: drawn scenarios, and their flows' finishes, were the same within their spread.
-_REPORTED = 0.0003
-#: What is safe is settled and published so many wall seconds before its time at most,
-#: and half of it at the least, so that one message brings several things.
-_AHEAD = 0.05
 
 
 @contextlib.contextmanager

@@ -26,6 +26,17 @@ from emu.host.this_host import loopback_address, memory, this_host, version_of_e
 #: Pings before the first line, and of every beat: the surest of each counts.
 _FIRST, _PER_BEAT = 20, 4
 _APART = 0.01  # wall seconds from one ping to the next
+_SENT = 16 << 20  # bytes over loopback: 10 ms, long enough to be past the first ones
+_PATIENCE = 5.0  # wall seconds
+#: How engines number what they start: mpirun, PMIx, PMI, srun, torchrun, a Job's pods.
+_RANKS = (
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "GROUP_RANK",
+    "JOB_COMPLETION_INDEX",
+)
 
 
 class ClockComparison:
@@ -77,10 +88,6 @@ class ClockComparison:
         """Return the line as offset, drift, uncertainty; empty where there is none."""
         line = self.line
         return [] if line is None else [line.offset, line.drift, line.uncertainty]
-
-
-_SENT = 16 << 20  # bytes over loopback: 10 ms, long enough to be past the first ones
-_PATIENCE = 5.0  # wall seconds
 
 
 def usable_cores() -> int:
@@ -179,16 +186,6 @@ async def measure_host(address: str) -> dict[str, Any]:
 
 
 # Name of a host in a run where none is stated.
-
-#: How engines number what they start: mpirun, PMIx, PMI, srun, torchrun, a Job's pods.
-_RANKS = (
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "SLURM_PROCID",
-    "GROUP_RANK",
-    "JOB_COMPLETION_INDEX",
-)
 
 
 def own_host_name(environment: Mapping[str, str] = os.environ) -> str:

@@ -20,6 +20,12 @@ from emu.emulation.launch.fork import describe_end
 from emu.emulation.network import format_address
 from emu.host.this_host import module_command
 
+#: Name of the only host.
+LOCALHOST = "localhost"
+#: Wall seconds to reach the coordinator, which listens before the agent is started:
+#: an agent whose coordinator was killed meanwhile must not linger.
+_PATIENCE = 2.0
+
 
 class Launcher(Protocol):
     """Starts one agent per host."""
@@ -181,12 +187,6 @@ class ChildAgents:
 
 
 # The launcher of one host, this one: nothing has to be set up for it.
-
-#: Name of the only host.
-LOCALHOST = "localhost"
-#: Wall seconds to reach the coordinator, which listens before the agent is started:
-#: an agent whose coordinator was killed meanwhile must not linger.
-_PATIENCE = 2.0
 
 
 class LocalLauncher(ChildAgents):

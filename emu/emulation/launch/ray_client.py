@@ -26,6 +26,8 @@ from emu.host.this_host import module_command
 # Ray keeps what an actor is made with, sends the rest in clear, and logs much. So the
 # token goes to an actor that runs, encrypted to a key that it has drawn.
 _LINES = 1000  # of what an agent and its processes print, the last
+ROOM = 10.0  # wall seconds in which others may give back what they hold
+_LEAVE = 2.0  # wall seconds that the other agents have to end after the first
 
 
 def _padding() -> padding.OAEP:
@@ -73,10 +75,6 @@ def seal(token: str, key: bytes) -> bytes:
     if not isinstance(public, rsa.RSAPublicKey):
         raise TypeError("an actor has sent another kind of key")
     return public.encrypt(token.encode(), _padding())
-
-
-ROOM = 10.0  # wall seconds in which others may give back what they hold
-_LEAVE = 2.0  # wall seconds that the other agents have to end after the first
 
 
 def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:

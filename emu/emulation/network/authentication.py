@@ -14,6 +14,7 @@ derived from the run's token, so that who holds one cannot pose as another.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import re
 from collections import deque
@@ -33,6 +34,10 @@ _HOST = re.compile(r"[A-Za-z0-9._~-]+(%[A-Za-z0-9._-]+)?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?")
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?")
 _PORTS = 1 << 16
+Side: TypeAlias = Literal["client", "server"]
+_NONCE = 32  # bytes
+#: Why a stranger was turned away that may try again.
+AGAIN = "too many strangers are at this port: try again"
 
 
 def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
@@ -52,9 +57,12 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     six, host = (match["six"], match["host"]) if match else (None, None)
     port_text, name = match["port"] if match else None, six or host or ""
     form = _HOST if six is None else _IPV6
-    if not (form.fullmatch(name) and _fits(name)) or (
-        port_text is None and port is None
-    ):
+    fits = False
+    if form.fullmatch(name):
+        with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
+            name.encode("idna")
+            fits = True
+    if not fits or (port_text is None and port is None):
         optional = "[:PORT]" if port is not None else ":PORT"
         raise ValueError(
             f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
@@ -71,24 +79,9 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     return name, int(port_text)
 
 
-def _fits(name: str) -> bool:
-    """Return True where a name has no empty label and none beyond 63 bytes."""
-    try:
-        name.encode("idna")
-    except UnicodeError:
-        return False
-    return True
-
-
 def format_address(host: str, port: int) -> str:
     """Return an address as `parse_address` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-Side: TypeAlias = Literal["client", "server"]
-_NONCE = 32  # bytes
-#: Why a stranger was turned away that may try again.
-AGAIN = "too many strangers are at this port: try again"
 
 
 def derive_key(token: str, *subject: str | int) -> bytes:

@@ -34,6 +34,19 @@ from emu.host.this_host import this_host
 MOST_DRIFT = 5e-4
 #: Readings that are kept, five minutes of one a second: clocks change with the room.
 _KEPT = 300
+_LOOK = 0.25  # wall seconds between two looks at a deadline, at most
+#: Wall seconds between two signs of life.
+BEAT = 1.0
+#: Wall seconds without one after which a peer counts as cut off, if none is stated.
+SILENCE = EmulationSettings.silence
+_TICK = BEAT / 2
+_CLOCK_MONOTONIC = 1
+_NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_ABSOLUTE = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+#: struct itimerspec: interval and value, each seconds and nanoseconds. Packed into
+#: memory that stays: with ctypes structures made anew a setting took 2.5 us, not 1.6.
+_ITIMERSPEC = struct.Struct("@llll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +107,6 @@ class PeerClock:
 
 
 # A clock that stops while this process is suspended, so pauses expire no timeout.
-
-_LOOK = 0.25  # wall seconds between two looks at a deadline, at most
 
 
 class AwakeClock:
@@ -160,12 +171,6 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
 
 # When a peer counts as silent, and when it was oneself that stood still.
 
-#: Wall seconds between two signs of life.
-BEAT = 1.0
-#: Wall seconds without one after which a peer counts as cut off, if none is stated.
-SILENCE = EmulationSettings.silence
-_TICK = BEAT / 2
-
 
 class SilenceWatch:
     """Silence of a peer, in wall seconds in which this process ran.
@@ -204,11 +209,6 @@ class SilenceWatch:
         own = self._clock.lost - self._lost
         beside = f", {own:.1f} s in which this process stood still apart" if own else ""
         return f"has been silent for {self.limit:g} s of wall time{beside}"
-
-
-_CLOCK_MONOTONIC = 1
-_NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
-_ABSOLUTE = 1
 
 
 class RunClock:
@@ -346,12 +346,6 @@ class Alarm:
             self.set(wall)
         else:
             self._ring()
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-#: struct itimerspec: interval and value, each seconds and nanoseconds. Packed into
-#: memory that stays: with ctypes structures made anew a setting took 2.5 us, not 1.6.
-_ITIMERSPEC = struct.Struct("@llll")
 
 
 class _Timer:

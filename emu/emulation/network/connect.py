@@ -16,6 +16,7 @@ from emu.emulation.network.authentication import (
     fresh_nonce,
 )
 from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire import FrameReader, Kind, Message, encode_message
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-#: Wall seconds before who was refused for want of room tries again.
-_PAUSE = 0.02
 
 
 async def open_edge(
@@ -71,17 +70,11 @@ async def open_edge(
     NodeMisbehaved
         If the receiver refused, with its reason, or cannot prove that it knows the key.
     """
-    end, rest = this_host.monotonic() + within, within
-    while True:
-        try:
-            way = await _open(address, edge, key, source_port, encrypted, rest)
-        except NodeMisbehaved as error:
-            rest = end - this_host.monotonic()
-            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
-                raise
-            await asyncio.sleep(_PAUSE)
-        else:
-            return OutEdge(way, edge, pacer=pacer, capacity=capacity)
+    way = await enter_port(
+        lambda rest: _open(address, edge, key, source_port, rest, encrypted=encrypted),
+        within,
+    )
+    return OutEdge(way, edge, pacer=pacer, capacity=capacity)
 
 
 async def _open(
@@ -89,13 +82,13 @@ async def _open(
     edge: int,
     key: bytes,
     source_port: int,
-    encrypted: bool,  # noqa: FBT001 -- as `open_edge` was asked
     within: float,
+    *,
+    encrypted: bool,
 ) -> socket.socket | TlsSocket:
     loop = asyncio.get_running_loop()
     where = format_address(*address)
     sock: socket.socket | None = None
-    way: socket.socket | TlsSocket | None = None
     try:
         async with asyncio.timeout(within):
             addresses = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
@@ -108,18 +101,18 @@ async def _open(
             await loop.sock_connect(sock, addresses[0][4])
             way = TlsSocket(sock, client_context(), server=False) if encrypted else sock
             await _prove(way, edge, key, where)
-    except TimeoutError:
-        _close(sock)
-        raise DeadlineExceeded(
-            f"the sender of edge {edge} waited {within:g} s for {where} to accept it"
-        ) from None
-    except OSError as error:
-        _close(sock)
-        raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
-    except (EmulatorError, asyncio.CancelledError):
-        _close(sock)
+            return way
+    except (OSError, EmulatorError, asyncio.CancelledError) as error:
+        if sock is not None:
+            sock.close()
+        if isinstance(error, TimeoutError):
+            raise DeadlineExceeded(
+                f"the sender of edge {edge} waited {within:g} s for {where} to "
+                "accept it"
+            ) from None
+        if isinstance(error, OSError):
+            raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
         raise
-    return way
 
 
 async def _prove(
@@ -190,8 +183,3 @@ async def _when_readable(
 def _on_readable(readable: asyncio.Future[None]) -> None:
     if not readable.done():
         readable.set_result(None)
-
-
-def _close(sock: socket.socket | None) -> None:
-    if sock is not None:
-        sock.close()

@@ -17,7 +17,7 @@ from emu.emulation.network.authentication import (
     fresh_nonce,
 )
 from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.ports import listen_within
+from emu.emulation.network.ports import enter_port, listen_within
 from emu.emulation.network.tls import (
     ServerTls,
     client_context,
@@ -30,8 +30,6 @@ from emu.host.this_host import this_host
 from emu.names import printable
 
 _STRANGER_LIMITS = WireLimits(message=4096)
-#: Wall seconds before who was refused for want of room tries again.
-_PAUSE = 0.02
 #: Who accepts control connections, for messages.
 _PEER = "the coordinator"
 
@@ -64,15 +62,9 @@ async def connect_control(
         If we were refused, with the reason, or who answers cannot prove that it knows
         the token: it gets nothing then.
     """
-    end, rest = this_host.monotonic() + within, within
-    while True:
-        try:
-            return await _connect(address, identity, limits, rest)
-        except (NodeLost, NodeMisbehaved) as error:
-            rest = end - this_host.monotonic()
-            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
-                raise
-            await asyncio.sleep(_PAUSE)
+    return await enter_port(
+        lambda rest: _connect(address, identity, limits, rest), within
+    )
 
 
 async def _connect(
@@ -263,28 +255,24 @@ class ControlServer:
     async def _serve(self, connection: ControlConnection) -> None:
         try:
             self._strangers.enter(connection)
+            within, refusal, who = self._hello_timeout, "", None
             try:
-                who = await self._handshake(connection)
+                async with asyncio.timeout(within):
+                    who = await self._challenge(connection)
+            except TimeoutError:
+                refusal = f"{self._owner} waited {within:g} s for a handshake"
             except EmulatorError as error:
-                self.rejections.note(connection.peer, str(error))
-                if not connection.closed:
-                    connection.send({"refused": str(error)})
-                return
+                refusal = str(error)
             finally:
                 self._strangers.leave(connection)
-            await self._on_connection(connection, who)
+            if who is not None:
+                await self._on_connection(connection, who)
+                return
+            self.rejections.note(connection.peer, refusal)
+            if not connection.closed:
+                connection.send({"refused": refusal})
         finally:
             await connection.aclose()
-
-    async def _handshake(self, connection: ControlConnection) -> Identity:
-        within = self._hello_timeout
-        try:
-            async with asyncio.timeout(within):
-                return await self._challenge(connection)
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"{self._owner} waited {within:g} s for a handshake"
-            ) from None
 
     async def _challenge(self, connection: ControlConnection) -> Identity:
         """Prove to a stranger that we know its key, have it prove the same."""

@@ -45,6 +45,9 @@ from emu.problem.payloads import payload_kind
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
 #: known. With a megabyte at a time a burst of 500 kB was one call.
 _PORTION = 1 << 16
+#: Wall seconds before the next connection is accepted when one could not be.
+_PAUSE = 0.1
+_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,6 @@ class ArrivalBursts:
 OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
 #: (edge, error): an accepted connection broke.
 OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
-
-#: Wall seconds before the next connection is accepted when one could not be.
-_PAUSE = 0.1
-_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
 class DataServer:
@@ -283,8 +282,7 @@ class DataConnection:
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
         self._server, self._peer = server, peer
         tune_socket(sock)
-        context = server.tls.context if server.tls is not None else None
-        tls = TlsSocket(sock, context, server=True) if context is not None else None
+        tls = TlsSocket(sock, server.tls.context, server=True) if server.tls else None
         self._sock = tls or sock
         self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
@@ -297,7 +295,8 @@ class DataConnection:
         self._newest = -1
         self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
-        self._deadline = self._loop.call_later(server.hello_timeout, self._too_late)
+        late = NodeMisbehaved(f"no hello in {server.hello_timeout:g} s")
+        self._deadline = self._loop.call_later(server.hello_timeout, self._fail, late)
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:
@@ -343,10 +342,8 @@ class DataConnection:
                     self._hello(frame.fields)
         except EmulatorError as error:
             self._fail(error)
-        except BaseException:
-            self._on_stream_end(
-                ", for a fault of this process"
-            )  # or it is called for ever
+        except BaseException:  # or it is called for ever
+            self._on_stream_end(", for a fault of this process")
             raise
 
     def _allocate(self, size: int) -> memoryview:
@@ -376,10 +373,7 @@ class DataConnection:
             )
             return
         self._challenge.check(fields, "client")
-        self._accept(cast("int", self._challenge.subject[0]))
-
-    def _accept(self, edge: int) -> None:
-        server = self._server
+        edge = cast("int", self._challenge.subject[0])
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self._deadline.cancel()
@@ -411,28 +405,17 @@ class DataConnection:
             server.payloads[header.edge, kind] += tensor.nbytes
         server.header_bytes += frame.overhead
         buffer, self._buffer = self._buffer, None
+        flow = header.edge, header.iteration
         server.inbox.deliver(
-            Delivery(
-                header.edge,
-                header.iteration,
-                frame.arrays,
-                wall,
-                header.version,
-                buffer,
-            )
+            Delivery(*flow, frame.arrays, wall, header.version, buffer)
         )
         if server.on_arrival is not None:
-            server.on_arrival(
-                header.edge, header.iteration, wall, volume, header.shaped
-            )
+            server.on_arrival(*flow, wall, volume, header.shaped)
 
     def _answer(self, fields: dict[str, Any]) -> None:
         """Say something short to a peer that has got nothing yet."""
         with contextlib.suppress(OSError):  # it has gone, which reading will show
             self._sock.send(encode_message(Kind.HELLO, fields))
-
-    def _too_late(self) -> None:
-        self._fail(NodeMisbehaved(f"no hello in {self._server.hello_timeout:g} s"))
 
     def turn_away(self, reason: str) -> None:
         """Answer a stranger that it was refused, and close."""
@@ -450,18 +433,15 @@ class DataConnection:
     def _on_stream_end(self, reason: str) -> None:
         """Take the end of the stream for what it is."""
         self.close()
+        what = "the connection ended without a hello"
+        if self._edge is not None:
+            what = f"the sender of edge {self._edge} has gone"
+        end: EmulatorError = NodeLost(f"{what}{reason}")
         try:
             self._reader.end()
         except EmulatorError as error:
-            if self._edge is None:
-                self._server.rejections.note(self._peer, str(error))
-            else:
-                self._server.fail(self._edge, error)
-            return
+            end = error
         if self._edge is None:
-            self._server.rejections.note(
-                self._peer, f"the connection ended without a hello{reason}"
-            )
-            return
-        loss = NodeLost(f"the sender of edge {self._edge} has gone{reason}")
-        self._server.fail(self._edge, loss)
+            self._server.rejections.note(self._peer, str(end))
+        else:
+            self._server.fail(self._edge, end)

@@ -1,12 +1,19 @@
-"""Ports at which servers of a run listen: any free one, one stated, or a range's."""
+"""Ports at which servers of a run listen, and tries to be let in at a full one."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from emu.emulation.network.authentication import AGAIN
+from emu.errors import NodeLost, NodeMisbehaved
+from emu.host.this_host import this_host
+
 T = TypeVar("T")
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
 
 
 async def listen_within(
@@ -38,3 +45,27 @@ async def listen_within(
                 raise
     problem = f"all of emulation.ports {first}-{last} are in use"
     raise OSError(errno.EADDRINUSE, problem)
+
+
+async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T:
+    """Return what is entered, trying again where strangers take all the room.
+
+    Parameters
+    ----------
+    enter
+        Connects and proves who it is, within so many wall seconds.
+
+    Raises
+    ------
+    EmulatorError
+        What ``enter`` raised for another reason, or when no time is left.
+    """
+    end, rest = this_host.monotonic() + within, within
+    while True:
+        try:
+            return await enter(rest)
+        except (NodeLost, NodeMisbehaved) as error:
+            rest = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)

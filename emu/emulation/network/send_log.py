@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _ROW = struct.Struct("<IIddQ")
 #: Rows of one piece, so that two pieces fit into one control message.
 _PIECE = 12_000
+#: Frames kept, the newest: what one control message may carry.
+_MOST = 15_000
 
 
 class FrameLog:
@@ -41,10 +43,6 @@ class FrameLog:
             rows[name] = clock.run_times(rows[name])
         for begin in range(0, max(len(rows), 1), _PIECE):
             yield rows[begin : begin + _PIECE].tobytes()
-
-
-#: Frames kept, the newest: what one control message may carry.
-_MOST = 15_000
 
 
 class SendLog:

@@ -22,6 +22,8 @@ from emu.errors import RunError
 #: Subject and issuer of every certificate; who it belongs to is for the proofs to say.
 _NAME = "emu"
 _VALID = dt.timedelta(days=30)
+#: Bytes that one call encrypts, or takes from the kernel, at most.
+_AT_ONCE = 1 << 18
 
 
 def draw_certificate() -> bytes:
@@ -107,9 +109,6 @@ def _fingerprint(certificate: bytes) -> bytes:
 #
 # Records are made and opened in memory. `ssl.SSLSocket` would take two calls of the
 # kernel per record of 16 KB, and has no way to the note of when the last byte came.
-
-#: Bytes that one call encrypts, or takes from the kernel, at most.
-_AT_ONCE = 1 << 18
 
 
 class TlsSocket:

@@ -34,6 +34,22 @@ VERSION = 3
 PREFIX = struct.Struct(">4sHHII")
 CHECKSUM = struct.Struct(">I")
 PREFIX_BYTES = PREFIX.size + CHECKSUM.size
+#: Name on the wire -> what it is in memory. Nothing else is ever constructed.
+DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+FRAME_ROWS = np.dtype(
+    [
+        ("edge", "<u4"),
+        ("iteration", "<u4"),
+        ("first", "<f8"),
+        ("last", "<f8"),
+        ("bytes", "<u8"),
+    ]
+)
+#: Bytes that a seal takes in front of its message.
+SEAL_BYTES = 16
 
 
 def prefix_of(kind: int, header: int, body: int) -> bytes:
@@ -58,12 +74,6 @@ class Kind(enum.IntEnum):
 
 MESSAGE_KINDS = frozenset({Kind.HELLO, Kind.CONTROL})
 DATA_KINDS = frozenset({Kind.HELLO, Kind.DATA})
-
-#: Name on the wire -> what it is in memory. Nothing else is ever constructed.
-DTYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(name).newbyteorder("<")
-    for name in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,21 +149,8 @@ class Message:
 # takes its kernel's notes, a sender the instants before it handed the bytes to its
 # own. ``bytes``: payload, real bytes.
 
-FRAME_ROWS = np.dtype(
-    [
-        ("edge", "<u4"),
-        ("iteration", "<u4"),
-        ("first", "<f8"),
-        ("last", "<f8"),
-        ("bytes", "<u8"),
-    ]
-)
-
 
 # The seal of a message: no third party can alter, repeat or drop one.
-
-#: Bytes that a seal takes in front of its message.
-SEAL_BYTES = 16
 
 
 class Seal:

@@ -42,6 +42,12 @@ from emu.training import (
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
 
+#: Rows of every message of a store that are compared with the data set. They are drawn
+#: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
+#: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
+#: with 0.996. Rows at fixed places let a fault in every other row pass.
+_LOOKED_AT = 8
+
 
 class JobData:
     """Data set and batch plan, opened once per process.
@@ -162,13 +168,6 @@ class GraphStoreHop(TaskProgram):
             count += len(source)
         self._figures = {"edges": float(count)}
         return payloads
-
-
-#: Rows of every message of a store that are compared with the data set. They are drawn
-#: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
-#: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
-#: with 0.996. Rows at fixed places let a fault in every other row pass.
-_LOOKED_AT = 8
 
 
 def add_replies(

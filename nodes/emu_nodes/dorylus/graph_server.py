@@ -29,6 +29,8 @@ ROWS, IDS = "rows", "ids"
 
 #: Interval, epoch, and number of a tensor task within an interval.
 Chunk = tuple[int, int, int]
+#: What every interval's tasks keep on their server, of a layer.
+Z, READ, ATTENTION, OUT = "z", "read", "attention", "out"
 
 
 class GraphServer:
@@ -198,10 +200,6 @@ class GraphServer:
         self.keep(interval, epoch, **{names.get(k, k): a for k, a in answer.items()})
         if kind == "apply_back" and layer == 0:
             self.forget(interval, epoch)
-
-
-#: What every interval's tasks keep on their server, of a layer.
-Z, READ, ATTENTION, OUT = "z", "read", "attention", "out"
 
 
 class AttentionServer(GraphServer):
