@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ from emu.trust.rate_audit import rule_audit
 from emu.trust.verdict import host_figures
 from emu.trust.violation import AuditReport
 
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 #: Files that an audit must be able to read where they are.

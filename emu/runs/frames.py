@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,7 @@ import pandas as pd
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, open_input
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
+from emu.problem import Schedule
 
 
 def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:

@@ -37,7 +37,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,8 @@ from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import load_again
 from emu.trust.violation import differences
 
-if TYPE_CHECKING:
-    Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[Any]]
+
 
 #: Files that result.json follows from, and names the digests of.
 RECORDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.emulation.network import (
     BufferPool,
@@ -18,10 +18,8 @@ from emu.emulation.network import (
     open_edge,
 )
 from emu.emulation.wire.messages import FlowEnded
+from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 from emu.errors import DeadlineExceeded, EmulatorError
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 
 
 class EdgeEnds:

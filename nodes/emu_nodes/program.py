@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from emu.emulation.wire.process_spec import EdgeEnd
 from emu.errors import NodeMisbehaved
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.process_spec import EdgeEnd
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]

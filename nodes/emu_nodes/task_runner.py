@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,14 +37,12 @@ from emu.emulation.network import (
 )
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
+from emu.emulation.wire.process_spec import ProcessTask
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem import end_of_work
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.process_spec import ProcessTask
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 _ROUNDS = 8

@@ -12,16 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from emu.emulation.wire.array_parts import ArrayParts, state_parts
+from emu.emulation.wire.messages import StatePart
 from emu.errors import NodeMisbehaved
 from emu.problem import Job
 from emu.problem.cut import Cut
 from emu.problem.workloads import copies_of
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.messages import StatePart
 
 
 @dataclass(frozen=True, eq=False)

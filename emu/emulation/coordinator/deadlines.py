@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from typing import TYPE_CHECKING
 
+from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded
 from emu.prediction.scheduling import Decisions, Scheduler
 from emu.problem import Problem
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.messages import FlowEnded, TaskEnded
 
 _LISTED = 6
 _AWAITED = 3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from emu.emulation.coordinator.peers import (
     Gathering,
@@ -28,6 +28,7 @@ from emu.emulation.coordinator.peers import (
     cause,
     severity_of,
 )
+from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch import LocalLauncher, describe_end
 from emu.emulation.network import (
     BEAT,
@@ -61,9 +62,6 @@ from emu.errors import (
 )
 from emu.host.this_host import this_host
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.settings import RunSettings
 
 _INTRODUCTION = 10.0  # wall seconds that who has proved itself has to say what it is
 _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
 from emu.problem import Due, Schedule
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 
 
 class Observer:

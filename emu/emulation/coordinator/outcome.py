@@ -7,7 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from isal import isal_zlib
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.emulation.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
 from emu.errors import NodeMisbehaved
 from emu.prediction.scheduling import Decisions, Scheduler
 from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.trust.lateness import late_times
 
-if TYPE_CHECKING:
-    from emu.emulation.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
 #: Columns of the rates that are recorded, by their names in `RateSegments`.
 _COLUMNS = {"since": "d", "edge": "q", "iteration": "q", "rate": "d"}
 #: Rates that are packed together, in 0.06 ms: 7 bytes each of 32 (an hour of golden).

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -20,11 +20,9 @@ from emu.emulation.network import (
     RateBoard,
     SilenceWatch,
 )
+from emu.emulation.wire.messages import Message
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, RunError
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.messages import Message
 
 # Root causes. A process that dies takes its peers down: within milliseconds they report
 # broken connections, often before the agent reports the death. So reports are weighed.

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.cuts import CutPlan
+from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
 from emu.errors import ScenarioError
 from emu.problem import Problem, Realization
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.cuts import CutPlan
-    from emu.emulation.coordinator.settings import RunSettings
 
 #: Where NICs limit what crosses, edge e is sent from this port plus e: so every edge
 #: has a leaf of its own in every NIC.

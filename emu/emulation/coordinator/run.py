@@ -8,7 +8,7 @@ import gc
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import psutil
@@ -32,6 +32,7 @@ from emu.emulation.coordinator.process_specs import (
     process_specs,
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
+from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch import LocalLauncher, run_until_signalled
 from emu.emulation.network import AwakeClock, RunClock
 from emu.emulation.shaping import RISE
@@ -59,9 +60,6 @@ from emu.names import printable
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.settings import RunSettings
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 

@@ -16,15 +16,13 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from emu.emulation.coordinator.deadlines import Deadlines
+from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.errors import NodeMisbehaved, SchedulingError
 from emu.prediction.scheduling import Decisions, End, RateSegments, Scheduler, newest
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.deadlines import Deadlines
-    from emu.emulation.coordinator.outcome import Recorder
 
 
 class Outlet(Protocol):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from emu.emulation.coordinator.cuts import CutPlan
+from emu.emulation.launch import Launcher
+from emu.emulation.network import RunClock
 from emu.emulation.shaping import EmulationSettings
 from emu.host.this_host import loopback_address
 from emu.prediction.scheduling import RateSegments
 from emu.problem import Kill
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.cuts import CutPlan
-    from emu.emulation.launch import Launcher
-    from emu.emulation.network import RunClock
 
 
 class KernelNics(Protocol):

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from emu.emulation.network import derive_key
+from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 from emu.errors import NodeMisbehaved
 from emu.host.foreign_code import INSTALL_TORCH
 from emu.names import printable
 from emu.problem.workloads.copies import COPY
 from emu.systems.system import systems
-
-if TYPE_CHECKING:
-    from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 
 #: What every node process runs; it makes the programs of its tasks.
 RUNTIME = "emu_nodes.runtime:main"

@@ -7,7 +7,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from emu.emulation.network.authentication import (
     AGAIN,
@@ -16,6 +16,7 @@ from emu.emulation.network.authentication import (
     fresh_nonce,
 )
 from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
@@ -23,9 +24,6 @@ from emu.emulation.wire import FrameReader, Kind, Message, encode_message
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from emu.emulation.network.pacer import Pacer
 
 T = TypeVar("T")
 P = ParamSpec("P")

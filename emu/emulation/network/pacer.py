@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from emu.emulation.network.clock import Alarm, RunClock
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
 from emu.emulation.shaping import Depth, EmulationSettings, Looks, RateSegment
 from emu.host.this_host import this_host
-
-if TYPE_CHECKING:
-    from emu.emulation.network.rate_board import RateBoard
-
 
 #: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
 #: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the

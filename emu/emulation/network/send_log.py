@@ -5,15 +5,11 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.emulation.network.clock import RunClock
 from emu.emulation.wire.frame_layout import FRAME_ROWS
-
-if TYPE_CHECKING:
-    from emu.emulation.network.clock import RunClock
-
 
 #: A row of `emu.emulation.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as
 #: tuples 20.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,13 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Adjacency, Part, open_layers
 from emu.systems.dgcl.plans import gradient_plan, open_plans
+from emu_nodes.program import TaskSpec
 
-if TYPE_CHECKING:
-    from emu_nodes.program import TaskSpec
+#: Stage, sender, receiver, vertices in ascending order.
+Transfer = tuple[int, int, int, NDArray[np.int64]]
 
-    #: Stage, sender, receiver, vertices in ascending order.
-    Transfer = tuple[int, int, int, NDArray[np.int64]]
-
-    #: (layer, backward, iteration): a pass along the plan.
-    Pass = tuple[int, bool, int]
+#: (layer, backward, iteration): a pass along the plan.
+Pass = tuple[int, bool, int]
 
 
 class Tables:

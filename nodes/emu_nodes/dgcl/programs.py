@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,8 @@ from typing_extensions import override
 from emu.graph_data import Dataset
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.dgcl.carrier import Carrier, Host
+from emu_nodes.dgcl.carrier import Carrier, Host, Pass
 from emu_nodes.program import Payload, TaskProgram, TaskSpec, sends, tensor
-
-if TYPE_CHECKING:
-    from emu_nodes.dgcl.carrier import Pass
 
 
 class Device(Carrier):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from emu.errors import NodeMisbehaved
 from emu.graph_data import open_parts
 from emu.graph_data.intervals import cut_intervals
 from emu.training.interval_layers import InEdges, RowSums, training_targets
-
-if TYPE_CHECKING:
-    from emu_nodes.program import Payload
+from emu_nodes.program import Payload
 
 #: Name of the rows of interval i, and of their vertices where these are not all.
 ROWS, IDS = "rows", "ids"

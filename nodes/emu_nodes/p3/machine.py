@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from emu.training.layers import Block
 from emu_nodes.dgtp.programs import JobData
 from emu_nodes.program import Payload, TaskSpec
 
-if TYPE_CHECKING:
-    _Gradients = tuple[NDArray[Any], NDArray[Any]]
+_Gradients = tuple[NDArray[Any], NDArray[Any]]
+
 
 #: Own rows of layer 1, and all other parameters.
 _PARTS = "own", "upper"
