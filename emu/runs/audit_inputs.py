@@ -187,6 +187,10 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
+    # A portfolio's choice is the run's own word; else the scenario states the rule.
+    policy = run.policy
+    if own is not None and own.schedule.policy != "portfolio":
+        policy = own.schedule.rule
     least = volumes = None
     if realization is not None and emulation.compute != "real":
         least = realization.times
@@ -206,7 +210,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.name,
         schedule,
         ROUNDING,
-        _rule(run, own),
+        policy,
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
         least_times=least,
@@ -235,13 +239,6 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     arrays = read_reports(run.problem, path)
     task, flow = arrays["task_settled"], arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
-
-
-def _rule(run: RecordedRun, stated: Scenario | None) -> str:
-    """Return the rule that the scenario states; the run's own word if it chose one."""
-    if stated is None or stated.schedule.policy == "portfolio":
-        return run.policy
-    return stated.schedule.rule
 
 
 def _evidence(

@@ -184,7 +184,16 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     try:
         content = read_json(file)
         scenario = Scenario.model_validate(content["scenario"])
-        return scenario, _schedule(scenario, content)
+        cluster = scenario.to_cluster()
+        # Epochs would need the data set; the result itself has its iterations.
+        by_data = scenario.job.shaped_by_data
+        job = scenario.to_job(train_vertices=1, opened=by_data)
+        iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
+        job = replace(job, iterations=iterations)
+        places = content["placement"]
+        machines = tuple(cluster.index(places[task.name]) for task in job.tasks)
+        problem = Problem(cluster, job, Placement(machines))
+        return scenario, schedule_of(following_placement(scenario, problem), content)
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
     except (
@@ -197,15 +206,3 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     ) as error:
         problem = f"is not a whole result: {type(error).__name__} {error}"
     raise DataError(problem, path=str(file))
-
-
-def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
-    cluster = scenario.to_cluster()
-    # Epochs would need the data set; the result itself has its iterations.
-    by_data = scenario.job.shaped_by_data
-    job = scenario.to_job(train_vertices=1, opened=by_data)
-    iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
-    job = replace(job, iterations=iterations)
-    machines = [cluster.index(content["placement"][task.name]) for task in job.tasks]
-    problem = Problem(cluster, job, Placement(tuple(machines)))
-    return schedule_of(following_placement(scenario, problem), content)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
-from emu_nodes.program import Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import Payload, Shared, TaskProgram, TaskSpec, sends, tensor
 
 
 @dataclass(eq=False)
@@ -27,13 +27,13 @@ class _Shared:
 
 
 def share_vector(
-    process: dict[str, Any], task: str, vector: NDArray[Any], iteration: int
+    process: Shared, task: str, vector: NDArray[Any], iteration: int
 ) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
     _state_of(process, task).vectors[iteration] = vector
 
 
-def _state_of(process: dict[str, Any], task: str) -> _Shared:
+def _state_of(process: Shared, task: str) -> _Shared:
     common: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
     return common
 
@@ -41,7 +41,7 @@ def _state_of(process: dict[str, Any], task: str) -> _Shared:
 class _Place(TaskProgram):
     """Place of a `Step` or `Receive` in its all-reduce."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         place = brief.settings
         self._shared = _state_of(process, place["of"])

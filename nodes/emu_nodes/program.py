@@ -13,6 +13,8 @@ from emu.errors import NodeMisbehaved
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]
+#: What the tasks of one process share, by name: a partition, weights.
+Shared: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Program(Protocol):
     weights, the first of them puts there.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None: ...
+    def __init__(self, brief: TaskSpec, process: Shared) -> None: ...
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return the payload of every out-edge that sends in this iteration.
@@ -96,7 +98,7 @@ class Program(Protocol):
 class TaskProgram:
     """Base of programs: most report nothing, and leave nothing after the run."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief, self._process = brief, process
         self._figures: dict[str, float] = {}
 
@@ -117,7 +119,7 @@ class TaskProgram:
 class Copy(TaskProgram):
     """Takes the state of a task on another machine."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self.owner: str = brief.settings["of"]
         self.kept: dict[int, Payload] = {}

@@ -28,6 +28,7 @@ from emu.emulation.network import (
     connect_control,
     tune_process,
 )
+from emu.emulation.wire import Fields
 from emu.emulation.wire.array_parts import ArrayParts, parts_of
 from emu.emulation.wire.messages import (
     Begin,
@@ -60,7 +61,14 @@ from emu.errors import (
 from emu.host.this_host import cpu_times, this_host
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes.edge_ends import EdgeEnds
-from emu_nodes.program import KeepsState, Program, TaskSpec, edge_brief, own_name
+from emu_nodes.program import (
+    KeepsState,
+    Program,
+    Shared,
+    TaskSpec,
+    edge_brief,
+    own_name,
+)
 from emu_nodes.task_runner import (
     TaskContext,
     TaskRunner,
@@ -183,7 +191,7 @@ async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
         await asyncio.sleep(BEAT)
 
 
-def main(description: dict[str, Any]) -> int:
+def main(description: Fields) -> int:
     """Run the process of a specification; return its exit status."""
     spec = ProcessSpec.from_map(description)
     process = NodeProcess(spec, Surroundings(tune_process()))
@@ -363,7 +371,7 @@ class NodeProcess:
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
-        common: dict[str, Any] = {}
+        common: Shared = {}
         programs, first = {}, self._spec.first
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
-from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    sends,
+    tensor,
+)
 
 _POOL = 1 << 20
 #: Bytes that are compared at once.
@@ -44,7 +52,7 @@ class Timed(TaskProgram):
         When the settings lack the bytes of every out-edge.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._seed: int = brief.job_settings.get("seed", 0)
         self._reads: Mapping[int, int] = {}

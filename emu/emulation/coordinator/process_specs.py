@@ -185,7 +185,16 @@ def host_of_machines(
     machines = [machine.name for machine in problem.cluster.machines]
     check_hosts(machines, cores, len(cores), stated)
     hosts = sorted(cores)
-    weights = _weights(problem, volumes)
+    # Of every machine its share of the payload, and of the processes.
+    job, machine_of = problem.job, problem.placement.machine_of
+    weights = np.zeros((len(machines), 2))
+    for position, edge in enumerate(job.edges):
+        if problem.hops[position]:
+            for end in (edge.source, edge.destination):
+                weights[machine_of[end], 0] += volumes[position].sum()
+    for members in job.processes.values():
+        weights[machine_of[members[0]], 1] += 1
+    weights /= np.maximum(weights.sum(axis=0), 1e-300)
     fair = np.array([[1.0, cores[host]] for host in hosts])
     fair /= fair.sum(axis=0)
     loads = np.zeros_like(fair)
@@ -270,17 +279,3 @@ def check_hosts(
             f"over two hosts: start at most {len(machines)} agents"
         )
         raise ScenarioError(problem, key=_KEY)
-
-
-def _weights(problem: Problem, volumes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return of every machine its share of the payload and of the processes."""
-    job, machine_of = problem.job, problem.placement.machine_of
-    weights = np.zeros((len(problem.cluster.machines), 2))
-    for position, edge in enumerate(job.edges):
-        if problem.hops[position]:
-            for end in (edge.source, edge.destination):
-                weights[machine_of[end], 0] += volumes[position].sum()
-    for members in job.processes.values():
-        weights[machine_of[members[0]], 1] += 1
-    shares: NDArray[np.float64] = weights / np.maximum(weights.sum(axis=0), 1e-300)
-    return shares

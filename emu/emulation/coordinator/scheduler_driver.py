@@ -148,9 +148,13 @@ class SchedulerDriver:
         count = bisect.bisect_right(self._reported, max(until, ahead), key=event_time)
         due = self._reported[:count]
         with _misbehaviour():
-            decided, taken = self._scheduler.settle(
-                [_end(event) for event in due], until, ahead
-            )
+            ends = [
+                End(event.end, event.task, -1, event.iteration)
+                if isinstance(event, TaskEnded)
+                else End(event.time, -1, event.edge, event.iteration)
+                for event in due
+            ]
+            decided, taken = self._scheduler.settle(ends, until, ahead)
             del self._reported[:taken]
             for event in due[:taken]:
                 self._note(event)
@@ -210,13 +214,6 @@ class SchedulerDriver:
             for task, n in decisions.tasks:
                 reads = self._scheduler.reads.of(task, n)
                 self._outlet.run_task(RunTask(task, n, decisions.time, reads))
-
-
-def _end(event: TaskEnded | FlowEnded) -> End:
-    """Return the fields of a message that the scheduler needs."""
-    if isinstance(event, TaskEnded):
-        return End(event.end, event.task, -1, event.iteration)
-    return End(event.time, -1, event.edge, event.iteration)
 
 
 @contextlib.contextmanager

@@ -26,18 +26,19 @@ import socket
 import struct
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgpack
 
 from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.launch.signals import die_with_parent
+from emu.emulation.wire import Fields
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15
 
 
-def pack(message: dict[str, Any]) -> bytes:
+def pack(message: Fields) -> bytes:
     """Return a message behind its length; dataclasses are maps of their fields."""
     body = bytes(msgpack.packb(message, default=vars))
     return LENGTH.pack(len(body)) + body
@@ -82,7 +83,7 @@ class _ForkServer:
             came += count
         return data
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _obey(self, order: Fields) -> None:
         for module in order.get("preload", ()):
             try:
                 importlib.import_module(module)
@@ -117,7 +118,7 @@ class _ForkServer:
                 self._agent.sendall(pack({"ended": name, "code": code}))
 
 
-def _enter(spec: dict[str, Any]) -> None:
+def _enter(spec: Fields) -> None:
     """Run the runtime in the forked process, and end it."""
     code = 1
     try:

@@ -7,7 +7,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from emu.emulation.network.authentication import (
     AGAIN,
@@ -20,7 +20,7 @@ from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import FrameReader, Kind, Message, encode_message
+from emu.emulation.wire import Fields, FrameReader, Kind, Message, encode_message
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -143,8 +143,8 @@ async def _prove(
 
 
 async def _ask(
-    sock: socket.socket | TlsSocket, fields: dict[str, Any], reader: FrameReader
-) -> dict[str, Any]:
+    sock: socket.socket | TlsSocket, fields: Fields, reader: FrameReader
+) -> Fields:
     """Send a message and return the receiver's next one.
 
     A receiver that makes room for others may refuse in the same segment as its

@@ -19,6 +19,7 @@ from emu.emulation.network.authentication import name_of
 from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire import (
+    Fields,
     FrameReader,
     Kind,
     Message,
@@ -29,7 +30,6 @@ from emu.emulation.wire import (
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
-Fields: TypeAlias = dict[str, Any]
 #: Takes a message; returns whether it wants more.
 Follower: TypeAlias = Callable[[Fields], bool]
 

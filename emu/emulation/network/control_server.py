@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import (
     AGAIN,
@@ -24,7 +24,7 @@ from emu.emulation.network.tls import (
     draw_certificate,
     peer_fingerprint,
 )
-from emu.emulation.wire import WireLimits
+from emu.emulation.wire import Fields, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -119,7 +119,7 @@ async def _answer(
     identity: Identity,
     where: str,
     nonce: bytes,
-    answer: dict[str, Any],
+    answer: Fields,
 ) -> None:
     """Have the other side prove what it is, and prove the same."""
     role, name = identity.role, identity.name

@@ -14,7 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import (
     Challenge,
@@ -32,6 +32,7 @@ from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire import (
     DATA_KINDS,
+    Fields,
     Frame,
     FrameReader,
     Kind,
@@ -351,7 +352,7 @@ class DataConnection:
         self._buffer = self._server.pool.acquire(size)
         return self._buffer.view
 
-    def _hello(self, fields: dict[str, Any]) -> None:
+    def _hello(self, fields: Fields) -> None:
         """Take a stranger's hello, then its proof."""
         server = self._server
         if self._edge is not None:
@@ -412,7 +413,7 @@ class DataConnection:
         if server.on_arrival is not None:
             server.on_arrival(*flow, wall, volume, header.shaped)
 
-    def _answer(self, fields: dict[str, Any]) -> None:
+    def _answer(self, fields: Fields) -> None:
         """Say something short to a peer that has got nothing yet."""
         with contextlib.suppress(OSError):  # it has gone, which reading will show
             self._sock.send(encode_message(Kind.HELLO, fields))

@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import ResultPart, StatePart
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 PART = 256 * 1024  # bytes of an array per message
 
 
-def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Fields]:
     """Yield the fields of the messages that carry some arrays, in order."""
     for name, array in arrays.items():
         data = array.tobytes()

@@ -25,6 +25,7 @@ from emu.emulation.wire.frame_layout import (
     SEAL_BYTES,
     VERSION,
     DataHeader,
+    Fields,
     Frame,
     Kind,
     Message,
@@ -293,7 +294,7 @@ class FrameReader:
         return Frame(header, arrays, PREFIX_BYTES + self._lengths[0])
 
 
-def decode_header(fields: dict[str, Any], *, limit: int) -> DataHeader:
+def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     """Return the data header that a peer's map describes.
 
     Parameters
@@ -347,7 +348,7 @@ def _decode_spec(described: Any, limit: int) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(shape))
 
 
-def _integer(fields: dict[str, Any], key: str, largest: int) -> int:
+def _integer(fields: Fields, key: str, largest: int) -> int:
     value = fields[key]
     if type(value) is not int or not 0 <= value <= largest:
         raise MalformedFrame(f"{key} is {value!r}"[:200])
@@ -359,7 +360,7 @@ def _within(length: int, limit: int, part: str) -> None:
         raise FrameTooLarge(f"a {part} of {length} bytes, at most {limit} are taken")
 
 
-def _unpack(view: memoryview) -> dict[str, Any]:
+def _unpack(view: memoryview) -> Fields:
     try:
         fields = msgpack.unpackb(view)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:

@@ -23,7 +23,7 @@ import hmac
 import math
 import struct
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
@@ -74,6 +74,10 @@ class Kind(enum.IntEnum):
 
 MESSAGE_KINDS = frozenset({Kind.HELLO, Kind.CONTROL})
 DATA_KINDS = frozenset({Kind.HELLO, Kind.DATA})
+
+
+#: Fields of a message, or of what it specifies, by name: msgpack's own types.
+Fields: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class Message:
     """A complete message frame: one map with text keys."""
 
     kind: Kind
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
 
 
 # Rows that say which frame crossed when: what senders and receivers note of each.

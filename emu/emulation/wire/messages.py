@@ -22,6 +22,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from emu.emulation.wire.frame_layout import Fields
 from emu.errors import MalformedFrame
 
 
@@ -303,13 +304,13 @@ _FIELD_TYPES: dict[str, dict[str, type]] = {
 T = TypeVar("T")
 
 
-def pack(message: Message) -> dict[str, Any]:
+def pack(message: Message) -> Fields:
     """Return the msgpack-able map of ``message``."""
     kind = type(message).__name__
     return {"kind": kind} | {key: getattr(message, key) for key in _FIELD_TYPES[kind]}
 
 
-def unpack(fields: dict[str, Any]) -> Message:
+def unpack(fields: Fields) -> Message:
     """Return the message that a map from the wire stands for.
 
     Raises

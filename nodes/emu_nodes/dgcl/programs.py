@@ -18,7 +18,7 @@ from emu.graph_data import Dataset
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgcl.carrier import Carrier, Host, Pass
-from emu_nodes.program import Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import Payload, Shared, TaskProgram, TaskSpec, sends, tensor
 
 
 class Device(Carrier):
@@ -40,7 +40,7 @@ class Device(Carrier):
         As `Carrier`.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief)
         settings, dataset = brief.job_settings, self._dataset
         self._process = process
@@ -165,7 +165,7 @@ class Device(Carrier):
 class _CarrierTask(TaskProgram):
     """State and methods that the tasks of a device, or of a host, share."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dgcl" not in process:
             host = brief.settings["rank"] == brief.job_settings["parts"]
             process["dgcl"] = Host(brief) if host else Device(brief, process)

@@ -40,7 +40,15 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    sends,
+    tensor,
+)
 
 #: Rows of every message of a store that are compared with the data set. They are drawn
 #: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
@@ -60,7 +68,7 @@ class JobData:
         Shared by the tasks of one process.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dataset" not in process:
             process["dataset"] = open_for(brief.job_settings)
         self.dataset: Dataset = process["dataset"]
@@ -89,7 +97,7 @@ class GraphStore(TaskProgram):
         When the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
@@ -140,7 +148,7 @@ class GraphStoreHop(TaskProgram):
         When the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         data = JobData(brief, process)
         data.batch(0, 0)  # a rehearsal
@@ -193,7 +201,7 @@ def add_replies(
 class _SamplerTask(TaskProgram):
     """State and methods that the tasks of one sampler process share."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
@@ -234,7 +242,7 @@ class SamplerHop(_SamplerTask):
         When the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._hop: int = brief.settings["hop"]
 
@@ -259,7 +267,7 @@ class SamplerFetch(_SamplerTask):
 class Sampler(_SamplerTask):
     """Assembles the stores' rows and the sampled blocks into a mini-batch."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
 
@@ -331,7 +339,7 @@ class _Trainer(TaskProgram):
     zeros of the right size, and no loss is reported. Batches are looked at instead.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
         self._data = JobData(brief, process)
@@ -430,7 +438,7 @@ class _Trainer(TaskProgram):
 class Worker(_Trainer):
     """One replica of the model; its parameters always come from the servers."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
         self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
@@ -470,7 +478,7 @@ class Replica(_Trainer):
     (`emu_nodes.all_reduce`). It steps with their mean before it goes on.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._optimizer = make_optimizer(brief.job_settings, self._parameters)
         self._sum = np.zeros_like(self._parameters)
@@ -520,7 +528,7 @@ class ParameterServer(TaskProgram):
         When the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
         flat = initial_parameters(settings, JobData(brief, process).dataset)

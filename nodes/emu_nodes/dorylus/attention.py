@@ -11,7 +11,7 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+from emu_nodes.program import EdgeSpec, Payload, Shared, TaskSpec
 
 
 def take_rows(
@@ -83,7 +83,7 @@ class GatherBack(_OnServer):
 class Scatter(_OnServer, programs.Scatter):
     """Send the rows of an interval to who has edges from them."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self.value = f"{Z}{self.layer}"
 

@@ -259,7 +259,11 @@ class AttentionServer(GraphServer):
     def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         kind, layer = step
         if kind in {"apply", "apply_back"}:
-            arrays = {"rows": self._before(layer, interval, epoch)}
+            if layer:
+                rows = self.recall(interval, epoch, f"{OUT}{layer - 1}")
+            else:
+                rows = self.features[self.rows_of(interval)]
+            arrays = {"rows": rows}
             if kind == "apply_back":
                 arrays["gradient"] = self.recall(interval, epoch, "gathered")
             return arrays
@@ -273,11 +277,6 @@ class AttentionServer(GraphServer):
         else:
             arrays["gradient"] = self.recall(interval, epoch, "gradient")
         return arrays
-
-    def _before(self, layer: int, interval: int, epoch: int) -> NDArray[Any]:
-        if layer:
-            return self.recall(interval, epoch, f"{OUT}{layer - 1}")
-        return self.features[self.rows_of(interval)]
 
     @override
     def take_back(

@@ -26,13 +26,21 @@ from emu.training.interval_layers import (
 )
 from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
-from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    sends,
+    tensor,
+)
 
 
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self.brief, self.process = brief, process
         self.reads: Mapping[int, int] = {}
@@ -88,7 +96,7 @@ def attention_rows(brief: TaskSpec) -> int:
 class OnServer(Nothing):
     """A task of a graph server."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         if "server" not in process:
             server = brief.settings["server"]
@@ -119,7 +127,7 @@ class Gather(OnServer):
 
     backward = False
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._sums = self.server.sums(self.interval, backward=self.backward)
         self._constant: NDArray[Any] | None = None
@@ -146,7 +154,7 @@ class GatherBack(Gather):
 class Scatter(OnServer):
     """Send the rows of an interval, or their gradients, to who gathers them."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._own: int = brief.settings["server"]
         self.value = "gradient" if brief.kind == "scatter_back" else "h"
@@ -251,7 +259,7 @@ class Held(Nothing):
 class Late(OnServer):
     """Take an answer that came too late."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._dropped = 0
 
@@ -275,7 +283,7 @@ class Late(OnServer):
 class _Tensor(Nothing):
     """A tensor task, in a lambda or on the server."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
         self.layer: int = brief.settings["layer"]
@@ -503,7 +511,7 @@ class GradientSum(Nothing):
 class WeightUpdate(Nothing):
     """Step the weights of one layer with the sum of all gradients."""
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._layer: int = brief.settings["layer"]
         self._held = versions(process, brief)[self._layer]
@@ -543,7 +551,7 @@ class WeightUpdate(Nothing):
         return {"weights": self._weights}
 
 
-def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
+def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
     """Return the versions of every layer's weights that a parameter server holds."""
     if "versions" not in process:
         settings = brief.job_settings

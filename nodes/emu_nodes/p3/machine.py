@@ -17,7 +17,7 @@ from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
 from emu_nodes.dgtp.programs import JobData
-from emu_nodes.program import Payload, TaskSpec
+from emu_nodes.program import Payload, Shared, TaskSpec
 
 _Gradients = tuple[NDArray[Any], NDArray[Any]]
 
@@ -63,7 +63,7 @@ class P3Machine:
         When the data set or the columns cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         settings = brief.job_settings
         self._data = JobData(brief, process)
         dataset = self._data.dataset

@@ -7,7 +7,6 @@ phase is behind. In a cycle without one it sends nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,15 @@ from emu.training.layers import Block
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
-from emu_nodes.program import EdgeSpec, Payload, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    sends,
+    tensor,
+)
 
 
 class _P3Task(TaskProgram):
@@ -28,7 +35,7 @@ class _P3Task(TaskProgram):
     #: Position of its phase in `emu.systems.p3.job.Pipeline.behind`.
     phase = 0
 
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "p3" not in process:
             process["p3"] = P3Machine(brief, process)
         self._machine: P3Machine = process["p3"]
