@@ -101,7 +101,7 @@ def _problem_shape() -> Any:
         row: dict[str, Any] = {
             name: (_in_file(hints[name]), ...) for name in _fields_of(kind)
         }
-        rows = list[create_model(kind.__name__, **row)]  # type: ignore[valid-type]
+        rows = list[create_model(kind.__name__, **row)]  # type: ignore[misc, valid-type]
         keys[key] = rows, [] if key in _OPTIONAL else ...
     return create_model("Problem", **keys)
 
