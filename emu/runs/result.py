@@ -192,8 +192,8 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         job = replace(job, iterations=iterations)
         places = content["placement"]
         machines = tuple(cluster.index(places[task.name]) for task in job.tasks)
-        problem = Problem(cluster, job, Placement(machines))
-        return scenario, schedule_of(following_placement(scenario, problem), content)
+        placed = Problem(cluster, job, Placement(machines))
+        return scenario, schedule_of(following_placement(scenario, placed), content)
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
     except (
