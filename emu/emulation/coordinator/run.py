@@ -18,7 +18,6 @@ from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.observers import Observer
 from emu.emulation.coordinator.outcome import (
-    Arrays,
     EmulatedRun,
     FrameRows,
     Recorder,
@@ -36,6 +35,7 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch import LocalLauncher, run_until_signalled
 from emu.emulation.network import AwakeClock, RunClock
 from emu.emulation.shaping import RISE
+from emu.emulation.wire.array_parts import Arrays
 from emu.emulation.wire.messages import (
     Begin,
     Finish,
@@ -346,9 +346,10 @@ class Coordinator:
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
         job, cuts = self._problem.job, self._settings.cuts
-        for process, members in job.processes.items() if cuts is not None else ():
-            for part in cuts.parts_for([job.tasks[task].name for task in members]):
-                membership.send(process, part)
+        if cuts is not None:
+            for process, members in job.processes.items():
+                for part in cuts.parts_for([job.tasks[task].name for task in members]):
+                    membership.send(process, part)
         ready = await gathering.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
