@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -229,6 +229,11 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
+def _has_rates(result: Mapping[str, Any]) -> bool:
+    """Return False where TCP has shared kernel NICs: no rate was assigned."""
+    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
+
+
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it.
 
@@ -252,16 +257,12 @@ def load_run(path: str | Path) -> RecordedRun:
             missing.append(f"{name} {error.problem}")
             return None
 
-    def read_schedule(file: Path) -> Schedule:
-        return schedule_from_json(problem, _object(file), str(file))
-
+    read_schedule = partial(_schedule, problem)
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    # Where TCP has shared kernel NICs no rate was assigned.
-    shares = result.get("network") == "kernel" and result.get("sharing") != "assigned"
-    if not shares or (path / "rates.npz").exists():
+    if _has_rates(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
@@ -342,6 +343,10 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError("holds no JSON object", path=str(path))
     return content
+
+
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    return schedule_from_json(problem, _object(path), str(path))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

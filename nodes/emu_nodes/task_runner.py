@@ -199,6 +199,22 @@ class TaskRunner:
             self._newest.release()
         times = self._spec.times
         time = cpu / self._spec.speed if times is None else times[n]
+        self._hand_over(order, time, busy, cpu, payloads)
+        for cut, state in kept.items():
+            for part in state_parts(self._owner, cut, state):
+                around.report(part)
+        self.doing = ""
+
+    def _hand_over(
+        self,
+        order: RunTask,
+        time: float,
+        busy: float,
+        cpu: float,
+        payloads: dict[int, Payload],
+    ) -> None:
+        """Report the end of an iteration of so long, and queue what it sends."""
+        around, n = self._around, order.iteration
         steps = self._spec.speed_times, self._spec.speed_shares
         due, now = end_of_work(*steps, order.start, time), around.clock.now()
         edges = [edge for edge in self._outputs if self._sends(edge, n)]
@@ -224,10 +240,6 @@ class TaskRunner:
                     n, payloads[edge], shaped=is_shaped, version=n
                 )
             )
-        for cut, state in kept.items():
-            for part in state_parts(self._owner, cut, state):
-                around.report(part)
-        self.doing = ""
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input.
