@@ -13,7 +13,10 @@ RECOVERY = {
     "predicted_makespan": 30.0,
     "lost": {"recovery": 4.0, "again": 2.0},
     "predicted_lost": {"recovery": 5.0, "again": 3.0},
-    "attempts": [{"next_iteration": 3, "error": "w0 died", "took": 7.0}],
+    "attempts": [
+        {"next_iteration": 2, "error": "w1 died", "took": 6.0},
+        {"next_iteration": 3, "error": "w0 died", "took": 7.0},
+    ],
 }
 LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
 
@@ -45,7 +48,7 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
         ),
         (
             {"recovery": RECOVERY, "makespan": 12.0},
-            ["lost to deaths 6 s in 1", "simulated 5 s recovery", "from iteration 3"],
+            ["lost to deaths 6 s in 2", "took 13 s of wall", "simulated 5 s recovery", "from iteration 3"],
         ),
         (
             {"nics": {"shares": {"m0": {"out": 0.97, "in": 1.01}}, "seconds": 2.0},

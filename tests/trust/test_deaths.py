@@ -102,8 +102,8 @@ EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)
     ("late", "trust"), [(0.05, "trusted"), (-0.2, "degraded"), (1.0, "untrusted")]
 )
 def test_attempts_that_ended_late_are_in_the_verdict(late: float, trust: str) -> None:
-    """Of 15 s of which 5 are recovery, 1 % is 0.1 s."""
-    effect = EFFECT.after(Outages(5.0 + late, 5.0), Outages(5.0, 5.0))
+    """Of 15 s of which 5 are recovery, as foreseen, 1 % is 0.1 s."""
+    effect = EFFECT.after(Outages(5.0 + late, 4.5), Outages(5.0, 5.0))
     assert effect.error == pytest.approx(abs(late) / 10.0)
     assert effect.punctual == 15.0
     verdict = decide(
