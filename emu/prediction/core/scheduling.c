@@ -29,4 +29,5 @@
 #include "tuning.c"
 #include "machine_speeds.c"
 #include "event_batch.c"
+#include "invariants.c"
 #include "events.c"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import SchedulingError
-from emu.prediction.core import lib, pointer, structure
+from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
@@ -86,32 +86,19 @@ class RateSegments:
 
     def __getitem__(self, part: slice) -> RateSegments:
         """Return a part of them."""
-        return RateSegments(
-            self.edge[part],
-            self.iteration[part],
-            self.served[part],
-            self.rate[part],
-            self.since[part],
-        )
+        return RateSegments(*(values[part] for values in vars(self).values()))
 
 
 def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
-    edge = np.concatenate([some.edge for some in lines])
-    last = list({e: place for place, e in enumerate(edge.tolist())}.values())
-
-    def copy_of(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(some, name) for some in lines])[last]
-
-    return RateSegments(
-        edge[last],
-        copy_of("iteration"),
-        copy_of("served"),
-        copy_of("rate"),
-        copy_of("since"),
-    )
+    columns = [
+        np.concatenate(some)
+        for some in zip(*(vars(one).values() for one in lines), strict=True)
+    ]
+    last = list({e: place for place, e in enumerate(columns[0].tolist())}.values())
+    return RateSegments(*(values[last] for values in columns))
 
 
 @dataclass(frozen=True)
@@ -363,16 +350,13 @@ class Scheduler:
             begin[: count + 1].tolist()
             for begin in (room.tasks, room.flows, room.lines, room.gates)
         )
-        gates_through = self._gates_passed(gates[-1])
+        columns = self._gates.task, self._gates.iteration, self._gates.start
+        gates_through = tuple(
+            zip(*(column[: gates[-1]].tolist() for column in columns), strict=True)
+        )
         starts = _pairs(room.task, room.task_iteration, tasks[-1])
         flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
-        segments = RateSegments(
-            room.edge[: lines[-1]].copy(),
-            room.iteration[: lines[-1]].copy(),
-            room.amount[: lines[-1]].copy(),
-            room.rate[: lines[-1]].copy(),
-            room.since[: lines[-1]].copy(),
-        )
+        segments = RateSegments(*(values[: lines[-1]].copy() for values in room[-5:]))
         service = room.served[:count].tolist()
         return [
             Decisions(
@@ -385,11 +369,6 @@ class Scheduler:
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
-
-    def _gates_passed(self, count: int) -> tuple[tuple[int, int, float], ...]:
-        gates = self._gates
-        columns = gates.task, gates.iteration, gates.start
-        return tuple(zip(*(c[:count].tolist() for c in columns), strict=True))
 
     def service_of(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
@@ -421,6 +400,16 @@ class Scheduler:
     def finished(self) -> bool:
         """True where every iteration of every task ended."""
         return bool((self._state.ended == self._layout.rounds).all())
+
+    @property
+    def broken(self) -> str:
+        """What does not hold of its state, of which item; empty where all does.
+
+        For tests (invariants.c): it takes longer than an event.
+        """
+        item, layout, now = ffi.new("int64_t *"), self._layout.c, self._passage.now
+        what = lib.broken_invariant(layout, self._state.c, now, True, item)
+        return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
 
     def _check(self, end: End) -> None:
         if not math.isfinite(end.time):
