@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from emu.problem import (
     Problem,
     Realization,
     Task,
+    Tuner,
 )
 from emu.report.facts import headline
 from emu.report.terminal import terminal
@@ -130,6 +132,16 @@ def test_a_slot_is_held_until_another_task_frees_it() -> None:
     # A part that is alone on its way would take 1/2 s: the bound has 4 s of the 5.
     assert (found.combined, found.binding) == (2 * 3 * 4.0, "lam of m0")
     assert ready.simulate().makespan == 2 * 3 * 5.0
+
+
+def test_a_pool_that_may_grow_bounds_by_its_most_slots() -> None:
+    """24 s of the one slot, 4 s of six: the 9.5 s of a port are the better bound."""
+    ready = lent(intervals=2, slots=1, rng=None)
+    tuner = Tuner(0, "lam", "lam", most=6, period=1.0)
+    cluster = replace(ready.problem.cluster, tuners=(tuner,))
+    found = bounds(replace(ready.problem, cluster=cluster), ready.realization)
+
+    assert (found.combined, found.binding) == (9.5, "m0 out")
 
 
 @pytest.mark.parametrize("seed", range(20))
