@@ -109,14 +109,18 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
+    of_tasks = {task.name: task.process_name for task in job.tasks}
     for name, machine in tasks.items():
-        members = _tasks_of_name(job, name)
+        process = name if name in job.units else of_tasks.get(name)
+        if process is None:
+            problem = f"the placement names {name}, which is no task of the job"
+            raise PlacementError(problem)
         if machine not in names:
             raise PlacementError(
                 f"task {name} is placed on {machine}, "
                 f"which is no machine; there are {', '.join(names)}"
             )
-        for task in members:
+        for task in job.units[process]:
             if machine_of[task] not in {-1, names[machine]}:
                 there = cluster.machines[machine_of[task]].name
                 raise PlacementError(
@@ -131,16 +135,6 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
     _check_capacities(space, placement)
     return placement
-
-
-def _tasks_of_name(job: Job, name: str) -> tuple[int, ...]:
-    """Return the tasks of the process that ``name`` is, or belongs to."""
-    if name in job.units:
-        return job.units[name]
-    for task in job.tasks:
-        if task.name == name:
-            return job.units[task.process_name]
-    raise PlacementError(f"the placement names {name}, which is no task of the job")
 
 
 def _check_capacities(space: Space, placement: Placement) -> None:

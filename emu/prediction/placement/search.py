@@ -242,7 +242,11 @@ def search_run(
         run.exhaust(listing)
     if not (run.optimal or (run.best < np.inf and listing is not None)):
         together = Space(job, cluster)
-        if len(together.units) < len(run.space.units) and _fits(together):
+        order = list(range(len(together.free)))
+        if (
+            len(together.units) < len(run.space.units)
+            and fill(together, order) is not None
+        ):
             run = _Run(together, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
@@ -251,10 +255,6 @@ def search_run(
     if run.best == np.inf:
         raise InfeasiblePlacement(endless(cluster))
     return run.result()
-
-
-def _fits(space: Space) -> bool:
-    return fill(space, list(range(len(space.free)))) is not None
 
 
 class _Run:
