@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.prediction.analysis.link_load import excess_loads, pieces, worst_interval
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     CapacityChange,
@@ -110,3 +111,28 @@ def test_two_changes_of_a_link_at_one_time_are_refused() -> None:
     change = CapacityChange(1.0, "m0 out", 1.0)
     with pytest.raises(ValueError, match="m0 out changes 2 times"):
         Cluster(MACHINES, changes=(change, replace(change, capacity=2.0)))
+
+
+def test_what_is_beyond_a_capacity_is_so_at_its_time() -> None:
+    """The flow is said to go at 12 B/s over 10, which become 20 when it has ended."""
+    problem, _ = one_flow(CapacityChange(6.0, "m0 out", 20.0))
+    schedule = simulate(*one_flow(), record_rates=True)
+    assert schedule.rates is not None
+    rates = replace(schedule.rates, rate=np.full(schedule.rates.rate.size, 12.0))
+    schedule = replace(schedule, problem=problem, rates=rates)
+
+    excess = excess_loads(pieces(schedule, rates), 0.0)
+
+    assert excess[0] == (pytest.approx(2.0), 1.0)
+
+
+@pytest.mark.parametrize(("size", "beyond"), [(43.5, 0.0), (44.5, 0.5)])
+def test_an_interval_is_stretched_by_what_a_port_carries_at_most(
+    size: float, beyond: float
+) -> None:
+    """In 4 s come 40 B at 10 B/s, and 4 in 0.2 s of the 20 B/s that it has later."""
+    problem, _ = one_flow(CapacityChange(6.0, "m0 out", 20.0))
+    schedule = replace(simulate(*one_flow()), problem=problem)
+    schedule = replace(schedule, flow_bytes=np.array([[size]]))
+
+    assert worst_interval(schedule, 0, 1.0, 0.2)[0] == pytest.approx(beyond)
