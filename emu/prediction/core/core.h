@@ -483,17 +483,19 @@ typedef struct {
 
 typedef struct { /* a hash table with open addressing; entries are never removed */
     int64_t places;    /* a power of 2, or 0 for a search that remembers nothing */
-    int16_t *machines; /* (places, units) */
-    double *low;       /* the makespan lies in [low, high], seconds; NaN: empty */
+    int16_t *machines; /* (places, units): machine of every unit */
+    double *low;       /* the makespan lies in [low, high], seconds; NaN: empty; equal where
+                          the placement was simulated to the end */
     double *high;
-    int64_t *held;     /* entries */
+    int64_t *held;     /* (1): entries, half of the places at most */
 } Memory;
 
 typedef struct {
     int64_t *machines;      /* of every unit, now */
     int64_t *best_machines; /* in the best feasible placement so far */
     double *cost;           /* (21) now, makespan of the best one; seconds */
-    int64_t *tally;         /* PROPOSED, ACCEPTED, SIMULATED, STUCK */
+    int64_t *tally;         /* proposals, accepted moves, simulations, steps without any
+                               machine to move to */
     Memory memory;
 } Chain;
 
@@ -503,14 +505,15 @@ typedef struct {
     bool simulate_all;
 } Rules;
 
-typedef struct { /* interchangeable units */
-    int64_t twin_classes;
+typedef struct { /* interchangeable units; no unit is in two classes */
+    int64_t twin_classes;   /* of units that may be permuted freely */
     const int64_t *twin_start;
-    const int64_t *twin;
-    int64_t block_classes;
+    const int64_t *twin;    /* units */
+    int64_t block_classes;  /* of blocks that may be permuted as wholes */
     const int64_t *block_start;
-    const int64_t *block_width;
-    const int64_t *block;
+    const int64_t *block_width; /* units of each block of a class */
+    const int64_t *block;   /* units, block by block; corresponding ones stand at the same
+                               position */
 } Symmetry;
 
 typedef struct { /* team t is unit[start[t] .. start[t + 1]), hub first */

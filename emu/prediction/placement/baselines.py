@@ -5,7 +5,8 @@ IFS (the paper's Algorithm 2), given ones, random ones, one machine after the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,21 +176,12 @@ def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
     InfeasiblePlacement
         When no placement exists.
     """
-
-    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
-        order = rng.permutation(len(space.units)).tolist()
-        return _one_by_one(
-            space,
-            order,
-            lambda: rng.permutation(len(space.free)).tolist(),
-            cautious=cautious,
-        )
-
-    for _ in range(ATTEMPTS):
-        machines = attempt(cautious=False)
-        if machines is not None:
-            return machines
-    return _require_room(space, attempt(cautious=True))
+    return _deal(
+        space,
+        ATTEMPTS,
+        lambda: rng.permutation(len(space.units)).tolist(),
+        lambda: rng.permutation(len(space.free)).tolist(),
+    )
 
 
 def place_round_robin(job: Job, cluster: Cluster) -> Placement:
@@ -215,31 +207,33 @@ def deal_out(space: Space) -> NDArray[np.int64]:
     InfeasiblePlacement
         When no placement exists.
     """
-    count = len(space.free)
+    units, count = len(space.units), len(space.free)
+    turns: Iterator[int] = iter(())
 
-    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
-        turn = -1
+    def begin() -> list[int]:
+        nonlocal turns
+        turns = itertools.count()
+        return list(range(units))
 
-        def machines_in_turn() -> list[int]:
-            nonlocal turn
-            turn += 1
-            return [(turn + m) % count for m in range(count)]
+    def machines_in_turn() -> list[int]:
+        turn = next(turns)
+        return [(turn + m) % count for m in range(count)]
 
-        order = list(range(len(space.units)))
-        return _one_by_one(space, order, machines_in_turn, cautious=cautious)
-
-    machines = attempt(cautious=False)
-    return _require_room(
-        space, attempt(cautious=True) if machines is None else machines
-    )
+    return _deal(space, 1, begin, machines_in_turn)
 
 
-def _require_room(
-    space: Space, machines: NDArray[np.int64] | None
+def _deal(
+    space: Space,
+    attempts: int,
+    order: Callable[[], list[int]],
+    preference: Callable[[], list[int]],
 ) -> NDArray[np.int64]:
-    if machines is None:
-        raise infeasibility(space)
-    return machines
+    """Return machines by `_one_by_one`; after some attempts with caution, or raise."""
+    for left in range(attempts, -1, -1):
+        machines = _one_by_one(space, order(), preference, cautious=not left)
+        if machines is not None:
+            return machines
+    raise infeasibility(space)
 
 
 def _one_by_one(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,29 +146,18 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     )
 
 
-@dataclass(frozen=True)
-class SamplerGroups:
-    """Units of workers and, for each, the units of its samplers."""
-
-    workers: tuple[int, ...]
-    samplers: tuple[tuple[int, ...], ...]
-
-    @property
-    def per_worker(self) -> int:
-        """Samplers of one worker."""
-        return len(self.samplers[0])
+#: Unit of a worker -> units of its samplers, both rising.
+Teams = dict[int, list[int]]
 
 
-def sampler_groups(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> SamplerGroups | None:
+def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | None:
     """Return the workers with their samplers, None when they are not all alike.
 
     Alike are movable ones of equal demands, each worker with as many samplers, each
     sampler with one worker.
     """
     unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
-    teams: dict[int, list[int]] = {}
+    teams: Teams = {}
     for sampler, worker in pairs:
         if not {sampler, worker} <= unit_of.keys():
             return None
@@ -181,20 +170,18 @@ def sampler_groups(
     one_each = len({*samplers, *workers}) == len(samplers) + len(workers)
     if not (alike and one_each and len({len(team) for team in teams.values()}) == 1):
         return None
-    return SamplerGroups(
-        tuple(workers), tuple(tuple(sorted(teams[w])) for w in workers)
-    )
+    return {worker: sorted(teams[worker]) for worker in workers}
 
 
 class _Colocation:
     """The dynamic program: counts of (workers, samplers, others...) per machine."""
 
-    def __init__(self, space: Space, teams: SamplerGroups) -> None:
-        samplers = [s for team in teams.samplers for s in team]
-        tasks = {*teams.workers, *samplers}
+    def __init__(self, space: Space, teams: Teams) -> None:
+        samplers = [s for team in teams.values() for s in team]
+        tasks = {*teams, *samplers}
         others = [[u for u in group if u not in tasks] for group in space.groups]
-        groups = [list(teams.workers), samplers, *filter(None, others)]
-        self.k = teams.per_worker
+        groups = [list(teams), samplers, *filter(None, others)]
+        self.k = len(samplers) // len(teams)
         self.sizes: Counts = tuple(len(group) for group in groups)
         packing = Packing(
             space.demand[[group[0] for group in groups]],
@@ -289,7 +276,7 @@ class _Colocation:
 
 
 def _name(
-    machines: NDArray[np.int64], teams: SamplerGroups, counts: list[tuple[int, int]]
+    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
 ) -> None:
     """Give out names: first each machine's samplers of its own workers, then the rest.
 
@@ -298,13 +285,11 @@ def _name(
     """
     surplus: list[int] = []
     orphans: list[int] = []
-    first = 0
+    left = iter(teams)
     for machine, (workers, samplers) in enumerate(counts):
-        own = range(first, first + workers)
-        first += workers
-        for team in own:
-            machines[teams.workers[team]] = machine
-        wanted = [s for team in own for s in teams.samplers[team]]
+        own = list(islice(left, workers))
+        machines[own] = machine
+        wanted = [s for worker in own for s in teams[worker]]
         machines[wanted[:samplers]] = machine
         orphans += wanted[samplers:]
         surplus += [machine] * (samplers - len(wanted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
 # random numbers come in, so that the same chain can be walked with and without the
@@ -34,19 +32,13 @@ if TYPE_CHECKING:
 
 
 class Memory(NamedTuple):
-    """A hash table with open addressing; entries are never removed."""
+    """A hash table with open addressing, as in core.h; ``core`` is all that C reads."""
 
     machines: NDArray[np.int16]
-    """Machine of every unit per place of the table, shape (places, units); the number
-    of places is a power of two, or 0 for a search that remembers nothing."""
     low: Floats
     high: Floats
-    """The makespan lies in [low, high], seconds; NaN in an empty place. Equal when the
-    placement was simulated to the end."""
     held: Ints
-    """Number of entries, shape (1,)."""
     core: Any
-    """All of it, as C reads it."""
 
 
 def new_memory(entries: int, units: int) -> Memory:
@@ -66,19 +58,14 @@ PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
 
 
 class Chain(NamedTuple):
-    """State of a chain; every call of `walk` carries it on in place."""
+    """State of a chain, carried on in place; as in core.h, ``core`` is what C reads."""
 
     machines: Ints
     best_machines: Ints
-    """Machine of every unit, now and in the best feasible placement so far."""
     cost: Floats
-    """Cost (21) of the placement now, makespan of the best one; seconds."""
     tally: Ints
-    """Proposals, accepted moves, simulations, steps without any machine to move to."""
     memory: Memory
-    """Makespans known so far."""
     core: Any
-    """All of it, as C reads it."""
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,8 @@ from emu.prediction.placement.moves import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Profile, Realization
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
 
 
 def sketch(
@@ -350,8 +348,11 @@ class _Run:
         for part in range(rounds):
             budget = self.options.transfers - int(self.chain.tally[PROPOSED])
             steps = max(budget, 0) // (rounds - part)
-            if part % 2:
-                self._restart()
+            if part % 2:  # the chain begins anew, the best placement stays noted
+                drawn = draw_machines(self.space, self.rng)
+                fresh = new_chain(self.arrays, self._anneal_by_estimate(drawn), 0)
+                self.chain.machines[:] = fresh.machines
+                self.chain.cost[0] = fresh.cost[0]
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
             best = np.empty(steps)
             before = int(self.chain.tally[PROPOSED])
@@ -381,13 +382,6 @@ class _Run:
         temperatures = np.geomspace(*SKETCH)
         arrays, symmetry, teams = self.arrays, self.symmetry, self.teams
         return sketch(arrays, symmetry, teams, self.state, machines, temperatures)
-
-    def _restart(self) -> None:
-        """Put the chain on a placement sketched anew; the best one stays noted."""
-        start = self._anneal_by_estimate(draw_machines(self.space, self.rng))
-        fresh = new_chain(self.arrays, start, 0)
-        self.chain.machines[:] = fresh.machines
-        self.chain.cost[0] = fresh.cost[0]
 
     def result(self) -> PlacementResult:
         """Return the result of the search."""

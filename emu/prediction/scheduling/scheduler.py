@@ -403,7 +403,7 @@ class Scheduler:
 
     @property
     def broken(self) -> str:
-        """What does not hold of its state, of which item; empty where all does.
+        """Sentence that is false of its state, and its item; empty where all are true.
 
         For tests (invariants.c): it takes longer than an event.
         """
