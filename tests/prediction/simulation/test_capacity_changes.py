@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from emu.prediction.analysis.link_load import excess_loads, pieces, worst_interval
+from emu.prediction.analysis.link_load import (
+    LinkContention,
+    excess_loads,
+    pieces,
+    worst_interval,
+)
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     CapacityChange,
@@ -136,3 +141,14 @@ def test_an_interval_is_stretched_by_what_a_port_carries_at_most(
     schedule = replace(schedule, flow_bytes=np.array([[size]]))
 
     assert worst_interval(schedule, 0, 1.0, 0.2)[0] == pytest.approx(beyond)
+
+
+def test_what_holds_a_flow_back_is_the_port_that_is_narrow_then() -> None:
+    problem, realization = one_flow(
+        CapacityChange(0.5, "m1 in", 5.0), CapacityChange(3.0, "m0 out", 2.0)
+    )
+    crowd = LinkContention(simulate(problem, realization))
+    names = [link.name for link in problem.links]
+
+    assert names[crowd.bottleneck(0, 1.0, 3.0)] == "m1 in"
+    assert names[crowd.bottleneck(0, 3.0, 9.0)] == "m0 out"
