@@ -25,6 +25,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.runs.result import port_rows
 
 MACHINES = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))
 
@@ -152,3 +153,11 @@ def test_what_holds_a_flow_back_is_the_port_that_is_narrow_then() -> None:
 
     assert names[crowd.bottleneck(0, 1.0, 3.0)] == "m1 in"
     assert names[crowd.bottleneck(0, 3.0, 9.0)] == "m0 out"
+
+
+def test_the_use_of_a_port_is_of_what_it_could_carry() -> None:
+    """40 B by 6 s: of 3 s at 10 B/s and 3 s at 20, and of 6 s at 10."""
+    out, _, _, into = port_rows(
+        simulate(*one_flow(CapacityChange(3.0, "m0 out", 20.0)))
+    )
+    assert (out["used"], into["used"]) == pytest.approx((40 / 90, 40 / 60))
