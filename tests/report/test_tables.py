@@ -42,7 +42,7 @@ from emu.report.explanation_tables import (
 )
 from emu.report.facts import budget_table, run_facts, setting
 from emu.report.html.page import headline
-from emu.report.many_runs import runs_json
+from emu.report.many_runs import Interval, _error, runs_json
 from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example
@@ -139,6 +139,13 @@ def test_rounding_of_either_row_makes_two_as_good(own: float, first: float) -> N
     ]
     alike = "etp, oes: as good as the first row, rounding alone moves it by 300 ms"
     assert (comparison_table(rows).caption == alike) == (max(own, first) == 0.3)
+
+
+def test_the_error_of_means_is_no_share_of_recovery() -> None:
+    """12 and 10 s, of which 2 are recovery in each."""
+    means = {"emulated": Interval(12.0, 0.0, 1), "predicted": Interval(10.0, 0.0, 1)}
+    assert _error(means, "predicted", 2.0) == 0.25
+    assert _error(means, "simulated", 2.0) is None
 
 
 def test_all_runs_of_a_group_are_counted(tmp_path: Path) -> None:

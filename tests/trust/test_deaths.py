@@ -95,6 +95,20 @@ def test_what_died_by_itself_dies_in_the_simulation_as_well() -> None:
     assert outages_of(ended) == Outages(ran + 2.0, 2.0)
 
 
+def test_what_is_foreseen_begins_with_the_first_attempt() -> None:
+    calm = replace(just_after_a_cut(), kills=())
+    ran = dying().time_of_cut(6) + 1e-3
+    first = Ended(0, 6, ran, 0.1, 0.1, 2.0, "w0 died")
+    second = Ended(6, 6, 0.1, 0.1, 0.1, 2.0, "w1 died", began=ran + 2.0)
+    before = foreseen(calm, [first, second])
+
+    assert before is not None
+    assert [(one.first_iteration, one.error) for one in before.killed] == [
+        (0, "w0 died"),
+        (6, "w1 died"),
+    ]
+
+
 EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)
 
 
