@@ -63,27 +63,18 @@ _NOTICED = 0.01
 
 @dataclass(frozen=True, eq=False)
 class TaskMove:
-    """One step on the way, a move or some together, and what it is worth.
-
-    Parameters
-    ----------
-    near
-        What moves in this step, and the placement after it.
-    run
-        The run after it.
-    makespan
-        Simulated, after it, seconds.
-    gain
-        Seconds less than before it.
-    why
-        Which link carries less, in words; empty where none does.
-    """
+    """One step on the way, a move or some together, and what it is worth."""
 
     near: Neighbour
+    """What moves in this step, and the placement after it."""
     run: Change
+    """The run after it."""
     makespan: float
+    """Simulated, after it, seconds."""
     gain: float
+    """Seconds less than before it."""
     why: str
+    """Which link carries less, in words; empty where none does."""
 
     @property
     def problem(self) -> Problem:
@@ -107,15 +98,10 @@ class TaskMove:
 
 @dataclass(frozen=True)
 class TaskMoves:
-    """The way to the best placement found; no steps where the present one is that.
-
-    Parameters
-    ----------
-    before
-        Makespan as it is, seconds.
-    """
+    """The way to the best placement found; no steps where the present one is that."""
 
     before: float
+    """Makespan as it is, seconds."""
     steps: tuple[TaskMove, ...]
 
     @property

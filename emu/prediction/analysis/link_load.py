@@ -520,11 +520,16 @@ def _full(
         sizes = np.bincount(place, size[under_way]).astype(np.float64)
         rates = capacity[senders]
         # A NIC that takes longer for a packet than a queue lasts sends no fluid.
-        # Others keep to its rate: what waits is most as one of them ends.
         slow = _QUEUE * rates.min() < _PACKET
-        moments = sizes / rates
-        arrivals = np.minimum(sizes, rates * moments[:, None]).sum(axis=1)
-        backlog = np.max(arrivals - capacity[port] * moments, initial=0.0)
-        if slow or backlog > limit:
+        if slow or _backlog(sizes, rates, capacity[port]) > limit:
             yield last - first
         first = last
+
+
+def _backlog(
+    sent: NDArray[np.float64], rates: NDArray[np.float64], drained: float
+) -> float:
+    """Return the most bytes that wait if senders keep to their NIC's rate alone."""
+    moments = sent / rates
+    arrivals = np.minimum(sent, rates * moments[:, None]).sum(axis=1)
+    return float(np.max(arrivals - drained * moments, initial=0.0))

@@ -4,6 +4,8 @@
  * keeps them up to date: an update that is missed shows at the event where it is. Each
  * function returns the first sentence that is false, and its item; NULL where all hold. */
 
+#include "inline.h"
+
 /* The share by which rates over a port, or service at an end, may be beyond it: sums. */
 static const double SLACK = 1e-8;
 
@@ -76,11 +78,10 @@ static const char *broken_edge(const Layout *layout, const State *state, bool on
     return NULL;
 }
 
-/* True where the present flow of `edge` has to be active. */
+/* True where the present flow of `edge` has to be active, without channels. */
 static bool must_flow(const Layout *layout, const State *state, int64_t edge)
 {
-    return layout->group[edge] >= 0 && !has_channel(layout, edge)
-           && state->ready[edge] > state->delivered[edge]
+    return layout->group[edge] >= 0 && state->ready[edge] > state->delivered[edge]
            && state->served[edge] <= state->delivered[edge];
 }
 
@@ -150,7 +151,7 @@ static const char *broken_rate(const Layout *layout, const State *state, int64_t
     if (state->fluid[group].active == 0 || layout->policy > MAXMIN)
         return NULL;
     if (layout->policy == MAXMIN)
-        share = limit_of(layout, state, group, -1);
+        share = least_over(layout, state->levels.level, group);
     else
         FOR_PORTS(port, layout, group)
             share = smaller(share, state->capacity[port] / (double)state->degree[port]);

@@ -1,8 +1,5 @@
 /* State that changes while a schedule runs, before anything has started. */
 
-enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
-enum { BLOCK = 32 };  /* places per entry of `State.soonest` */
-
 static void take_coflows(const Layout *layout, Room *room, Coflows *coflows)
 {
     int64_t groups = layout->groups;
@@ -77,10 +74,6 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     for (int64_t group = 0; levels->pairs && group < layout->groups; group++)
         levels->pairs = layout->hop_start[group + 1] - layout->hop_start[group] <= 2;
 }
-
-/* Columns of Lines.place and of Lines.tally. */
-enum { LINE_EDGE, LINE_TURN };
-enum { FIRST, JOINED, ADMITTED, LEFT, TALLIES };
 
 static void take_lines(const Layout *layout, Room *room, Lines *lines)
 {

@@ -59,43 +59,29 @@ PORTFOLIO = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One rate policy.
-
-    Parameters
-    ----------
-    name
-        As in scenario files.
-    code
-        Its number in the core (core.h).
-    summary
-        Rate that it gives a flow, in one line.
-    source
-        Its publication or other origin.
-    keeps_theorem
-        True where every flow always gets at least its ``oes`` rate.
-    by_flow
-        True where flows over the same hops may have different rates.
-    by_job
-        True where ports are divided among jobs, then among the flows of each.
-    knows
-        Its input about the flows, besides which are active and where they go.
-    looks_ahead
-        True where it needs expected times and volumes.
-    rates
-        Of a rule of one's own: returns the rates of flows on links of these capacities,
-        checked.
-    """
+    """One rate policy."""
 
     name: str
+    """As in scenario files."""
     code: int
+    """Its number in the core (core.h)."""
     summary: str
+    """Rate that it gives a flow, in one line."""
     source: str
+    """Its publication or other origin."""
     keeps_theorem: bool = False
+    """True where every flow always gets at least its ``oes`` rate."""
     by_flow: bool = True
+    """True where flows over the same hops may have different rates."""
     by_job: bool = False
+    """True where ports are divided among jobs, then among the flows of each."""
     knows: str = "nothing"
+    """Its input about the flows, besides which are active and where they go."""
     looks_ahead: bool = False
+    """True where it needs expected times and volumes."""
     rates: Rates | None = None
+    """Of a rule of one's own: returns the rates of flows on links of these capacities,
+    checked."""
 
 
 _DGTP = "DGTP (INFOCOM 2022), Algorithm 1"

@@ -24,7 +24,6 @@ from emu.prediction.scheduling.state import (
     FULL,
     IMPOSSIBLE,
     ROOM,
-    Ends,
     State,
     check_rows,
     expectation,
@@ -62,23 +61,16 @@ class NewestReads:
 
 @dataclass(frozen=True)
 class RateSegments:
-    """Fluid lines: bytes served at a time, and the rate from then on.
-
-    Parameters
-    ----------
-    edge, iteration
-        The flow, int64, shape (lines,).
-    served, rate
-        Bytes and bytes per second, float64, shape (lines,).
-    since
-        The time, seconds, same shape.
-    """
+    """Fluid lines: bytes served at a time, and the rate from then on."""
 
     edge: Ints
     iteration: Ints
+    """The flow, int64, shape (lines,)."""
     served: Floats
     rate: Floats
+    """Bytes and bytes per second, float64, shape (lines,)."""
     since: Floats
+    """The time, seconds, same shape."""
 
     def __len__(self) -> int:
         """Return the number of segments."""
@@ -103,31 +95,21 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions that follow from the events of one instant.
-
-    Parameters
-    ----------
-    time
-        Time of the instant, seconds.
-    tasks
-        (task, iteration) that start now.
-    flows
-        (edge, iteration) between machines that became active now.
-    lines
-        Every active flow whose fluid line changed, new ones included.
-    served
-        Number of first lines that are of flows whose fluid has ended: the rate is 0
-        and others may have it, though the flow ends only when it has arrived, too.
-    gates
-        (gate, iteration, when it started) of every gate that ended now.
-    """
+    """Decisions that follow from the events of one instant."""
 
     time: float
+    """Time of the instant, seconds."""
     tasks: list[tuple[int, int]]
+    """(task, iteration) that start now."""
     flows: list[tuple[int, int]]
+    """(edge, iteration) between machines that became active now."""
     lines: RateSegments
+    """Every active flow whose fluid line changed, new ones included."""
     served: int = 0
+    """Number of first lines that are of flows whose fluid has ended: the rate is 0 and
+    others may have it, though the flow ends only when it has arrived, too."""
     gates: tuple[tuple[int, int, float], ...] = ()
+    """(gate, iteration, when it started) of every gate that ended now."""
 
     @property
     def news(self) -> RateSegments:
@@ -136,22 +118,15 @@ class Decisions:
 
 
 class End(NamedTuple):
-    """The end of a task, or of the way of a flow, whose last byte has arrived.
-
-    Parameters
-    ----------
-    time
-        Seconds.
-    task, edge
-        Position of it; the other is -1.
-    iteration
-        Iteration of it.
-    """
+    """The end of a task, or of the way of a flow, whose last byte has arrived."""
 
     time: float
+    """Seconds."""
     task: int
     edge: int
+    """Position of it; the other is -1."""
     iteration: int
+    """Iteration of it."""
 
 
 class Settled(NamedTuple):
@@ -321,11 +296,11 @@ class Scheduler:
     def _settle_ends(
         self, given: Sequence[End], taken: int, until: float, ahead: float
     ) -> Settled:
-        time, *columns = zip(*given, strict=True) if given else ((),) * 4
-        listed = Ends(
-            np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
-        )
-        ends = structure("Ends", count=len(given), **listed._asdict())
+        columns = zip(*given, strict=True) if given else ((),) * 4
+        kinds = np.float64, np.int64, np.int64, np.int64
+        listed = map(np.array, columns, kinds)
+        fields = dict(zip(End._fields, listed, strict=True))
+        ends = structure("Ends", count=len(given), **fields)
         passage, (volumes, least) = self._passage, self._arrays
         passage.taken, passage.ahead = taken, ahead
         decisions: list[Decisions] = []

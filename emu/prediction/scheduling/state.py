@@ -277,15 +277,6 @@ ROOM = 64
 DONE, FULL, IMPOSSIBLE = lib.DONE, lib.FULL, lib.IMPOSSIBLE
 
 
-class Ends(NamedTuple):
-    """Ends of tasks and arrivals of flows, in the order of their times; see core.h."""
-
-    time: Floats
-    task: Ints
-    edge: Ints
-    iteration: Ints
-
-
 class Instants(NamedTuple):
     """Decisions at some instants, in lists of which each has a part; see core.h."""
 
