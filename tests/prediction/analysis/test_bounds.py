@@ -134,14 +134,19 @@ def test_a_slot_is_held_until_another_task_frees_it() -> None:
     assert ready.simulate().makespan == 2 * 3 * 5.0
 
 
-def test_a_pool_that_may_grow_bounds_by_its_most_slots() -> None:
-    """24 s of the one slot, 4 s of six: the 9.5 s of a port are the better bound."""
+@pytest.mark.parametrize(
+    ("most", "least"), [(6, (9.5, "m0 out")), (2, (12.0, "lam of m0"))]
+)
+def test_a_pool_that_may_grow_bounds_by_its_most_slots(
+    most: int, least: tuple[float, str]
+) -> None:
+    """24 s of the one slot there is at first, 4 of six, 12 of two; 9.5 s of a port."""
     ready = lent(intervals=2, slots=1, rng=None)
-    tuner = Tuner(0, "lam", "lam", most=6, period=1.0)
+    tuner = Tuner(0, "lam", "lam", most=most, period=1.0)
     cluster = replace(ready.problem.cluster, tuners=(tuner,))
     found = bounds(replace(ready.problem, cluster=cluster), ready.realization)
 
-    assert (found.combined, found.binding) == (9.5, "m0 out")
+    assert (found.combined, found.binding) == least
 
 
 @pytest.mark.parametrize("seed", range(20))
