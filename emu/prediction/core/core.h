@@ -490,12 +490,15 @@ typedef struct { /* a hash table with open addressing; entries are never removed
     int64_t *held;     /* (1): entries, half of the places at most */
 } Memory;
 
+/* Positions in `Chain.tally`. */
+enum { PROPOSED, ACCEPTED, SIMULATED, STUCK, TALLY };
+
 typedef struct {
     int64_t *machines;      /* of every unit, now */
     int64_t *best_machines; /* in the best feasible placement so far */
     double *cost;           /* (21) now, makespan of the best one; seconds */
-    int64_t *tally;         /* proposals, accepted moves, simulations, steps without any
-                               machine to move to */
+    int64_t *tally;         /* (TALLY): proposals, accepted moves, simulations, steps without
+                               any machine to move to */
     Memory memory;
 } Chain;
 

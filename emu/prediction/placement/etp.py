@@ -53,10 +53,6 @@ def new_memory(entries: int, units: int) -> Memory:
     return Memory(**parts, core=structure("Memory", places=places, **parts))
 
 
-#: Positions in `Chain.tally`.
-PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
-
-
 class Chain(NamedTuple):
     """State of a chain, carried on in place; as in core.h, ``core`` is what C reads."""
 
@@ -81,7 +77,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
         "machines": machines.copy(),
         "best_machines": machines.copy(),
         "cost": np.array([makespan, makespan]),
-        "tally": np.zeros(4, dtype=np.int64),
+        "tally": np.zeros(lib.TALLY, dtype=np.int64),
     }
     memory = new_memory(remembered, machines.size)
     core = structure("Chain", memory=memory.core[0], **parts)
@@ -205,10 +201,10 @@ def search_etp(
         policy="etp",
         makespan=float(chain.cost[1]),
         start_makespan=first_cost,
-        candidates=int(chain.tally[PROPOSED]),
+        candidates=int(chain.tally[lib.PROPOSED]),
         budget=options.transfers,
-        accepted=int(chain.tally[ACCEPTED]),
-        evaluations=int(chain.tally[SIMULATED]),
+        accepted=int(chain.tally[lib.ACCEPTED]),
+        evaluations=int(chain.tally[lib.SIMULATED]),
         iterations=options.iterations,
         history=((0, first_cost), *history),
     )

@@ -23,10 +23,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import (
-    ACCEPTED,
-    PROPOSED,
     REMEMBERED,
-    SIMULATED,
     STRIDE,
     Chain,
     new_chain,
@@ -249,7 +246,7 @@ def search_run(
             run.begin(known)
         run.anneal(progress)
     if progress is not None:
-        progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
+        progress(int(run.chain.tally[lib.PROPOSED]), options.transfers, run.best)
     if run.best == np.inf:
         raise InfeasiblePlacement(endless(cluster))
     return run.result()
@@ -286,7 +283,7 @@ class _Run:
         ]
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
-        self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
+        self.chain.tally[lib.PROPOSED] = self.chain.tally[lib.SIMULATED] = len(starts)
         self.start = self.best
         self.history.append((len(starts), self.best))
 
@@ -327,26 +324,26 @@ class _Run:
             if bound >= self.best:
                 self.optimal = True
                 return
-            if chain.tally[PROPOSED] >= self.options.transfers:
+            if chain.tally[lib.PROPOSED] >= self.options.transfers:
                 return
-            chain.tally[PROPOSED] += 1
-            chain.tally[SIMULATED] += 1
+            chain.tally[lib.PROPOSED] += 1
+            chain.tally[lib.SIMULATED] += 1
             units = machines.astype(np.int64)
             makespan = placement_cost(c, expand(c.units, units), self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = units
-                self.history.append((int(chain.tally[PROPOSED]), self.best))
+                self.history.append((int(chain.tally[lib.PROPOSED]), self.best))
         self.optimal = True
 
     def anneal(self, progress: Callable[[int, int, float], None] | None) -> None:
         """Cool down once per round."""
         if not self.space.units:
             return
-        budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+        budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
         rounds = min(self.options.rounds, max(budget // ROUND, 1))
         for part in range(rounds):
-            budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+            budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
             steps = max(budget, 0) // (rounds - part)
             if part % 2:  # the chain begins anew, the best placement stays noted
                 drawn = draw_machines(self.space, self.rng)
@@ -355,7 +352,7 @@ class _Run:
                 self.chain.cost[0] = fresh.cost[0]
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
             best = np.empty(steps)
-            before = int(self.chain.tally[PROPOSED])
+            before = int(self.chain.tally[lib.PROPOSED])
             for first in range(0, steps, STRIDE):
                 some = slice(first, first + STRIDE)
                 lib.anneal(
@@ -370,7 +367,7 @@ class _Run:
                 )
                 self.arrays.arrays.check()
                 if progress is not None:
-                    count = int(self.chain.tally[PROPOSED])
+                    count = int(self.chain.tally[lib.PROPOSED])
                     progress(count, self.options.transfers, self.best)
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
@@ -391,10 +388,10 @@ class _Run:
             policy="best",
             makespan=self.best,
             start_makespan=self.start,
-            candidates=int(count[PROPOSED]),
+            candidates=int(count[lib.PROPOSED]),
             budget=self.options.transfers,
-            accepted=int(count[ACCEPTED]),
-            evaluations=int(count[SIMULATED]),
+            accepted=int(count[lib.ACCEPTED]),
+            evaluations=int(count[lib.SIMULATED]),
             iterations=self.options.iterations,
             history=tuple(self.history),
             optimal=self.optimal,

@@ -21,8 +21,6 @@ from emu.problem.placement import slot_names, slots_on, slowness
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# A job as lists of numbers, where it takes more than to look a value up.
-
 
 def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
@@ -106,9 +104,6 @@ def _speeds(job: Job, cluster: Cluster) -> Speeds:
     # Gates take their time on a slow machine, too.
     with_speed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
     return Speeds(*cluster.speed_steps.flat, with_speed)
-
-
-# Routes as flat arrays: the ports that flows between two machines cross.
 
 
 class Routes(NamedTuple):

@@ -21,8 +21,6 @@ from emu.prediction.scheduling.compiled_problem import (
 )
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import (
-    FULL,
-    IMPOSSIBLE,
     ROOM,
     State,
     check_rows,
@@ -304,8 +302,8 @@ class Scheduler:
         passage, (volumes, least) = self._passage, self._arrays
         passage.taken, passage.ahead = taken, ahead
         decisions: list[Decisions] = []
-        how = FULL
-        while how == FULL:
+        how = lib.FULL
+        while how == lib.FULL:
             self._state.keep_room(ROOM)
             how = lib.pass_instants(
                 self._layout.c, self._state.c, volumes, least, self._passed,
@@ -313,7 +311,7 @@ class Scheduler:
             )  # fmt: skip
             self._layout.job.arrays.check()
             decisions += self._decisions(passage.count)
-        if how == IMPOSSIBLE:
+        if how == lib.IMPOSSIBLE:
             _, *which = given[passage.taken]
             raise SchedulingError(self._why_not(*which))
         return Settled(decisions, passage.taken)

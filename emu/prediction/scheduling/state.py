@@ -225,13 +225,6 @@ def new_rate_changes(edges: int) -> RateChanges:
     )
 
 
-# Gates: tasks without a process, whose ends no process reports.
-#
-# A gate takes no time or a stated one, and no bytes come to it or leave it. So the
-# scheduler computes its end: at an instant gates end before slots are granted, as the
-# tasks of a simulation do.
-
-
 class Gates(NamedTuple):
     """The gates of a job, and those that have ended since they were last looked at.
 
@@ -273,8 +266,6 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
 
 #: Instants that one call has room for.
 ROOM = 64
-#: Outcomes of a call: all is taken in, there is no room left, an end cannot be.
-DONE, FULL, IMPOSSIBLE = lib.DONE, lib.FULL, lib.IMPOSSIBLE
 
 
 class Instants(NamedTuple):
@@ -300,24 +291,11 @@ class Instants(NamedTuple):
 def room_for(tasks: int, edges: int) -> Instants:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
     few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
-
-    def numbers(size: int) -> Ints:
-        return np.zeros(size, np.int64)
-
+    sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
+    measured = {"time", "amount", "rate", "since"}
     return Instants(
-        time=np.empty(ROOM),
-        served=numbers(ROOM),
-        tasks=numbers(ROOM + 1),
-        flows=numbers(ROOM + 1),
-        lines=numbers(ROOM + 1),
-        gates=numbers(ROOM + 1),
-        task=numbers(few),
-        task_iteration=numbers(few),
-        flow=numbers(some),
-        flow_iteration=numbers(some),
-        edge=numbers(more),
-        iteration=numbers(more),
-        amount=np.empty(more),
-        rate=np.empty(more),
-        since=np.empty(more),
+        *(
+            np.zeros(size, np.float64 if name in measured else np.int64)
+            for name, size in zip(Instants._fields, sizes, strict=True)
+        )
     )

@@ -21,6 +21,7 @@ from emu.prediction.analysis.bounds import (
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -156,6 +157,19 @@ def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
     found = bounds(ready.problem, ready.realization)
 
     assert found.combined <= ready.simulate().makespan * (1 + 1e-12)
+
+
+def test_after_the_last_of_many_flows_comes_the_shortest_rest() -> None:
+    """80 B over a NIC of 10, then 5 B/s, by 13 s; b takes 10 s after its 40, d 1 s."""
+    kinds = {"a": 1.0, "b": 10.0, "c": 5.0, "d": 1.0}
+    job = Job(tuple(Task(k, k) for k in kinds), (Edge(0, 1), Edge(2, 3)), 1)
+    machines = Machine("m0", 100.0, 10.0), Machine("m1", 100.0, 100.0)
+    cluster = Cluster(machines, changes=(CapacityChange(3.0, "m0 out", 5.0),))
+    problem = Problem(cluster, job, Placement((0, 1, 0, 1)))
+    run = Realization(np.array([[*kinds.values()]]).T, np.full((2, 1), 40.0))
+
+    assert simulate(problem, run).makespan == pytest.approx(19.0)
+    assert bounds(problem, run).combined == pytest.approx(15.0)
 
 
 def test_without_flows_the_critical_path_is_the_makespan() -> None:
