@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 
 from emu.experiment.run_experiment import replay
-from emu.experiment.run_result import memory_figures, transport_figures
+from emu.experiment.run_result import RunResult, memory_figures, transport_figures
 from emu.prediction.simulation import simulate
-from emu.problem import Realization
+from emu.problem import Edge, Job, Realization, Task
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 
@@ -84,3 +84,21 @@ def test_figures_of_processes_are_of_the_most_of_the_least_or_of_all() -> None:
         "retransmitted": 4,
         "timeouts": 2,
     }
+
+
+def test_reads_are_counted_by_those_who_read() -> None:
+    """Five iterations read what three write; one reads another than foreseen."""
+    tasks = Task("p", "p", iterations=3), Task("w", "w")
+    job = Job(tasks, (Edge(0, 1, 2, latest=True),), 5)
+    foreseen = np.array([[-1, -1, 0, 1, 2]])
+    read = np.array([[-1, 0, 0, 1, 2]])
+    fake: Any = SimpleNamespace(
+        run=SimpleNamespace(schedule=SimpleNamespace(reads=read)),
+        predicted=SimpleNamespace(reads=foreseen),
+        experiment=SimpleNamespace(
+            problem=SimpleNamespace(job=job), until=None, reached=None
+        ),
+        training={},
+    )
+
+    assert RunResult._reads(fake) == {"reads_apart": {"count": 5, "other": 1}}
