@@ -269,7 +269,8 @@ typedef struct {
     double service, since, rate, mark;
 } Fluid;
 
-/* Positions in `State.length`; `GATES` counts those in `due`, the others are of lists. */
+/* Positions in `State.length`: of lists, but `GATES` counts those in `due`, and `CHANGED` the
+ * changes of capacities so far. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
     CHANGED, DIRTY, WALKS, PRESENT, LENGTHS

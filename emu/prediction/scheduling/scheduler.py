@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,7 +329,8 @@ class Scheduler:
         )
         starts = _pairs(room.task, room.task_iteration, tasks[-1])
         flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
-        segments = RateSegments(*(values[: lines[-1]].copy() for values in room[-5:]))
+        of_lines: tuple[Any, ...] = room[-5:]
+        segments = RateSegments(*(values[: lines[-1]].copy() for values in of_lines))
         service = room.served[:count].tolist()
         return [
             Decisions(
