@@ -129,7 +129,7 @@ def test_what_is_beyond_a_capacity_is_so_at_its_time() -> None:
 
     excess = excess_loads(pieces(schedule, rates), 0.0)
 
-    assert excess[0] == (pytest.approx(2.0), 1.0)
+    assert excess[0] == pytest.approx((2.0, 1.0))
 
 
 @pytest.mark.parametrize(("size", "beyond"), [(43.5, 0.0), (44.5, 0.5)])
