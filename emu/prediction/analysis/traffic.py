@@ -17,37 +17,24 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from emu.problem import Problem
 
+_WAY = [
+    ("source", "<u2"),
+    ("destination", "<u2"),
+    ("source_port", "<u2"),
+    ("destination_port", "<u2"),
+]
 #: A packet as it was delivered: seconds since the programs began, machine numbers, TCP
 #: ports, bytes of payload.
-PACKET = np.dtype(
-    [
-        ("time", "<f8"),
-        ("source", "<u2"),
-        ("destination", "<u2"),
-        ("source_port", "<u2"),
-        ("destination_port", "<u2"),
-        ("bytes", "<u4"),
-    ]
-)
+PACKET = np.dtype([("time", "<f8"), *_WAY, ("bytes", "<u4")])
 #: Owner of a TCP port of a machine: numbers of machine, port and program.
 OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
 #: Bytes that went one way of a connection until others came back or it fell silent.
-MESSAGE = np.dtype(
-    [
-        ("first", "<f8"),
-        ("last", "<f8"),
-        ("source", "<u2"),
-        ("destination", "<u2"),
-        ("source_port", "<u2"),
-        ("destination_port", "<u2"),
-        ("bytes", "<u8"),
-    ]
-)
+MESSAGE = np.dtype([("first", "<f8"), ("last", "<f8"), *_WAY, ("bytes", "<u8")])
 #: Seconds without a packet that part two messages of one direction. A NIC of 10 Mbit/s
 #: takes 1.2 ms for one.
 SILENCE = 0.02
 #: Fields that name one direction of a connection.
-CONNECTION = ["source", "destination", "source_port", "destination_port"]
+CONNECTION = [name for name, _ in _WAY]
 
 
 @dataclass(frozen=True)
