@@ -114,26 +114,21 @@ class Transfers(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """A search space as flat arrays, with one realization for all placements."""
+    """A search space as flat arrays, with one realization for all placements.
+
+    Fields as in core.h; ``core`` is what C reads, with ``room`` for one call at a time.
+    The realization is the same for every candidate (common random numbers, A20).
+    """
 
     arrays: JobArrays
-    """Input of `emu.prediction.simulation` besides the placement."""
     times: Floats
     volumes: Floats
-    """The realization: the same for every candidate (common random numbers, A20), with
-    reference times."""
     units: Units
-    """Units to place."""
     transfers: Transfers
-    """Edges between their tasks."""
     costs: JobCosts
-    """Cost by which several jobs are judged."""
     busy: Floats
-    """Seconds that every task computes on every machine, shape (tasks, machines)."""
     core: Any
-    """The same in C, with room for one call at a time."""
     room: Any
-    """That room."""
 
 
 def candidates(
