@@ -11,7 +11,7 @@ An online run has two instants per event, and a call has its price: for 1,027 fl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -293,9 +293,8 @@ def room_for(tasks: int, edges: int) -> Instants:
     few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
     sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
     measured = {"time", "amount", "rate", "since"}
-    return Instants(
-        *(
-            np.zeros(size, np.float64 if name in measured else np.int64)
-            for name, size in zip(Instants._fields, sizes, strict=True)
-        )
-    )
+    lists: list[Any] = [
+        np.zeros(size, np.float64 if name in measured else np.int64)
+        for name, size in zip(Instants._fields, sizes, strict=True)
+    ]
+    return Instants(*lists)
