@@ -66,15 +66,15 @@ class TaskMove:
     """One step on the way, a move or some together, and what it is worth."""
 
     near: Neighbour
-    """What moves in this step, and the placement after it."""
+    """Moves of this step, and the placement after it."""
     run: Change
     """The run after it."""
     makespan: float
-    """Simulated, after it, seconds."""
+    """Simulated seconds after it."""
     gain: float
     """Seconds less than before it."""
     why: str
-    """Which link carries less, in words; empty where none does."""
+    """Link that carries less, in words; empty where none does."""
 
     @property
     def problem(self) -> Problem:

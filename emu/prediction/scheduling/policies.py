@@ -80,8 +80,8 @@ class Policy:
     looks_ahead: bool = False
     """True where it needs expected times and volumes."""
     rates: Rates | None = None
-    """Of a rule of one's own: returns the rates of flows on links of these capacities,
-    checked."""
+    """Function of a rule of one's own: returns the rates of flows on links of these
+    capacities, checked."""
 
 
 _DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
