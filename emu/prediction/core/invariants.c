@@ -107,6 +107,11 @@ static const char *broken_group(const Layout *layout, const State *state, double
     HOLDS(fluid->since <= now && fluid->rate >= 0.0, group, "a clock goes forward");
     double service = fluid->service + fluid->rate * (now - fluid->since);
     HOLDS(service <= fluid->mark * (1.0 + SLACK), group, "no flow is served beyond its end");
+    for (int64_t place = first; place < first + count; place++) {
+        double base = state->base[state->mark_edge[place]];
+        HOLDS(0.0 <= base && base <= service && base < state->mark[place], group,
+              "a flow begins with what its group was served by then");
+    }
     int64_t place = fluid->place;
     HOLDS(0 <= place && place < state->length[PRESENT] && state->present[place] == group, group,
           "a group with flows is at its place among the present");
