@@ -28,8 +28,8 @@ from emu.host.foreign_code import (
 )
 from emu.host.interruption import Overdue, deadline
 from emu.names import printable
+from emu.prediction.core import lib
 from emu.prediction.scheduling.policies import (
-    OWN,
     RATE_POLICIES,
     Policy,
     check_rates,
@@ -198,7 +198,7 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
     return Policy(
         name=name,
-        code=OWN,
+        code=lib.OWN,
         summary=printable(summary, limit=200),
         source=file,
         knows="bytes left",

@@ -6,6 +6,12 @@ Start at ``problems.py``, then ``trials/trial.py``.
 """
 
 from emu.testing.problems import two_machine_example
+from emu.testing.scheduler_state import validate_state
 from emu.testing.workloads import bench_directory, load_workload
 
-__all__ = ["bench_directory", "load_workload", "two_machine_example"]
+__all__ = [
+    "bench_directory",
+    "load_workload",
+    "two_machine_example",
+    "validate_state",
+]

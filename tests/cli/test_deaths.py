@@ -15,6 +15,8 @@ import emu
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import measure
+from emu.scenario import prepare
+from emu.scenario.deaths import count_failures
 from tests.testing.trial_cases import DGTP
 
 JOB = """
@@ -146,6 +148,8 @@ def test_drawn_failures_are_counted(what: str, tmp_path: Path) -> None:
     counts = {m: sum(t < found["makespan"] for t in own) for m, own in times.items()}
     assert found["failures"] == counts
     assert counts["m0"] != counts["m1"] or times["m0"] != times["m1"]
+    first = min(min(own) for own in times.values())  # at the end itself is not before
+    assert count_failures(prepare(scenario), first) == {}
     text = CliRunner().invoke(app, ["simulate", str(file)]).stdout
     assert f"failures drawn: {sum(counts.values())} (" in text
 

@@ -152,6 +152,15 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
     assert recovery_of([], 10.0, 9.0) == {}
 
 
+def test_what_a_later_attempt_lost_counts_from_its_own_cut(tmp_path: Path) -> None:
+    """Its cut began 2 s after it did, whatever number the iteration has in it."""
+    once = Deaths(tmp_path, (0.0, 1, 3.0, 3.0), (10.0, 2, 16.0, 16.0), last=20.0)
+    *_, ended = run_attempts(restarted(), None, tmp_path, Observer(), once)
+
+    losses = [(one.next_iteration, one.ran, one.again) for one in ended]
+    assert losses == [(1, 6.0, 4.0), (2, 12.0, 10.0)]
+
+
 def test_an_attempt_that_died_is_given_up_before_the_next_begins(
     tmp_path: Path,
 ) -> None:

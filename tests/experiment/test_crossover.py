@@ -86,6 +86,11 @@ def test_the_table_shows_what_decides() -> None:
     shown = [[*column.cells] for column in table.columns]
 
     assert [sides[0].best, sides[1].best] == ["p3", "data_parallel"]
+    one, other = measured("p3", 0.1, 70_000), measured("data_parallel", 0.2, 70_000)
+    assert (Side(83, (one, other)).best, Side(83, (other, one)).best) == (
+        "p3",
+        "data_parallel",
+    )
     assert ["73,480", "72,000", "71,000", "72,000"] in shown
     assert "by seeds per second" in str(table.title)
 

@@ -143,6 +143,19 @@ def test_lateness_excuses_what_had_been_met_without(
     assert (not find_misses(of(**stated), punctual(late))) == host_alone
 
 
+def test_what_is_missed_on_time_is_no_share_of_recovery() -> None:
+    """Of 12 s on time 2 are recovery: 10 s of work, 8 foreseen, and 5 at the least."""
+    late = {
+        "verdict": {"on_time_makespan": 12.0},
+        "outages": {"recovery": 2.0},
+        "predicted_makespan": 10.0,
+        "bound": 7.0,
+    }
+    found = punctual(late)
+    assert (found["makespan"], found["makespan_error"]) == (12.0, 0.25)
+    assert (found["gap"], found["replay_error"]) == (1.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -8,8 +8,9 @@ from typing import Any, cast
 import numpy as np
 
 from emu.experiment.run_experiment import replay
+from emu.experiment.run_result import RunResult, memory_figures, transport_figures
 from emu.prediction.simulation import simulate
-from emu.problem import Realization
+from emu.problem import Edge, Job, Realization, Task
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 
@@ -47,3 +48,57 @@ def test_a_replay_has_the_quotas_of_its_run() -> None:
     assert own is not None
     both = min(both, len(own))
     assert (own[:both] != ran.quotas[:both]).any()
+
+
+def test_figures_of_processes_are_of_the_most_of_the_least_or_of_all() -> None:
+    """Two processes of which each is the larger in something."""
+    edge = {"payload_bytes": 10, "header_bytes": 3, "late_sends": 2, "max_behind": 0.1}
+    more = {"payload_bytes": 20, "header_bytes": 4, "late_sends": 1, "max_behind": 0.3}
+    statistics = {
+        "a": {
+            "memory": {"high_water": 5, "limit": 70},
+            "sent": [edge, more],
+            "cpu_seconds": 1.5,
+        },
+        "b": {
+            "memory": {"high_water": 7, "limit": 60},
+            "sent": [],
+            "cpu_seconds": 0.5,
+        },
+    }
+    tcp = {"segments": 5, "retransmitted": 2, "timeouts": 1}
+    run: Any = SimpleNamespace(statistics=statistics, hosts=[{"tcp": tcp}] * 2)
+
+    assert memory_figures(run) == {
+        "high_water": 7.0,
+        "total_high_water": 12.0,
+        "limit": 60.0,
+    }
+    assert transport_figures(run) == {
+        "payload_bytes": 30.0,
+        "header_bytes": 7.0,
+        "late_sends": 3,
+        "max_behind_wall_seconds": 0.3,
+        "cpu_seconds": 2.0,
+        "segments": 10,
+        "retransmitted": 4,
+        "timeouts": 2,
+    }
+
+
+def test_reads_are_counted_by_those_who_read() -> None:
+    """Five iterations read what three write; one reads another than foreseen."""
+    tasks = Task("p", "p", iterations=3), Task("w", "w")
+    job = Job(tasks, (Edge(0, 1, 2, latest=True),), 5)
+    foreseen = np.array([[-1, -1, 0, 1, 2]])
+    read = np.array([[-1, 0, 0, 1, 2]])
+    fake: Any = SimpleNamespace(
+        run=SimpleNamespace(schedule=SimpleNamespace(reads=read)),
+        predicted=SimpleNamespace(reads=foreseen),
+        experiment=SimpleNamespace(
+            problem=SimpleNamespace(job=job), until=None, reached=None
+        ),
+        training={},
+    )
+
+    assert RunResult._reads(fake) == {"reads_apart": {"count": 5, "other": 1}}

@@ -131,5 +131,6 @@ def test_counts_by_hand() -> None:
 
     assert counts.owned == (3, 1)
     assert (counts.edges, counts.seeds, counts.inputs) == (3, 2, 4)
+    assert (counts.outputs, counts.first_edges) == (3, 1)
     assert counts.frontier_owned == ((1, 1), (2, 1))
     assert counts.answered == ((1, 1), (1, 0))

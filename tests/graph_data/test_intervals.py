@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data.intervals import CLOSE, cut_intervals
+from emu.graph_data.intervals import CLOSE, cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
 
@@ -114,3 +114,15 @@ def test_edges_between_are_balanced_and_not_degrees(seed: int) -> None:
     for part in range(2):
         found = _between(cut, pairs, range(part * each, (part + 1) * each))
         assert max(found) - min(found) <= max(CLOSE * sum(found) / each, 1)
+
+
+def test_ghosts_of_a_graph_that_is_looked_at_in_slices() -> None:
+    """Beyond 2^20 vertices: the last one, of part 1, is next to one of part 0."""
+    count = (1 << 20) + 2
+    structure = _structure(count, {(3, count - 1)})
+    interval = np.zeros(count, np.int32)
+    interval[-1] = 1
+
+    ghosts = interval_counts(structure, interval, 2, 1).ghosts
+
+    assert ghosts.tolist() == [[0, 1], [1, 0]]

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from emu.report.facts import run_facts
+from emu.report.facts import death_bands, run_facts
 
 RECOVERY = {
     "makespan": 40.0,
     "predicted_makespan": 30.0,
     "lost": {"recovery": 4.0, "again": 2.0},
     "predicted_lost": {"recovery": 5.0, "again": 3.0},
-    "attempts": [{"next_iteration": 3, "error": "w0 died", "took": 7.0}],
+    "attempts": [
+        {"next_iteration": 2, "error": "w1 died", "took": 6.0},
+        {"next_iteration": 3, "error": "w0 died", "took": 7.0},
+    ],
 }
 LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
 
@@ -45,7 +48,8 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
         ),
         (
             {"recovery": RECOVERY, "makespan": 12.0},
-            ["lost to deaths 6 s in 1", "simulated 5 s recovery", "from iteration 3"],
+            ["lost to deaths 6 s in 2", "took 13 s of wall", "simulated 5 s recovery",
+             "from iteration 3"],
         ),
         (
             {"nics": {"shares": {"m0": {"out": 0.97, "in": 1.01}}, "seconds": 2.0},
@@ -61,3 +65,20 @@ def test_each_figure_is_told_beside_its_own(
     text = "\n".join(" ".join([*fact[:3]]) for fact in run_facts(result))
     for words in told:
         assert words in text
+
+
+def test_what_was_done_again_is_the_end_of_an_attempt() -> None:
+    """Of 10 s the last 3 are lost; 4 s down, then 8 s of which 1 is lost, and 2 s."""
+    deaths = [
+        {"ran": 10.0, "again": 3.0, "recovery": 4.0, "next_iteration": 5, "error": "a"},
+        {"ran": 8.0, "again": 1.0, "recovery": 2.0, "next_iteration": 9, "error": "b"},
+    ]
+    bands = death_bands({"recovery": {"attempts": deaths}})
+    assert [(band.what, band.since, band.until) for band in bands] == [
+        ("done", -24.0, -17.0),
+        ("done again", -17.0, -14.0),
+        ("down", -14.0, -10.0),
+        ("done", -10.0, -3.0),
+        ("done again", -3.0, -2.0),
+        ("down", -2.0, 0.0),
+    ]

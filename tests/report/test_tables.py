@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,8 +42,11 @@ from emu.report.explanation_tables import (
 )
 from emu.report.facts import budget_table, run_facts, setting
 from emu.report.html.page import headline
+from emu.report.many_runs import Interval, _error, runs_json
+from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example
+from tests.report.recorded import write_run
 
 
 def _shown(table: Table) -> list[str]:
@@ -123,6 +128,37 @@ def test_comparison_pairs_the_seeds() -> None:
     assert shorter.to_json(first)["tie"] is False
     assert alike.to_json(first)["tie"] is True
     assert alike.to_json(first)["seeds"] == 3
+
+
+@pytest.mark.parametrize(("own", "first"), [(0.3, 0.0), (0.0, 0.3), (0.1, 0.1)])
+def test_rounding_of_either_row_makes_two_as_good(own: float, first: float) -> None:
+    """10 and 9.8 s, of which the last digits move one by 0.3 s."""
+    rows = [
+        Candidate("ifs", "oes", {0: 10.0}, rounding=first),
+        Candidate("etp", "oes", {0: 9.8}, rounding=own),
+    ]
+    alike = "etp, oes: as good as the first row, rounding alone moves it by 300 ms"
+    assert (comparison_table(rows).caption == alike) == (max(own, first) == 0.3)
+
+
+def test_the_error_of_means_is_no_share_of_recovery() -> None:
+    """12 and 10 s, of which 2 are recovery in each."""
+    means = {"emulated": Interval(12.0, 0.0, 1), "predicted": Interval(10.0, 0.0, 1)}
+    assert _error(means, "predicted", 2.0) == 0.25
+    assert _error(means, "simulated", 2.0) is None
+
+
+def test_all_runs_of_a_group_are_counted(tmp_path: Path) -> None:
+    """One of the two does not say what was predicted."""
+    runs = [write_run(tmp_path / name) for name in "ab"]
+    result = json.loads((runs[0] / "result.json").read_text())
+    del result["predicted_makespan"]
+    (runs[0] / "result.json").write_text(json.dumps(result))
+
+    (row,) = runs_json([load_run(run) for run in runs])
+
+    assert row["runs"] == 2
+    assert row["predicted"] == {"mean": 38.0, "half": 0.0}
 
 
 def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:

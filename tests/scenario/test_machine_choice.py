@@ -17,7 +17,9 @@ from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.crossover import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import optimality_line, placement_gap
+from emu.prediction.placement.machine_sets import machine_sets
 from emu.prediction.simulation import makespan
+from emu.problem import Cluster, Job, Machine, Task
 from emu.report.explanation_tables import placing_line
 from emu.scenario import Experiment, Scenario, load, prepare, write_scenario
 
@@ -198,3 +200,13 @@ def test_every_system_stands_on_machines_of_its_choice(*, same: bool) -> None:
     stated = loads(GPU_BOX, {"job.machines": ["gpu", "cpu0"]})
     held = compare_systems(stated, names)
     assert all({*row.placing["machines"]} <= {"gpu", "cpu0"} for row in held)
+
+
+def test_a_machine_is_as_fast_as_its_slower_direction() -> None:
+    """Six unlike machines, of which one takes in most and lets out least."""
+    nics = [(10.0 + m, 10.0 + m) for m in range(5)] + [(100.0, 1.0)]
+    machines = tuple(Machine(f"m{m}", i, o) for m, (i, o) in enumerate(nics))
+    sets = machine_sets(Job((Task("a", "a"),), (), 1), Cluster(machines), most=64)
+
+    assert [names for names in sets if len(names) == 1] == [("m4",)]
+    assert ("m0", "m1", "m2", "m3", "m4") in sets

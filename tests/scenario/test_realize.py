@@ -101,3 +101,18 @@ def test_every_policy_gives_a_feasible_placement_of_its_seed(
     assert first.placement.violations(job, cluster) == []
     assert place(scenario, job, cluster).placement == first.placement
     assert (first.candidates > 0) == (policy == "etp")
+
+
+def test_a_checkpoint_takes_its_time_before_iterations_that_follow_one(
+    scenario_file: Path,
+) -> None:
+    """Every second iteration but the first: no state is worth keeping there."""
+    checkpoint = {"every": "2 iterations", "takes": "3 ms"}
+    changes = {"job.iterations": 5, "checkpoint": checkpoint}
+    plain, kept = (load(scenario_file, c) for c in ({"job.iterations": 5}, changes))
+    job = build_job(kept)
+    more = realize(kept, job).times - realize(plain, build_job(plain)).times
+
+    servers = [t for t, task in enumerate(job.tasks) if more[t].any()]
+    assert {job.tasks[t].kind for t in servers} == {"parameter_server"}
+    assert more[servers[0]].tolist() == pytest.approx([0, 0, 0.003, 0, 0.003])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
+from emu.scenario.scenario_file import loads
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
-from emu.systems.dgtp.section import dgtp_volumes
+from emu.systems.dgtp.section import DgtpJobSection, dgtp_volumes
+from emu.systems.translation import roomy_machines
+from tests.integration.scenarios import tiny_training
 
 SMALL = DgtpConfig(
     machines=("a", "b"),
@@ -177,3 +182,21 @@ def test_multiround_volumes() -> None:
     assert by_name["g1.hop2->s0.fetch"] == 16 * 3
     assert by_name["s0.fetch->g1"] == 8 * 5
     assert by_name["g1->s0"] == 4 * 10 * 5
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_replicas_stand_where_most_comes_in(workers: int) -> None:
+    """A replica takes features in: of NICs with two directions that one decides."""
+    nics = {"a": ("10", "30"), "b": ("30", "10"), "c": ("20", "20")}
+    document = tiny_training() | {
+        "cluster": {
+            "machines": [
+                {"name": name, "nic": {"in": f"{i} Mbit/s", "out": f"{o} Mbit/s"}}
+                for name, (i, o) in nics.items()
+            ]
+        }
+    }
+    scenario = loads(json.dumps(document))
+    job = cast("DgtpJobSection", scenario.job)
+    best = roomy_machines(job, scenario.cluster, {}, workers, {*nics})
+    assert best == ("b", "c")[:workers]

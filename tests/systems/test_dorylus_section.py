@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from emu.graph_data.sampling import Structure
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus.remarks import ages_of_reads, read_lines
-from emu.systems.dorylus.volumes import SlowLambdas
+from emu.systems.dorylus.volumes import SlowLambdas, _rows
 from emu.trust.audit import audit
 
 FILE = """\
@@ -385,3 +386,12 @@ def test_bad_input(change: str, problem: str) -> None:
 def test_bad_input_of_attention(change: str, problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
         _prepared("job.model.kind=gat", "job.times.edge_apply=1 ms", change)
+
+
+@pytest.mark.parametrize(("part", "rows"), [(0, 3), (1, 2)])
+def test_the_first_of_two_streams_has_the_vertex_that_is_left_over(
+    part: int, rows: int
+) -> None:
+    config: Any = SimpleNamespace(lambdas=("l0",), stream=2)
+    counts: Any = SimpleNamespace(vertices=np.array([5]))
+    assert _rows({"interval": 0, "part": part}, config, counts) == rows

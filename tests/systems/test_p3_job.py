@@ -243,3 +243,8 @@ def test_impossible_shapes() -> None:
         P3Config(FOUR, 1, push="derived", hops=2)
     with pytest.raises(ValueError, match="would let nothing start"):
         P3Config(FOUR, 1, window=0)
+
+
+def test_a_share_of_columns_is_of_an_even_one_within_the_group() -> None:
+    config = P3Config(FOUR, 1, groups=2, columns=(3.0, 1.0))
+    assert [config.share(rank) for rank in range(4)] == [1.5, 0.5, 1.5, 0.5]

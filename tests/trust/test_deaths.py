@@ -95,6 +95,20 @@ def test_what_died_by_itself_dies_in_the_simulation_as_well() -> None:
     assert outages_of(ended) == Outages(ran + 2.0, 2.0)
 
 
+def test_what_is_foreseen_begins_with_the_first_attempt() -> None:
+    calm = replace(just_after_a_cut(), kills=())
+    ran = dying().time_of_cut(6) + 1e-3
+    first = Ended(0, 6, ran, 0.1, 0.1, 2.0, "w0 died")
+    second = Ended(6, 6, 0.1, 0.1, 0.1, 2.0, "w1 died", began=ran + 2.0)
+    before = foreseen(calm, [first, second])
+
+    assert before is not None
+    assert [(one.first_iteration, one.error) for one in before.killed] == [
+        (0, "w0 died"),
+        (6, "w1 died"),
+    ]
+
+
 EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)
 
 
@@ -102,8 +116,8 @@ EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)
     ("late", "trust"), [(0.05, "trusted"), (-0.2, "degraded"), (1.0, "untrusted")]
 )
 def test_attempts_that_ended_late_are_in_the_verdict(late: float, trust: str) -> None:
-    """Of 15 s of which 5 are recovery, 1 % is 0.1 s."""
-    effect = EFFECT.after(Outages(5.0 + late, 5.0), Outages(5.0, 5.0))
+    """Of 15 s of which 5 are recovery, as foreseen, 1 % is 0.1 s."""
+    effect = EFFECT.after(Outages(5.0 + late, 4.5), Outages(5.0, 5.0))
     assert effect.error == pytest.approx(abs(late) / 10.0)
     assert effect.punctual == 15.0
     verdict = decide(

@@ -24,7 +24,7 @@ from emu.prediction.placement import (
     search_etp,
 )
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.simulation import MakespanEvaluator, simulate
+from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -38,6 +38,7 @@ from emu.problem import (
 )
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu.testing import bench_directory, load_workload
+from tools.benches.evaluator import MakespanEvaluator
 from tools.benches.figures import Figure, interleaved, once
 
 _RUN = re.compile(r"makespan (\S+) .* run (\S+) s flows")

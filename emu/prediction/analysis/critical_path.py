@@ -22,18 +22,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import LinkContention, fluid_ends
+from emu.problem import Schedule
 
-if TYPE_CHECKING:
-    from emu.problem import Schedule
-
-    Rows = dict[tuple[int, int], NDArray[np.float64]]
-
+Rows = dict[tuple[int, int], NDArray[np.float64]]
 Key = TypeVar("Key")
 
 #: Moments closer than this, relative to the makespan, are the same moment.
@@ -176,7 +173,10 @@ class _Walk:
             start = min(start, cursor)
             yield from self._split(part, start, cursor)
             cursor, after = start, part
-            part = self._before(part)
+            if part.edge >= 0:
+                part = self._before_flow(part.edge, part.iteration)
+            else:
+                part = self._before_task(part.task, part.iteration)
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
 
@@ -192,12 +192,6 @@ class _Walk:
                 what = part.task, part.edge, part.iteration
                 pool = part.pool if cause is Cause.SLOT else ""
                 yield ChainLink(cause, begin, over, *what, port, pool)
-
-    def _before(self, part: _Part) -> _Part | None:
-        """Return the part that ``part`` waited for last, None when for nothing."""
-        if part.edge >= 0:
-            return self._before_flow(part.edge, part.iteration)
-        return self._before_task(part.task, part.iteration)
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""
@@ -256,10 +250,8 @@ class _Walk:
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
         """Return the part that freed the slot of a task that waited, else None."""
-        schedule, start = (
-            self._schedule,
-            float(self._schedule.task_start[task, iteration]),
-        )
+        schedule = self._schedule
+        start = float(schedule.task_start[task, iteration])
         if start <= ready + self._same:
             return None
         for pool in schedule.problem.pools:
@@ -317,7 +309,7 @@ def divergences(
 
 def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
     moment = 0.0  # where the simulation is
-    for _, pieces in groupby(links, _identity):
+    for _, pieces in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
         last = None
         begun = None
         for link in pieces:
@@ -334,10 +326,6 @@ def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
         moment = end
     if links:  # a run of no length has no chain
         yield Drift(ELSEWHERE, links[-1], moment - simulated.length)
-
-
-def _identity(link: ChainLink) -> tuple[int, int, int]:
-    return link.edge, link.task, link.iteration
 
 
 class DelayCause(StrEnum):

@@ -44,7 +44,7 @@ from emu.prediction.placement.moves import (
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import simulate
-from emu.problem import Link, Outages, Placement, Problem, Realization, Schedule
+from emu.problem import Outages, Placement, Problem, Realization, Schedule
 
 if TYPE_CHECKING:
     from emu.prediction.analysis.what_if import Improvement, Lengths, Stated
@@ -63,27 +63,18 @@ _NOTICED = 0.01
 
 @dataclass(frozen=True, eq=False)
 class TaskMove:
-    """One step on the way, a move or some together, and what it is worth.
-
-    Parameters
-    ----------
-    near
-        What moves in this step, and the placement after it.
-    run
-        The run after it.
-    makespan
-        Simulated, after it, seconds.
-    gain
-        Seconds less than before it.
-    why
-        Which link carries less, in words; empty where none does.
-    """
+    """One step on the way, a move or some together, and what it is worth."""
 
     near: Neighbour
+    """Moves of this step, and the placement after it."""
     run: Change
+    """The run after it."""
     makespan: float
+    """Simulated seconds after it."""
     gain: float
+    """Seconds less than before it."""
     why: str
+    """Link that carries less, in words; empty where none does."""
 
     @property
     def problem(self) -> Problem:
@@ -107,15 +98,10 @@ class TaskMove:
 
 @dataclass(frozen=True)
 class TaskMoves:
-    """The way to the best placement found; no steps where the present one is that.
-
-    Parameters
-    ----------
-    before
-        Makespan as it is, seconds.
-    """
+    """The way to the best placement found; no steps where the present one is that."""
 
     before: float
+    """Makespan as it is, seconds."""
     steps: tuple[TaskMove, ...]
 
     @property
@@ -265,8 +251,15 @@ class _Way:
         near = Neighbour(after, difference(job, cluster, before, after))
         was, now = self.run(before), self.run(after)
         length = self.length(after)
-        room = _room(base.problem, span(base))
-        content_of = self._stated.content_of if self._stated else _bytes_of
+        # What every link can carry in the time of the run; capacities may change.
+        steps, end = base.problem.links.steps, np.array([span(base)])
+        ports = range(len(base.problem.links))
+        room = [float(steps.carry(port, end)[0]) for port in ports]
+        content_of = (
+            self._stated.content_of
+            if self._stated
+            else lambda kinds: f"bytes of {kinds[0]} -> {kinds[1]}"
+        )
         loads = [_loads(base, run.problem) for run in (was, now)]
         why = _why(base.problem, room, loads[0], loads[1], content_of)
         return TaskMove(near, now, length, self.length(before) - length, why)
@@ -299,16 +292,6 @@ def _loads(base: Change, problem: Problem) -> _Loads:
     return loads
 
 
-def _room(problem: Problem, seconds: float) -> list[float]:
-    """Return the bytes that every link can carry in ``seconds``; they may change."""
-    steps, end = problem.links.steps, np.array([seconds])
-    return [float(steps.carry(port, end)[0]) for port in range(len(problem.links))]
-
-
-def _bytes_of(kinds: tuple[str, str]) -> str:
-    return f"bytes of {kinds[0]} -> {kinds[1]}"
-
-
 def _why(
     problem: Problem,
     room: list[float],
@@ -328,20 +311,16 @@ def _why(
     kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
     what = content_of(kind)
     was, now = before[port][kind], after[port][kind]
-    link, verb = _link_words(problem, problem.links[port])
+    link, verb = f"link {problem.links[port].name}", "carrie"
+    if (place := problem.links[port].machine) >= 0:
+        link = f"{problem.cluster.machines[place].name}'s NIC"
+        verb = "send" if problem.links[port].direction == "out" else "receive"
     if was and now <= _NOTICED * was:
         return f"{link} no longer {verb}s the {what}"
     share = 1.0 - now / was if was else 0.0
     if share < _NOTICED:
         return ""
     return f"{link} {verb}s {100 * share:.0f} % less of the {what}"
-
-
-def _link_words(problem: Problem, link: Link) -> tuple[str, str]:
-    if link.machine < 0:
-        return f"link {link.name}", "carrie"
-    machine = problem.cluster.machines[link.machine].name
-    return f"{machine}'s NIC", "send" if link.direction == "out" else "receive"
 
 
 #: Version of the JSON form.

@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from emu.problem import RateHistory, Schedule
+from emu.problem import RateHistory, Schedule
 
-    Steps = tuple[NDArray[np.float64], NDArray[np.float64]]
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Steps = tuple[NDArray[np.float64], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # The rate through every port over time: assigned, or the mean of what moved.
 
@@ -36,12 +35,9 @@ def sum_rates(schedule: Schedule) -> list[Steps] | None:
 
     None when the schedule has no rate history.
     """
-    history = schedule.rates
-    return (
-        None
-        if history is None
-        else _running_sums(schedule, *_changes(schedule, history))
-    )
+    if (history := schedule.rates) is None:
+        return None
+    return _running_sums(schedule, *_changes(schedule, history))
 
 
 def peak_rate(schedule: Schedule) -> float:
@@ -340,10 +336,6 @@ def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
     )
 
 
-def _crossing(schedule: Schedule, port: int) -> NDArray[np.bool_]:
-    return np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
-
-
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     """Return the best of a growing set of intervals, after every step of its growth.
 
@@ -379,9 +371,8 @@ def worst_interval(
     certain. It runs from some flow's start to some flow's end and is stretched by
     ``tolerance`` seconds. The clock here is the bytes that the port can have carried.
     """
-    edge, iteration = np.nonzero(
-        ~np.isnan(schedule.flow_end) & _crossing(schedule, port)[:, None]
-    )
+    crossing = np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
+    edge, iteration = np.nonzero(~np.isnan(schedule.flow_end) & crossing[:, None])
     if not edge.size:
         return 0.0, 0.0, 0.0
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")

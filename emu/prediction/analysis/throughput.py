@@ -51,10 +51,14 @@ def pace(schedule: Schedule) -> Pace:
     """Return the speed of a job."""
     job, seconds = schedule.problem.job, schedule.length
     iteration, samples = _speed(job, schedule.task_end, seconds)
+    spent: defaultdict[str, float] = defaultdict(float)
+    lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
+    for task, length in zip(job.tasks, lengths, strict=True):
+        if task.phase == "training":
+            spent[task.process_name] += float(length)
+    busy = sum(spent.values()) / len(spent) / seconds if spent and seconds else None
     several = "jobs" in job.settings
-    return Pace(
-        None if several else iteration, samples, _busy(schedule), _split(schedule)
-    )
+    return Pace(None if several else iteration, samples, busy, _split(schedule))
 
 
 def pipeline_depth(job: Job) -> int:
@@ -96,17 +100,6 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
     if "batch_size" not in settings:
         return None
     return int(settings["batch_size"] * settings["workers"])
-
-
-def _busy(schedule: Schedule) -> float | None:
-    spent: defaultdict[str, float] = defaultdict(float)
-    lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
-    for task, seconds in zip(schedule.problem.job.tasks, lengths, strict=True):
-        if task.phase == "training":
-            spent[task.process_name] += float(seconds)
-    if not spent or not schedule.length:
-        return None
-    return sum(spent.values()) / len(spent) / schedule.length
 
 
 def _split(schedule: Schedule) -> dict[str, float]:

@@ -17,37 +17,24 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from emu.problem import Problem
 
+_WAY = [
+    ("source", "<u2"),
+    ("destination", "<u2"),
+    ("source_port", "<u2"),
+    ("destination_port", "<u2"),
+]
 #: A packet as it was delivered: seconds since the programs began, machine numbers, TCP
 #: ports, bytes of payload.
-PACKET = np.dtype(
-    [
-        ("time", "<f8"),
-        ("source", "<u2"),
-        ("destination", "<u2"),
-        ("source_port", "<u2"),
-        ("destination_port", "<u2"),
-        ("bytes", "<u4"),
-    ]
-)
+PACKET = np.dtype([("time", "<f8"), *_WAY, ("bytes", "<u4")])
 #: Owner of a TCP port of a machine: numbers of machine, port and program.
 OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
 #: Bytes that went one way of a connection until others came back or it fell silent.
-MESSAGE = np.dtype(
-    [
-        ("first", "<f8"),
-        ("last", "<f8"),
-        ("source", "<u2"),
-        ("destination", "<u2"),
-        ("source_port", "<u2"),
-        ("destination_port", "<u2"),
-        ("bytes", "<u8"),
-    ]
-)
+MESSAGE = np.dtype([("first", "<f8"), ("last", "<f8"), *_WAY, ("bytes", "<u8")])
 #: Seconds without a packet that part two messages of one direction. A NIC of 10 Mbit/s
 #: takes 1.2 ms for one.
 SILENCE = 0.02
 #: Fields that name one direction of a connection.
-CONNECTION = ["source", "destination", "source_port", "destination_port"]
+CONNECTION = [name for name, _ in _WAY]
 
 
 @dataclass(frozen=True)
@@ -134,6 +121,15 @@ def nic_use(
     return use
 
 
+def _ends(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], ...]:
+    """Return both ends, machine and port as one number: as they are, then sorted."""
+    there, back = (
+        rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
+        for end in ("source", "destination")
+    )
+    return there, back, np.minimum(there, back), np.maximum(there, back)
+
+
 def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.void]:
     """Return the messages of all connections, by their first packets.
 
@@ -144,9 +140,7 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
     """
     if not len(packets):
         return np.zeros(0, MESSAGE)
-    there = packets["source"].astype(np.int64) << 16 | packets["source_port"]
-    back = packets["destination"].astype(np.int64) << 16 | packets["destination_port"]
-    low, high = np.minimum(there, back), np.maximum(there, back)
+    there, _, low, high = _ends(packets)
     order = np.lexsort((packets["time"], high, low))
     row, low, high, there = packets[order], low[order], high[order], there[order]
     apart = np.diff(row["time"]) > silence
@@ -170,12 +164,7 @@ def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
 
     NaN where that went the same way, or there was none. Messages are by time.
     """
-    ports = [found[f"{end}_port"] for end in ("source", "destination")]
-    there, back = (
-        found[end].astype(np.int64) << 16 | port
-        for end, port in zip(("source", "destination"), ports, strict=True)
-    )
-    low, high = np.minimum(there, back), np.maximum(there, back)
+    there, back, low, high = _ends(found)
     order = np.lexsort((found["first"], high, low))
     one, other = order[:-1], order[1:]
     is_answer = (there[one] == back[other]) & (back[one] == there[other])

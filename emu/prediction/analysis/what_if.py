@@ -211,10 +211,21 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _network(base, chain)
     yield from _compute(base, chain)
     yield from _volumes(base, chain)
-    yield from _policies(base)
+    # The policies that are neither the one in use nor another name of it.
+    codes = {policy_named(base.policy).code, policy_named("portfolio").code}
+    for policy in RATE_POLICIES.values():
+        if policy.code not in codes:
+            codes.add(policy.code)
+            what = f"rates by {policy.name}"
+            yield replace(base, kind="policy", what=what, policy=policy.name)
     yield from _window(base)
     yield from _slots(base, chain)
-    yield from _without_disturbances(base)
+    cluster = base.problem.cluster
+    if cluster.changes or cluster.speed_changes:
+        still = replace(cluster, changes=(), speed_changes=())
+        variant = replace(base.problem, cluster=still)
+        what = "no events and failures"
+        yield replace(base, kind="events", what=what, problem=variant)
 
 
 def span(run: Change) -> float:
@@ -312,16 +323,6 @@ def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
             )
 
 
-def _policies(base: Change) -> Iterator[Change]:
-    """Yield the policies that are neither the one in use nor another name of it."""
-    codes = {policy_named(base.policy).code, policy_named("portfolio").code}
-    for policy in RATE_POLICIES.values():
-        if policy.code not in codes:
-            codes.add(policy.code)
-            what = f"rates by {policy.name}"
-            yield replace(base, kind="policy", what=what, policy=policy.name)
-
-
 def _window(base: Change) -> Iterator[Change]:
     problem, job = base.problem, base.problem.job
     if window_of(job) is None:
@@ -367,12 +368,3 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
             factor=2.0,
             pool=pool,
         )
-
-
-def _without_disturbances(base: Change) -> Iterator[Change]:
-    cluster = base.problem.cluster
-    if cluster.changes or cluster.speed_changes:
-        still = replace(cluster, changes=(), speed_changes=())
-        variant = replace(base.problem, cluster=still)
-        what = "no events and failures"
-        yield replace(base, kind="events", what=what, problem=variant)

@@ -5,9 +5,6 @@
 #define TOLERANCE 1e-12 /* relative, of a capacity, as in space.py */
 #define ROUNDING 1e-9   /* relative; a bound exceeds a limit by more to reject anything */
 
-/* Positions in `Chain.tally`. */
-enum { PROPOSED, ACCEPTED, SIMULATED, STUCK };
-
 typedef struct { /* the room of a search, carved up */
     double *load, *head, *tail, *bounds; /* of ports */
     double *taken;                       /* of edges */

@@ -8,7 +8,7 @@
  * Coflows are chained anew where a flow came or went: the first flow stands for all. */
 
 #define FOR_MEMBERS(group, scratch, coflow) \
-    for (int64_t group = coflow; group >= 0; group = (scratch)->next_member[group])
+    for (int64_t group = coflow; group >= 0; group = (scratch)->coflows.next[group])
 
 /* Where a finish is predicted, a flow counts at least this share of its volume as left:
  * the last bytes would get all the weight. */
@@ -42,7 +42,7 @@ static void count_coflow(const Layout *layout, State *state, int64_t coflow)
     FOR_MEMBERS(group, scratch, coflow) {
         FOR_PORTS(port, layout, group) {
             scratch->flows[port] += 1;
-            scratch->load[port] += scratch->left[group];
+            scratch->load[port] += scratch->coflows.left[group];
         }
     }
 }
@@ -62,10 +62,10 @@ static void set_fair_rates(const Layout *layout, State *state, int64_t coflow)
         }
         scratch->fair[group] = rate;
     }
-    scratch->common[coflow] = -1;
+    scratch->coflows.common[coflow] = -1;
     FOR_PORTS(port, layout, coflow)
         if (scratch->flows[port] == members)
-            scratch->common[coflow] = port;
+            scratch->coflows.common[coflow] = port;
 }
 
 static inline int64_t rank_of(const Layout *layout, const State *state, int64_t group)
@@ -80,19 +80,19 @@ static int64_t chain_turn(const Layout *layout, State *state, int64_t first, int
 {
     Scratch *scratch = &state->scratch;
     int64_t head = first, last = first;
-    scratch->next_member[first] = -1;
+    scratch->coflows.next[first] = -1;
     for (int64_t j = i + 1; j < end; j++) {
         int64_t group = active_to(layout, state, j), *link = &head;
         if (group < 0 || scratch->turn[group] != scratch->turn[first])
             continue;
         int64_t rank = rank_of(layout, state, group);
         if (rank_of(layout, state, last) < rank) {
-            link = &scratch->next_member[last];
+            link = &scratch->coflows.next[last];
             last = group;
         }
         while (*link >= 0 && rank_of(layout, state, *link) < rank)
-            link = &scratch->next_member[*link];
-        scratch->next_member[group] = *link;
+            link = &scratch->coflows.next[*link];
+        scratch->coflows.next[group] = *link;
         *link = group;
     }
     return head;
@@ -106,16 +106,16 @@ static void chain(const Layout *layout, State *state, int64_t task)
     for (int64_t i = first; i < end; i++) {
         int64_t group = active_to(layout, state, i);
         if (group >= 0)
-            scratch->coflow[group] = -1;
+            scratch->coflows.first[group] = -1;
     }
     for (int64_t i = first; i < end; i++) {
         int64_t coflow = active_to(layout, state, i);
-        if (coflow < 0 || scratch->coflow[coflow] >= 0)
+        if (coflow < 0 || scratch->coflows.first[coflow] >= 0)
             continue;
         coflow = chain_turn(layout, state, coflow, i, end);
         FOR_MEMBERS(group, scratch, coflow)
-            scratch->coflow[group] = coflow;
-        scratch->gamma[coflow] = -1.0;
+            scratch->coflows.first[group] = coflow;
+        scratch->coflows.gamma[coflow] = -1.0;
         set_fair_rates(layout, state, coflow);
         if (!scratch->is_ordered[coflow]) { /* where coflows are ordered, not flows */
             scratch->is_ordered[coflow] = true;
@@ -127,7 +127,7 @@ static void chain(const Layout *layout, State *state, int64_t task)
 /* Chain the coflows of every task to which a flow came or went. */
 static void chain_coflows(const Layout *layout, State *state)
 {
-    bool *chained = state->scratch.is_chained;
+    bool *chained = state->scratch.coflows.is_chained;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t task = layout->destination[flow_edge(layout, state, state->touched[i])];
         if (!chained[task]) {
@@ -177,35 +177,35 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
     }
 }
 
-/* Set scratch.gamma, and the key by it: the time of the coflow's fullest port for it alone,
- * of those that are not cut. It is what it was as long as the coflow is the same and nothing
+/* Set the gamma of a coflow, and the key by it: the time of its fullest port for it alone, of
+ * those that are not cut. It is what it was as long as the coflow is the same and nothing
  * is sent, which scratch.frozen notes. */
 static void set_gamma(const Layout *layout, State *state, int64_t coflow, double now,
                       double least)
 {
     Scratch *scratch = &state->scratch;
-    scratch->frozen[coflow] = scratch->gamma[coflow] >= 0.0;
+    scratch->frozen[coflow] = scratch->coflows.gamma[coflow] >= 0.0;
     if (scratch->frozen[coflow])
         return;
     FOR_MEMBERS(group, scratch, coflow)
-        scratch->left[group] = foreseen(state->fluid + group, now, least);
+        scratch->coflows.left[group] = foreseen(state->fluid + group, now, least);
     count_coflow(layout, state, coflow);
-    scratch->gamma[coflow] = 0.0;
+    scratch->coflows.gamma[coflow] = 0.0;
     FOR_MEMBERS(group, scratch, coflow) {
         FOR_PORTS(port, layout, group) {
             double time = scratch->load[port] / state->capacity[port];
             if (state->capacity[port] > 0.0)
-                scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
+                scratch->coflows.gamma[coflow] = larger(scratch->coflows.gamma[coflow], time);
         }
     }
-    scratch->key[coflow] = coarse(scratch->gamma[coflow]);
+    scratch->key[coflow] = coarse(scratch->coflows.gamma[coflow]);
 }
 
 static void set_gammas(const Layout *layout, State *state, double now, double least)
 {
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = state->scratch.order[i];
-        if (state->scratch.coflow[group] == group)
+        if (state->scratch.coflows.first[group] == group)
             set_gamma(layout, state, group, now, least);
     }
 }
@@ -216,13 +216,13 @@ static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[ORDERED]; i++)
-        scratch->gamma[scratch->order[i]] = -1.0;
+        scratch->coflows.gamma[scratch->order[i]] = -1.0;
     set_gammas(layout, state, now, LEAST_LEFT);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        double gamma = scratch->gamma[scratch->coflow[group]];
+        double gamma = scratch->coflows.gamma[scratch->coflows.first[group]];
         bool moves = scratch->fair[group] > 0.0;
-        scratch->weight[group] = moves ? scratch->left[group] / (gamma * gamma) : 0.0;
+        scratch->weight[group] = moves ? scratch->coflows.left[group] / (gamma * gamma) : 0.0;
     }
 }
 
@@ -231,7 +231,8 @@ static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
 static bool is_blocked(const Layout *layout, const State *state, int64_t coflow)
 {
     const Scratch *scratch = &state->scratch;
-    if (scratch->common[coflow] >= 0 && scratch->residual[scratch->common[coflow]] == 0.0)
+    int64_t common = scratch->coflows.common[coflow];
+    if (common >= 0 && scratch->residual[common] == 0.0)
         return true;
     FOR_MEMBERS(group, scratch, coflow) {
         FOR_PORTS(port, layout, group) {
@@ -254,7 +255,7 @@ static void allocate_minimum(const Layout *layout, State *state, int64_t coflow)
         }
     }
     FOR_MEMBERS(group, scratch, coflow) {
-        scratch->rate[group] = scratch->left[group] / slowest;
+        scratch->rate[group] = scratch->coflows.left[group] / slowest;
         take(layout, state, group, scratch->rate[group]);
     }
     scratch->frozen[coflow] = false;
@@ -269,7 +270,7 @@ static void note_coflows(const Layout *layout, State *state)
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
         scratch->is_ordered[group] =
-            state->fluid[group].active > 0 && scratch->coflow[group] == group;
+            state->fluid[group].active > 0 && scratch->coflows.first[group] == group;
         if (scratch->is_ordered[group])
             scratch->order[kept++] = group;
     }
@@ -282,7 +283,7 @@ static void note_coflows(const Layout *layout, State *state)
 static void hand_out_rest(const Layout *layout, State *state, int64_t coflow, double now)
 {
     Scratch *scratch = &state->scratch;
-    int64_t common = scratch->frozen[coflow] ? scratch->common[coflow] : -1;
+    int64_t common = scratch->frozen[coflow] ? scratch->coflows.common[coflow] : -1;
     FOR_MEMBERS(group, scratch, coflow) {
         if (common >= 0 && scratch->residual[common] == 0.0)
             return;
@@ -290,7 +291,7 @@ static void hand_out_rest(const Layout *layout, State *state, int64_t coflow, do
         if (more > 0.0)
             take(layout, state, group, more);
         if (rate > 0.0)
-            scratch->gamma[coflow] = -1.0; /* something is sent */
+            scratch->coflows.gamma[coflow] = -1.0; /* something is sent */
         set_rate(state, group, rate, now);
         scratch->rate[group] = 0.0;
     }

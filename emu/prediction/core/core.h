@@ -87,7 +87,8 @@ typedef struct {
     Routes routes;
     const double *capacity;    /* per port at time 0, bytes per second */
     const double *changes;     /* (change_count, 3): time, port, new capacity */
-    const int64_t *taken, *freed; /* per task: name of a pool, -1 for none */
+    const int64_t *taken, *freed; /* per task: name of the pool that it takes a slot of, and
+                                     gives one back to, -1 for none */
     const int64_t *slots;      /* (machines, names), -1 for unlimited */
     const double *slowness;    /* (tasks, machines), or NULL where all are 1 */
     Tuners tuners;
@@ -149,98 +150,127 @@ enum {
     OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN
 };
 
-/* Room for computing rates, and what rules that rate flows one by one keep. */
+/* What the coflow rules keep (omcoflow, its variants, sebf_madd), per group; a coflow is
+ * named by its first group. Owner: the state, as of all parts of `Scratch`. */
 typedef struct {
-    /* Per group: weight of each of its flows, their new rate, and true where that is
-     * final or not in question. */
+    double *left;              /* bytes that count as left of its flow */
+    int64_t *first, *next;     /* first group of its coflow, kept while that is the same; and
+                                  the next one by rank, -1 behind the last */
+    bool *is_chained;          /* per task; all false between two events */
+    /* At the first of a coflow: a port that all its flows cross, -1 for none; and the
+     * seconds that its fullest port would need for it alone, negative: not known. */
+    int64_t *common;
+    double *gamma;
+} Coflows;
+
+/* What mrtf keeps; see shortest_remaining.c. */
+typedef struct {
+    double *at;                /* per hop: bytes per second that those before a group leave
+                                  it there; the capacity at the first place of a port */
+    int64_t *from, *to;        /* per port a walk in `queue`: the place that comes next, -1
+                                  for no walk (always between two events), and the place
+                                  up to which it goes at least */
+} Offers;
+
+/* What rules that divide ports among jobs count, at port * jobs + job; of this event. */
+typedef struct {
+    int64_t *flows;            /* flows in question, 0 or more */
+    double *used;              /* bytes per second of those that are not */
+    double *level;             /* bytes per second that each flow could rise to */
+} JobShares;
+
+/* Room for computing rates, by the rules that use it; NULL for all others. Owner: the
+ * state. What is not called kept is of no use from one event to the next. */
+typedef struct {
+    /* All rules. Per group: weight of each of its flows, not negative; their new rate, bytes
+     * per second; true where that is final or not in question. */
     double *weight, *rate;
     bool *frozen;
-    /* Per port: bytes per second left; of the flows in question the summed weights or
-     * bytes, and the number. Kept: capacity per active flow. */
+    /* All rules. Per port: bytes per second left, 0 or more; of the flows in question the
+     * summed weights or bytes, and the number. Kept: capacity per active flow (oes,
+     * oes_cp). */
     double *residual, *load;
     int64_t *flows;
     double *share;
-    int64_t *queue;            /* of ports: a list, or a heap by `share` */
-    /* Kept, where flows are rated one by one: the groups with an active flow in the
-     * order of their keys, length[ORDERED] of them, and a mark per group; under mrtf
-     * those that are served, in any order. */
+    int64_t *queue;            /* of ports, each at most once: a list, or a heap by `share` */
+    /* Kept by max-min, weighted or not, by fifo, oes_cp and mrtf: the groups with active
+     * flows over every port, in the places of `port_start`, rising but under mrtf, where
+     * they stand as they go; how many they are; and, per group, its flows that they were
+     * last listed for, all that are active once rates are set (but under mrtf). Under
+     * max-min `Levels.over` is in place of the first. */
+    int64_t *crossing, *crowd, *noted;
+    /* Kept where flows are rated one by one: the groups with an active flow, or the first
+     * ones of coflows, in the order of their keys, length[ORDERED] of them, each once; and a
+     * mark per group that it is there. Under mrtf those that are served, in any order;
+     * under fifo of this event. */
     int64_t *order;
     bool *is_ordered;
-    /* Kept, per group: its key (smallest first), the iteration of the destination that
-     * its flow serves, the rate that it has alone, and the entry of `after`. */
+    /* Kept likewise, per group: its key (smallest first); the iteration of the destination
+     * that its flow serves; bytes per second that it has alone; seconds of the longest path
+     * behind it, where a rule looks ahead. */
     double *key;
     int64_t *turn;
     double *alone, *after;
-    /* Per group: bytes that count as left; kept: the least of its equal shares of its
-     * ports within its coflow. */
-    double *left, *fair;
-    /* Kept, per group: the first of its coflow, and the next one, -1 behind the last;
-     * a mark per task; and, at the first of a coflow, a port that all its flows cross, -1
-     * for none, and the time that its fullest port would need for it alone, negative when
-     * that is unknown. */
-    int64_t *coflow, *next_member;
-    bool *is_chained;
-    int64_t *common;
-    double *gamma;
-    /* Kept: the groups with active flows over every port, in the places of `port_start`,
-     * in their order or, under mrtf, as they go; how many they are; and, per group, its
-     * flows that they were last listed for. */
-    int64_t *crossing, *crowd, *noted;
-    /* Kept under mrtf, per hop: what those before a group leave it there. Of ports
-     * to be walked along, which are queued: from which place on, -1 for none, and to
-     * which at least. */
-    double *offer;
-    int64_t *from, *to;
-    Asked *asked;              /* room for a question to a rule of one's own */
-    int64_t *changed;          /* groups with another oes rate, a list under oes_cp */
+    double *fair;              /* kept, per group, bytes per second: the least of its equal
+                                  shares within its coflow; under oes_cp its oes rate */
+    int64_t *changed;          /* oes_cp: groups with another oes rate, a list */
     int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
                                   that takes the rest of it (oes_cp) */
-    /* Where ports are divided among jobs, at port * jobs + job: flows in question,
-     * bytes per second of those that are not, and what each flow could rise to. */
-    int64_t *job_flows;
-    double *job_used, *job_level;
+    Asked *asked;              /* a rule of one's own: room for a question */
+    Coflows coflows;
+    Offers offers;
+    JobShares by_job;
 } Scratch;
 
-/* A group over a port under max-min. */
+/* A group over a port under max-min; it has active flows. */
 typedef struct {
     int64_t group;
     int64_t across;            /* another port that it crosses, number `ports` for none, whose
                                   level is infinite */
-    double flows;
+    double flows;              /* active ones, 1 or more */
 } Crossing;
 
-/* Fill levels of ports under max-min, kept from event to event; see max_min.c. */
+/* Fill levels of ports under max-min, kept from event to event; see max_min.c. Owner: the
+ * state; NULL under other rules. */
 typedef struct {
-    double *level;             /* per port: the most that a flow gets, infinite: not full */
-    double *target;            /* level it would have had when it was last looked for */
+    double *level;             /* per port, bytes per second: the most that a flow gets,
+                                  infinite: not full. Once rates are set every flow has the
+                                  least level of its ports */
+    double *target;            /* likewise: what it would have been when last looked for */
     double *left;              /* bytes per second that flows limited below it leave */
     int64_t *rising;           /* number of the others */
     int64_t *place;            /* per port its place among the dirty, -1 for none */
-    int64_t *dirty_ports;      /* a list */
-    double *bound;             /* what their levels, old and new, are not below */
+    int64_t *dirty_ports;      /* a list, length[DIRTY] of them: none once rates are set but
+                                  where a capacity changed that nothing crosses */
+    double *bound;             /* likewise: what their levels, old and new, are not below */
     bool pairs;                /* no route has more than two ports */
     Crossing *over;            /* groups with active flows over every port, in the places of
                                   `port_start`, as many as `Scratch.crowd` says */
     int64_t *felt;             /* places of groups that feel a change, a list */
 } Levels;
 
-/* The flows that stand in the lines of their channels, see dependencies.c. */
+/* The flows that stand in the lines of their channels, see dependencies.c. Owner: the
+ * state; NULL without channels. */
 typedef struct {
     int64_t *place;            /* (places, 2): edge and iteration served, in turn */
-    double *came;              /* when it got ready */
-    int64_t *tally;            /* (channels, 4): first place; joined, admitted, left */
-    int64_t *calling;          /* channels whose next flow may become active, a list */
+    double *came;              /* seconds: when it got ready */
+    int64_t *tally;            /* (channels, 4): first place; joined, admitted, left, where
+                                  left <= admitted <= joined and admitted <= left + 1 */
+    int64_t *calling;          /* channels whose next flow may become active, a list: none
+                                  once rates are set */
 } Lines;
 
 /* A group as its flows go on: all that an event asks of it, side by side. */
 typedef struct {
     int64_t active, place;     /* active flows; where it has some, its place in `present` */
-    /* Bytes served to each of its flows from when it last was empty until time `since`,
-     * the rate of each from then on, and the service at which the first one ends. */
+    /* Bytes served to each of its flows from when it last was empty until `since`, seconds;
+     * bytes per second of each from then on; and the bytes at which the first one ends, not
+     * below those served but for rounding. */
     double service, since, rate, mark;
 } Fluid;
 
-/* Positions in `State.length`. */
+/* Positions in `State.length`: of lists, but `GATES` counts those in `due`, and `CHANGED` the
+ * changes of capacities so far. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
     CHANGED, DIRTY, WALKS, PRESENT, LENGTHS
@@ -248,50 +278,62 @@ enum {
 
 /* One schedule as it goes on. Per edge iterations are delivered in order, so one
  * counter per edge and two per task hold the whole dependency state, whatever the lags.
- * Owner of the arrays: whoever gave the room to `new_state`. */
+ * Owner of the arrays: whoever gave the room to `new_state`. What holds between two
+ * instants, once rates are set, is checked by `broken_invariant` (invariants.c). */
 typedef struct {
-    int64_t *started, *ended;  /* per task: iterations that have */
-    int64_t *missing;          /* in-edges that its next iteration still waits for */
+    int64_t *started, *ended;  /* per task: iterations that have;
+                                  ended <= started <= ended + 1, started <= rounds */
+    int64_t *missing;          /* per task: in-edges that its next iteration waits for,
+                                  those of which allowed <= started */
     int64_t *ready, *delivered; /* per edge: iterations that its source produced and its
-                                  destination has; in transit is number delivered[e] */
-    int64_t *allowed;          /* iterations of its destination that an edge lets start:
-                                  delivered + lag, all once everything is delivered */
+                                  destination has, delivered <= ready <= sent; equal where
+                                  it delivers at once. In transit is number delivered[e] */
+    int64_t *allowed;          /* per edge: iterations of its destination that it lets
+                                  start: delivered + lag, all once everything is delivered */
     int64_t *served, *arrived; /* per edge, one more than the newest flow whose fluid has
-                                  ended, and whose last byte is there: it ends when both */
-    int64_t *free;             /* slots left of every pool */
+                                  ended, and whose last byte is there: it ends when both, so
+                                  not both are above delivered */
+    int64_t *free;             /* per pool: slots left, those taken less those given back
+                                  short of all; below 0 only after a quota fell. Nobody
+                                  waits for one while there is one */
     int64_t *quota, *tunings;  /* per tuner: its slots of now, and how often it looked */
     int64_t *samples;          /* (tuners, SAMPLES): the queue at its last looks */
-    int64_t *queued;           /* tasks that wait for one, or for the end of the instant */
-    double *came;              /* when every task came to wait */
+    int64_t *queued;           /* tasks that wait for one, or for the end of the instant: a
+                                  list, in no order, each once */
+    double *came;              /* per task, seconds: when it came to wait */
     /* Lists, their lengths in `length`: tasks that may start and edges whose next flow
-     * may become active at the next settling; tasks that started and flows that became
-     * active at the last one; edges whose fluid ended at this instant. */
+     * may become active at the next settling, none once that is done; tasks that started
+     * and flows that became active at the last one; edges whose fluid ended at this
+     * instant. */
     int64_t *woken, *waiting, *begun, *opened, *gone;
     int64_t *length;           /* (LENGTHS) */
     Fluid *fluid;              /* per group */
-    int64_t *present;          /* groups that have active flows, a list */
-    int64_t *touched;          /* groups whose flows came or went since rates were set,
-                                  or over whose ports the capacity changed */
-    bool *is_touched;          /* per group */
-    /* In the places of `present`: time when the first flow of the group ends (infinite:
-     * at rate 0; negative: out of date), and the least of every block of them. */
+    int64_t *present;          /* groups that have active flows, a list, each once */
+    int64_t *touched;          /* groups whose flows came or went since rates were set, or
+                                  over whose ports the capacity changed: a list, each once */
+    bool *is_touched;          /* per group: it is among those */
+    /* In the places of `present`, seconds: when the first flow of the group ends (infinite:
+     * at rate 0; negative: out of date, never once rates are set), and the least of every
+     * block of them, or negative. */
     double *finish, *soonest;
     double *ending;            /* a heap of groups, twice: whose first flows end now */
     int64_t *ending_group;
-    double *base;              /* per edge: service of its group when its flow began */
-    double *mark;              /* per group a heap of (service at which a flow ends, */
-    int64_t *mark_edge;        /*  edge), see `Layout.slot` */
-    int64_t *degree;           /* active flows over every port */
-    double *capacity;          /* bytes per second of every port, of now */
+    double *base;              /* per edge, bytes: service of its group when its flow began */
+    double *mark;              /* per group a heap of (service at which a flow ends, bytes; */
+    int64_t *mark_edge;        /*  edge) with the active flows, see `Layout.slot` */
+    int64_t *degree;           /* per port: active flows over it */
+    double *capacity;          /* per port, bytes per second, of now: rates over it sum up to
+                                  no more */
     Levels levels;
     Scratch scratch;
     Lines lines;
     Log log;
     int64_t asked;             /* questions to a rule of one's own so far */
-    const double *after;       /* (edges, iterations): longest path that is left when
-                                  that flow ends, seconds; NULL where no policy looks */
-    double *due;               /* a heap of (end, task) of running tasks whose end is */
-    int64_t *due_task;         /*  known: of all in a simulation, of gates elsewhere */
+    const double *after;       /* (edges, iterations), seconds: longest path that is left
+                                  when that flow ends; NULL where no policy looks. Owner:
+                                  Python */
+    double *due;               /* a heap of (end in seconds, task) of running tasks whose end */
+    int64_t *due_task;         /*  is known: of all in a simulation, of gates elsewhere */
 } State;
 
 /* Bytes of room that the calls below take at most. */
@@ -303,6 +345,11 @@ int64_t room_of_run(const JobArrays *job, bool ends);
 void lay_out(const JobArrays *job, const int64_t *machine_of, Room room, Layout *layout);
 /* Set the state before anything starts. */
 void new_state(const Layout *layout, const double *after, Log log, Room room, State *state);
+/* Return what does not hold of a state between two instants, and in `item` the task, edge,
+ * group, port, pool or channel of which; NULL where all does. For tests: it takes longer
+ * than an event. `online`: ends come from outside, and gates alone are in `due`. */
+const char *broken_invariant(const Layout *layout, const State *state, double now, bool online,
+                             int64_t *item);
 /* Set the longest paths from each task's start (tasks, iterations) and each flow's end
  * (edges, iterations), both given as zeros; times and volumes have `columns`. */
 void longest_paths(const Layout *layout, const double *times, const double *volumes,
@@ -360,14 +407,18 @@ typedef struct {
     const int64_t *task, *edge, *iteration; /* of task and edge one is -1 */
 } Ends;
 
-/* Decisions at some instants, in lists of which each has a part, which begins where
- * `tasks`, `flows`, `lines` and `gates` say; see event_batch.c. Owner: Python. */
+/* Decisions at some instants, in lists of which each has a part; see event_batch.c.
+ * Owner: Python. */
 typedef struct {
-    int64_t room, task_room, flow_room, line_room;
-    double *time;
-    int64_t *served, *tasks, *flows, *lines, *gates;
-    int64_t *task, *task_iteration, *flow, *flow_iteration, *edge, *iteration;
-    double *amount, *rate, *since;
+    int64_t room, task_room, flow_room, line_room; /* instants and entries of the lists */
+    double *time;              /* per instant, seconds, not falling */
+    int64_t *served;           /* per instant: flows whose fluid ended, the first lines */
+    int64_t *tasks, *flows, *lines, *gates; /* (room + 1): where the part of an instant
+                                  begins; `gates` in the lists of `Gates` */
+    int64_t *task, *task_iteration; /* tasks that started */
+    int64_t *flow, *flow_iteration; /* flows that became active */
+    int64_t *edge, *iteration; /* flows whose line changed: bytes served by `since`, seconds, */
+    double *amount, *rate, *since; /* and bytes per second from then on */
 } Instants;
 
 /* Where a call of `pass_instants` begins, and where it left off. */
@@ -433,17 +484,22 @@ typedef struct {
 
 typedef struct { /* a hash table with open addressing; entries are never removed */
     int64_t places;    /* a power of 2, or 0 for a search that remembers nothing */
-    int16_t *machines; /* (places, units) */
-    double *low;       /* the makespan lies in [low, high], seconds; NaN: empty */
+    int16_t *machines; /* (places, units): machine of every unit */
+    double *low;       /* the makespan lies in [low, high], seconds; NaN: empty; equal where
+                          the placement was simulated to the end */
     double *high;
-    int64_t *held;     /* entries */
+    int64_t *held;     /* (1): entries, half of the places at most */
 } Memory;
+
+/* Positions in `Chain.tally`. */
+enum { PROPOSED, ACCEPTED, SIMULATED, STUCK, TALLY };
 
 typedef struct {
     int64_t *machines;      /* of every unit, now */
     int64_t *best_machines; /* in the best feasible placement so far */
     double *cost;           /* (21) now, makespan of the best one; seconds */
-    int64_t *tally;         /* PROPOSED, ACCEPTED, SIMULATED, STUCK */
+    int64_t *tally;         /* (TALLY): proposals, accepted moves, simulations, steps without
+                               any machine to move to */
     Memory memory;
 } Chain;
 
@@ -453,14 +509,15 @@ typedef struct {
     bool simulate_all;
 } Rules;
 
-typedef struct { /* interchangeable units */
-    int64_t twin_classes;
+typedef struct { /* interchangeable units; no unit is in two classes */
+    int64_t twin_classes;   /* of units that may be permuted freely */
     const int64_t *twin_start;
-    const int64_t *twin;
-    int64_t block_classes;
+    const int64_t *twin;    /* units */
+    int64_t block_classes;  /* of blocks that may be permuted as wholes */
     const int64_t *block_start;
-    const int64_t *block_width;
-    const int64_t *block;
+    const int64_t *block_width; /* units of each block of a class */
+    const int64_t *block;   /* units, block by block; corresponding ones stand at the same
+                               position */
 } Symmetry;
 
 typedef struct { /* team t is unit[start[t] .. start[t + 1]), hub first */

@@ -41,6 +41,22 @@ static double checked(const Layout *layout, const State *state, double makespan)
     return makespan;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+/* Stop where the state is not what it must be; with a step ends come late by right. */
+static void check_state(const Layout *layout, const State *state, double step, double now)
+{
+    int64_t item = -1;
+    const char *sentence =
+        step > 0.0 ? NULL : broken_invariant(layout, state, now, false, &item);
+    if (sentence == NULL)
+        return;
+    fprintf(stderr, "at %g s this does not hold: %s: %lld\n", now, sentence, (long long)item);
+    abort();
+}
+#else
+#define check_state(layout, state, step, now) ((void)0)
+#endif
+
 /* Run the schedule to its end; return the time of the last task's end.
  *
  * With a `step` above 0 things happen only at multiples of it. Returns infinity as soon as
@@ -78,6 +94,7 @@ double run(const Layout *layout, State *state, const double *times, const double
                 continue;
             set_rates(layout, state, now);
             record(layout, state, recorder, now);
+            check_state(layout, state, step, now);
             double flow_end = next_end(state);
             now = running > 0 ? smaller(flow_end, state->due[0]) : flow_end;
             if (now == INFINITY

@@ -9,6 +9,22 @@
 /* Events closer than this, relative to their time, happen at the same instant. */
 #define TIE 1e-12
 
+#define FOR_HOPS(i, layout, group) \
+    for (int64_t i = (layout)->hop_start[group], i##_end = (layout)->hop_start[(group) + 1]; \
+         i < i##_end; i++)
+
+/* The ports that the flows of a group cross. */
+#define FOR_PORTS(port, layout, group) \
+    for (int64_t port, port##_i = (layout)->hop_start[group], \
+                       port##_end = (layout)->hop_start[(group) + 1]; \
+         port##_i < port##_end && (port = (layout)->hop[port##_i], true); port##_i++)
+
+enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
+enum { BLOCK = 32 };  /* places per entry of `State.soonest` */
+/* Columns of Lines.place and of Lines.tally. */
+enum { LINE_EDGE, LINE_TURN };
+enum { FIRST, JOINED, ADMITTED, LEFT, TALLIES };
+
 /* As Python's min and max: of equal ones the first. */
 static inline double smaller(double a, double b) { return b < a ? b : a; }
 static inline double larger(double a, double b) { return b > a ? b : a; }

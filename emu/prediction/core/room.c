@@ -6,6 +6,8 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
+#include <stdio.h>
+#include <stdlib.h>
 enum { GAP = 64 }; /* behind every array, so that what writes there is found */
 #define POISON(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
 #define UNPOISON(at, bytes) ASAN_UNPOISON_MEMORY_REGION(at, bytes)

@@ -2,16 +2,6 @@
  * and inlined into the event loops. */
 #include "inline.h"
 
-#define FOR_HOPS(i, layout, group) \
-    for (int64_t i = (layout)->hop_start[group], i##_end = (layout)->hop_start[(group) + 1]; \
-         i < i##_end; i++)
-
-/* The ports that the flows of a group cross. */
-#define FOR_PORTS(port, layout, group) \
-    for (int64_t port, port##_i = (layout)->hop_start[group], \
-                       port##_end = (layout)->hop_start[(group) + 1]; \
-         port##_i < port##_end && (port = (layout)->hop[port##_i], true); port##_i++)
-
 #include "room.c"
 #include "layout.c"
 #include "state.c"

@@ -143,8 +143,8 @@ static void count_by_job(const Layout *layout, State *state)
 {
     Scratch *scratch = &state->scratch;
     for (int64_t place = 0; place < layout->ports * layout->jobs; place++) {
-        scratch->job_flows[place] = 0;
-        scratch->job_used[place] = 0.0;
+        scratch->by_job.flows[place] = 0;
+        scratch->by_job.used[place] = 0.0;
     }
     for (int64_t port = 0; port < layout->ports; port++)
         scratch->flows[port] = 0;
@@ -152,9 +152,9 @@ static void count_by_job(const Layout *layout, State *state)
         int64_t group = state->present[i];
         FOR_PORTS(port, layout, group) {
             int64_t place = port * layout->jobs + layout->owner[group];
-            if (scratch->job_flows[place] == 0)
+            if (scratch->by_job.flows[place] == 0)
                 scratch->flows[port]++;
-            scratch->job_flows[place] += state->fluid[group].active;
+            scratch->by_job.flows[place] += state->fluid[group].active;
         }
     }
 }
@@ -168,7 +168,7 @@ static void share_equally_by_job(const Layout *layout, State *state, double now)
         int64_t group = state->present[i];
         double rate = INFINITY;
         FOR_PORTS(port, layout, group) {
-            int64_t flows = scratch->job_flows[port * layout->jobs + layout->owner[group]];
+            int64_t flows = scratch->by_job.flows[port * layout->jobs + layout->owner[group]];
             rate = smaller(rate,
                            state->capacity[port] / (double)(scratch->flows[port] * flows));
         }
@@ -182,13 +182,13 @@ static double next_level(const Layout *layout, State *state)
     Scratch *scratch = &state->scratch;
     double least = INFINITY;
     for (int64_t place = 0; place < layout->ports * layout->jobs; place++) {
-        scratch->job_level[place] = INFINITY;
-        if (scratch->job_flows[place] > 0) {
+        scratch->by_job.level[place] = INFINITY;
+        if (scratch->by_job.flows[place] > 0) {
             int64_t port = place / layout->jobs;
             double part = scratch->residual[port] / (double)scratch->flows[port];
-            double left = larger(part - scratch->job_used[place], 0.0);
-            scratch->job_level[place] = left / (double)scratch->job_flows[place];
-            least = smaller(least, scratch->job_level[place]);
+            double left = larger(part - scratch->by_job.used[place], 0.0);
+            scratch->by_job.level[place] = left / (double)scratch->by_job.flows[place];
+            least = smaller(least, scratch->by_job.level[place]);
         }
     }
     return least;
@@ -203,12 +203,12 @@ static void freeze_of_job(const Layout *layout, State *state, int64_t group, dou
     set_rate(state, group, rate, now);
     FOR_PORTS(port, layout, group) {
         int64_t place = port * layout->jobs + layout->owner[group];
-        scratch->job_flows[place] -= count;
-        scratch->job_used[place] += (double)count * rate;
-        if (scratch->job_flows[place] == 0) {
+        scratch->by_job.flows[place] -= count;
+        scratch->by_job.used[place] += (double)count * rate;
+        if (scratch->by_job.flows[place] == 0) {
             scratch->flows[port]--;
             scratch->residual[port] =
-                larger(scratch->residual[port] - scratch->job_used[place], 0.0);
+                larger(scratch->residual[port] - scratch->by_job.used[place], 0.0);
         }
     }
 }
@@ -230,7 +230,7 @@ static void share_max_min_by_job(const Layout *layout, State *state, double now)
     double level;
     while ((level = next_level(layout, state)) != INFINITY) {
         for (int64_t place = 0; place < layout->ports * jobs; place++) {
-            if (scratch->job_level[place] > level * (1.0 + SAME))
+            if (scratch->by_job.level[place] > level * (1.0 + SAME))
                 continue;
             int64_t port = place / jobs;
             for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++) {

@@ -22,13 +22,13 @@ static inline int64_t hop_over(const Layout *layout, int64_t group, int64_t port
 static void walk_from(State *state, int64_t port, int64_t place, int64_t last)
 {
     Scratch *scratch = &state->scratch;
-    if (scratch->from[port] < 0) {
+    if (scratch->offers.from[port] < 0) {
         scratch->queue[state->length[WALKS]++] = port;
-        scratch->from[port] = place;
-        scratch->to[port] = last;
+        scratch->offers.from[port] = place;
+        scratch->offers.to[port] = last;
     } else {
-        scratch->from[port] = at_most(scratch->from[port], place);
-        scratch->to[port] = at_least(scratch->to[port], last);
+        scratch->offers.from[port] = at_most(scratch->offers.from[port], place);
+        scratch->offers.to[port] = at_least(scratch->offers.to[port], last);
     }
 }
 
@@ -39,7 +39,7 @@ static double offer_at(const Layout *layout, const State *state, int64_t port, i
     if (place == layout->port_start[port])
         return state->capacity[port];
     int64_t before = scratch->crossing[place - 1];
-    double left = scratch->offer[hop_over(layout, before, port)] - scratch->rate[before];
+    double left = scratch->offers.at[hop_over(layout, before, port)] - scratch->rate[before];
     return left < CRUMB * state->capacity[port] ? 0.0 : left;
 }
 
@@ -48,7 +48,7 @@ static double least_offer(const Layout *layout, const State *state, int64_t grou
 {
     double least = INFINITY;
     FOR_HOPS(i, layout, group) {
-        double offer = state->scratch.offer[i];
+        double offer = state->scratch.offers.at[i];
         if (layout->policy == MRTF_EXCLUSIVE && offer < state->capacity[layout->hop[i]])
             offer = 0.0;
         least = smaller(least, offer);
@@ -64,7 +64,7 @@ static void sort_port(const Layout *layout, State *state, int64_t port)
     int64_t end = first + scratch->crowd[port];
     for (int64_t i = first; i < end; i++) {
         int64_t group = crossing[i], hole = i;
-        if (scratch->offer[hop_over(layout, group, port)] == 0.0)
+        if (scratch->offers.at[hop_over(layout, group, port)] == 0.0)
             return;
         while (hole > first && precedes(layout, state, group, crossing[hole - 1])) {
             crossing[hole] = crossing[hole - 1];
@@ -85,7 +85,7 @@ static void leave_orders(const Layout *layout, State *state, int64_t group)
         if (place == layout->port_start[port] + scratch->crowd[port])
             continue;
         strike(layout, state, port, place);
-        if (scratch->rate[group] > 0.0 || scratch->from[port] >= 0)
+        if (scratch->rate[group] > 0.0 || scratch->offers.from[port] >= 0)
             walk_from(state, port, place, place);
     }
 }
@@ -100,9 +100,9 @@ static void join_orders(const Layout *layout, State *state, int64_t group)
         int64_t place = place_among(layout, state, crossing, count, group);
         insert_at(crossing, count, place, group);
         place += first;
-        if (scratch->from[port] >= 0)
-            walk_from(state, port, place, scratch->to[port] + 1);
-        scratch->offer[i] = offer_at(layout, state, port, place);
+        if (scratch->offers.from[port] >= 0)
+            walk_from(state, port, place, scratch->offers.to[port] + 1);
+        scratch->offers.at[i] = offer_at(layout, state, port, place);
     }
     if (least_offer(layout, state, group) > 0.0) {
         int64_t port = layout->hop[layout->hop_start[group]];
@@ -172,35 +172,35 @@ static void serve(const Layout *layout, State *state, int64_t group, double rate
 static bool mend_port(const Layout *layout, State *state, int64_t port, int64_t other)
 {
     Scratch *scratch = &state->scratch;
-    int64_t *place = scratch->from + port;
+    int64_t *place = scratch->offers.from + port;
     int64_t end = layout->port_start[port] + scratch->crowd[port];
     double crumb = CRUMB * state->capacity[port];
     double left = *place < end ? offer_at(layout, state, port, *place) : 0.0;
     for (; *place < end; ++*place) {
         int64_t group = scratch->crossing[*place], hop = hop_over(layout, group, port);
-        double before = scratch->offer[hop];
-        scratch->offer[hop] = left;
+        double before = scratch->offers.at[hop];
+        scratch->offers.at[hop] = left;
         double rate = least_offer(layout, state, group);
         if (rate != scratch->rate[group]) {
             if (other >= 0 && scratch->key[other] < scratch->key[group])
-                scratch->to[port] = at_least(scratch->to[port], *place + 1);
+                scratch->offers.to[port] = at_least(scratch->offers.to[port], *place + 1);
             else
                 serve(layout, state, group, rate);
             return false;
         }
-        if (left == before && *place >= scratch->to[port])
+        if (left == before && *place >= scratch->offers.to[port])
             break;
         left -= rate;
         left = left < crumb ? 0.0 : left;
     }
-    scratch->from[port] = -1;
+    scratch->offers.from[port] = -1;
     return true;
 }
 
 /* The flow that the walk along `port` comes to next, or -1 at its end. */
 static inline int64_t next_on(const Layout *layout, const State *state, int64_t port)
 {
-    int64_t place = state->scratch.from[port];
+    int64_t place = state->scratch.offers.from[port];
     bool any = place < layout->port_start[port] + state->scratch.crowd[port];
     return any ? state->scratch.crossing[place] : -1;
 }

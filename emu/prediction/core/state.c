@@ -1,7 +1,15 @@
 /* State that changes while a schedule runs, before anything has started. */
 
-enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
-enum { BLOCK = 32 };  /* places per entry of `State.soonest` */
+static void take_coflows(const Layout *layout, Room *room, Coflows *coflows)
+{
+    int64_t groups = layout->groups;
+    coflows->left = numbers(room, groups);
+    coflows->first = integers(room, groups);
+    coflows->next = integers(room, groups);
+    coflows->is_chained = marks(room, layout->tasks);
+    coflows->common = integers(room, groups);
+    coflows->gamma = numbers(room, groups);
+}
 
 /* Take what the rule of a layout uses; the rest stays NULL. */
 static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
@@ -24,31 +32,26 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->frozen = marks(room, groups);
     for (int64_t i = 0; i < groups && !measures(room); i++)
         scratch->frozen[i] = true;
-    scratch->job_flows = integers(room, ports * layout->jobs);
-    scratch->job_used = numbers(room, ports * layout->jobs);
-    scratch->job_level = numbers(room, ports * layout->jobs);
+    scratch->by_job.flows = integers(room, ports * layout->jobs);
+    scratch->by_job.used = numbers(room, ports * layout->jobs);
+    scratch->by_job.level = numbers(room, ports * layout->jobs);
     if (!layout->by_flow)
         return;
+    scratch->queue = integers(room, ports);
     scratch->order = integers(room, groups);
     scratch->is_ordered = marks(room, groups);
     scratch->key = numbers(room, groups);
     scratch->turn = integers(room, groups);
     scratch->alone = numbers(room, groups);
     scratch->after = numbers(room, groups);
-    scratch->left = numbers(room, groups);
     scratch->fair = numbers(room, groups);
-    scratch->coflow = integers(room, groups);
-    scratch->next_member = integers(room, groups);
-    scratch->is_chained = marks(room, layout->tasks);
-    scratch->common = integers(room, groups);
-    scratch->gamma = numbers(room, groups);
-    scratch->offer = numbers(room, layout->hops);
-    scratch->queue = integers(room, ports);
-    scratch->from = filled_integers(room, ports, -1);
-    scratch->to = integers(room, ports);
-    scratch->asked = taken(room, policy == OWN ? groups : 0, sizeof *scratch->asked, true);
     scratch->changed = integers(room, groups);
     scratch->head = filled_integers(room, ports, -1);
+    scratch->asked = taken(room, policy == OWN ? groups : 0, sizeof *scratch->asked, true);
+    take_coflows(layout, room, &scratch->coflows);
+    scratch->offers.at = numbers(room, layout->hops);
+    scratch->offers.from = filled_integers(room, ports, -1);
+    scratch->offers.to = integers(room, ports);
 }
 
 static void take_levels(const Layout *layout, Room *room, Levels *levels)
@@ -71,10 +74,6 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     for (int64_t group = 0; levels->pairs && group < layout->groups; group++)
         levels->pairs = layout->hop_start[group + 1] - layout->hop_start[group] <= 2;
 }
-
-/* Columns of Lines.place and of Lines.tally. */
-enum { LINE_EDGE, LINE_TURN };
-enum { FIRST, JOINED, ADMITTED, LEFT, TALLIES };
 
 static void take_lines(const Layout *layout, Room *room, Lines *lines)
 {

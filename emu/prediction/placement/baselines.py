@@ -5,7 +5,8 @@ IFS (the paper's Algorithm 2), given ones, random ones, one machine after the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,14 +110,18 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
+    of_tasks = {task.name: task.process_name for task in job.tasks}
     for name, machine in tasks.items():
-        members = _tasks_of_name(job, name)
+        process = name if name in job.units else of_tasks.get(name)
+        if process is None:
+            problem = f"the placement names {name}, which is no task of the job"
+            raise PlacementError(problem)
         if machine not in names:
             raise PlacementError(
                 f"task {name} is placed on {machine}, "
                 f"which is no machine; there are {', '.join(names)}"
             )
-        for task in members:
+        for task in job.units[process]:
             if machine_of[task] not in {-1, names[machine]}:
                 there = cluster.machines[machine_of[task]].name
                 raise PlacementError(
@@ -131,16 +136,6 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
     _check_capacities(space, placement)
     return placement
-
-
-def _tasks_of_name(job: Job, name: str) -> tuple[int, ...]:
-    """Return the tasks of the process that ``name`` is, or belongs to."""
-    if name in job.units:
-        return job.units[name]
-    for task in job.tasks:
-        if task.name == name:
-            return job.units[task.process_name]
-    raise PlacementError(f"the placement names {name}, which is no task of the job")
 
 
 def _check_capacities(space: Space, placement: Placement) -> None:
@@ -181,21 +176,12 @@ def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
     InfeasiblePlacement
         When no placement exists.
     """
-
-    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
-        order = rng.permutation(len(space.units)).tolist()
-        return _one_by_one(
-            space,
-            order,
-            lambda: rng.permutation(len(space.free)).tolist(),
-            cautious=cautious,
-        )
-
-    for _ in range(ATTEMPTS):
-        machines = attempt(cautious=False)
-        if machines is not None:
-            return machines
-    return _require_room(space, attempt(cautious=True))
+    return _deal(
+        space,
+        ATTEMPTS,
+        lambda: rng.permutation(len(space.units)).tolist(),
+        lambda: rng.permutation(len(space.free)).tolist(),
+    )
 
 
 def place_round_robin(job: Job, cluster: Cluster) -> Placement:
@@ -221,31 +207,33 @@ def deal_out(space: Space) -> NDArray[np.int64]:
     InfeasiblePlacement
         When no placement exists.
     """
-    count = len(space.free)
+    units, count = len(space.units), len(space.free)
+    turns: Iterator[int] = iter(())
 
-    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
-        turn = -1
+    def begin() -> list[int]:
+        nonlocal turns
+        turns = itertools.count()
+        return list(range(units))
 
-        def machines_in_turn() -> list[int]:
-            nonlocal turn
-            turn += 1
-            return [(turn + m) % count for m in range(count)]
+    def machines_in_turn() -> list[int]:
+        turn = next(turns)
+        return [(turn + m) % count for m in range(count)]
 
-        order = list(range(len(space.units)))
-        return _one_by_one(space, order, machines_in_turn, cautious=cautious)
-
-    machines = attempt(cautious=False)
-    return _require_room(
-        space, attempt(cautious=True) if machines is None else machines
-    )
+    return _deal(space, 1, begin, machines_in_turn)
 
 
-def _require_room(
-    space: Space, machines: NDArray[np.int64] | None
+def _deal(
+    space: Space,
+    attempts: int,
+    order: Callable[[], list[int]],
+    preference: Callable[[], list[int]],
 ) -> NDArray[np.int64]:
-    if machines is None:
-        raise infeasibility(space)
-    return machines
+    """Return machines by `_one_by_one`; after some attempts with caution, or raise."""
+    for left in range(attempts, -1, -1):
+        machines = _one_by_one(space, order(), preference, cautious=not left)
+        if machines is not None:
+            return machines
+    raise infeasibility(space)
 
 
 def _one_by_one(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from emu.prediction.core import lib, new_room, pointer, room_in, structure
 from emu.prediction.placement.packing import sum_edge_bytes
+from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import (
     BoundJob,
     Floats,
@@ -30,9 +31,6 @@ from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
 from emu.problem import Job, Profile, Realization
 from emu.problem.workloads import RELEASE
-
-if TYPE_CHECKING:
-    from emu.prediction.placement.space import Space
 
 
 def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
@@ -68,12 +66,9 @@ class JobCosts(NamedTuple):
     """The same as flat arrays, without any job where the makespan is what counts."""
 
     job: Ints
-    """Job of every task."""
     weight: Floats
     release: Floats
-    """Release of every job, seconds."""
     total: bool
-    """As in `JobsCost`."""
 
 
 def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
@@ -94,57 +89,46 @@ NORM = 16  # of `estimate`
 
 
 class Units(NamedTuple):
-    """Units to place, their demands, and the machines' capacities, as flat arrays."""
+    """Units to place, their demands, and the machines' capacities; see core.h."""
 
     fixed: Ints
-    """Machine of every pinned task, -1 for the others."""
     unit_start: Ints
     unit_task: Ints
-    """Tasks of every unit."""
     demand: Floats
     used: Floats
     capacity: Floats
-    """Demands of units, of pinned tasks per machine, and capacities; shapes (units,
-    resources), (machines, resources) twice. Infinite capacities stay in."""
 
 
 class Transfers(NamedTuple):
-    """Input of a bound, besides edges and the links that they cross."""
+    """Input of a bound, besides edges and the links that they cross; see core.h.
+
+    ``head``, ``tail`` and ``least`` are those with every task on the machine where it
+    is fastest.
+    """
 
     capacity: Floats
-    """Bytes per second of every port at most."""
     sent: Floats
-    """Bytes of every edge in the whole run."""
     head: Floats
     tail: Floats
-    """Least time from the start to the first flow of an edge, and from the end of its
-    last flow to the makespan, with every task on the machine where it is fastest;
-    seconds."""
     least: float
-    """Makespan if every transfer took no time, likewise; seconds."""
 
 
 class Candidates(NamedTuple):
-    """A search space as flat arrays, with one realization for all placements."""
+    """A search space as flat arrays, with one realization for all placements.
+
+    Fields as in core.h; ``core`` is what C reads, with ``room`` for one call at a time.
+    The realization is the same for every candidate (common random numbers, A20).
+    """
 
     arrays: JobArrays
-    """Input of `emu.prediction.simulation` besides the placement."""
     times: Floats
     volumes: Floats
-    """The realization: the same for every candidate (common random numbers, A20), with
-    reference times."""
     units: Units
-    """Units to place."""
     transfers: Transfers
-    """Edges between their tasks."""
     costs: JobCosts
-    """Cost by which several jobs are judged."""
     busy: Floats
-    """Seconds that every task computes on every machine, shape (tasks, machines)."""
     core: Any
-    """The same in C, with room for one call at a time."""
     room: Any
-    """That room."""
 
 
 def candidates(
@@ -164,7 +148,14 @@ def candidates(
     arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
     job = BoundJob(arrays)
     times = plain(realization.times)
-    head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
+    # Factors on reference times, and those on the machine where each task is fastest.
+    slowness = arrays.slowness
+    if not len(slowness):
+        slowness = np.ones((len(times), slowness.shape[1]))
+    is_fixed = space.fixed >= 0
+    fastest = slowness.min(axis=1)
+    fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
+    head, tail, least = _without_transfers(job, np.asarray(times * fastest[:, None]))
     sizes = [len(unit.tasks) for unit in space.units]
     choices = Candidates(
         arrays,
@@ -186,7 +177,7 @@ def candidates(
             float(least),
         ),
         job_costs(space.job, times, cost),
-        times.sum(axis=1)[:, None] * _slowness(arrays, len(times)),
+        times.sum(axis=1)[:, None] * slowness,
         core=None,
         room=None,
     )
@@ -210,22 +201,6 @@ def _in_c(c: Candidates, job: BoundJob) -> Candidates:
     room = new_room(lib.room_of_candidates(core))
     core.room = room_in(room)
     return c._replace(core=core, room=room)
-
-
-def _slowness(arrays: JobArrays, tasks: int) -> Floats:
-    """Return the factors on reference times, shape (tasks, machines)."""
-    slowness = arrays.slowness
-    return slowness if len(slowness) else np.ones((tasks, slowness.shape[1]))
-
-
-def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
-    """Return the times of every task on the machine where it is fastest."""
-    if not len(arrays.slowness):
-        return times
-    is_fixed = space.fixed >= 0
-    least = arrays.slowness.min(axis=1)
-    least[is_fixed] = arrays.slowness[is_fixed, space.fixed[is_fixed]]
-    return np.asarray(times * least[:, None])
 
 
 def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:

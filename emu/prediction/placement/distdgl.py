@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,23 @@ def colocate(
     unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
     both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
     worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
-    rows = [*_once(units, machines), *_together(both, units, machines), *_room(space)]
+    once = [1.0] * machines
+    rows = [
+        Row([unit * machines + m for m in range(machines)], once, 1.0, 1.0)
+        for unit in range(units)
+    ]
+    rows += [  # a pair is on a machine only where both its ends are
+        Row([(units + p) * machines + m, end * machines + m], [1.0, -1.0], -np.inf, 0.0)
+        for p, ends in enumerate(both)
+        for m in range(machines)
+        for end in ends
+    ]
+    room = space.free + space.slack
+    for m, r in np.argwhere(np.isfinite(room)).tolist():  # as shares of capacities
+        whole = float(space.capacity[m, r]) or 1.0
+        at = [u * machines + m for u in range(units)]
+        shares = (space.demand[:, r] / whole).tolist()
+        rows.append(Row(at, shares, -np.inf, float(room[m, r]) / whole))
     solution = minimise(
         -worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows
     )
@@ -76,33 +92,6 @@ def _single_worth(
     return worth
 
 
-def _once(units: int, machines: int) -> Iterator[Row]:
-    for unit in range(units):
-        at = [unit * machines + m for m in range(machines)]
-        yield Row(at, [1.0] * machines, 1.0, 1.0)
-
-
-def _together(
-    both: Sequence[tuple[int, int]], units: int, machines: int
-) -> Iterator[Row]:
-    """Yield: a pair is on a machine only where both its ends are."""
-    for p, ends in enumerate(both):
-        for m in range(machines):
-            pair = (units + p) * machines + m
-            for end in ends:
-                yield Row([pair, end * machines + m], [1.0, -1.0], -np.inf, 0.0)
-
-
-def _room(space: Space) -> Iterator[Row]:
-    """Yield the capacities, as shares of themselves."""
-    room, machines = space.free + space.slack, len(space.free)
-    for m, r in np.argwhere(np.isfinite(room)).tolist():
-        whole = float(space.capacity[m, r]) or 1.0
-        at = [u * machines + m for u in range(len(space.units))]
-        shares = (space.demand[:, r] / whole).tolist()
-        yield Row(at, shares, -np.inf, float(room[m, r]) / whole)
-
-
 def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     """Return the placement that keeps most (worker, sampler) pairs on one machine.
 
@@ -130,22 +119,18 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     if not pairs:
         raise PlacementError("distdgl needs workers with samplers; the job has none")
     groups = sampler_groups(space, pairs)
-    machines = _count_groups(space, groups) if groups else colocate(space, pairs)
+    if groups is None:
+        machines = colocate(space, pairs)
+    elif (counts := _Colocation(space, groups).counts()) is None:
+        machines = None
+    else:
+        machines = np.full(len(space.units), -1, dtype=np.int64)
+        _name(machines, groups, counts)
     if machines is None:
         raise infeasibility(space)
     for unit in np.nonzero(machines < 0)[0].tolist():
         _place_on_best_share(space, machines, unit)
     return space.placement(machines)
-
-
-def _count_groups(space: Space, groups: SamplerGroups) -> NDArray[np.int64] | None:
-    """Return the machines of workers and samplers, -1 for others; None: no room."""
-    counts = _Colocation(space, groups).counts()
-    if counts is None:
-        return None
-    machines = np.full(len(space.units), -1, dtype=np.int64)
-    _name(machines, groups, counts)
-    return machines
 
 
 def sampler_pairs(job: Job) -> list[tuple[int, int]]:
@@ -161,29 +146,18 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     )
 
 
-@dataclass(frozen=True)
-class SamplerGroups:
-    """Units of workers and, for each, the units of its samplers."""
-
-    workers: tuple[int, ...]
-    samplers: tuple[tuple[int, ...], ...]
-
-    @property
-    def per_worker(self) -> int:
-        """Samplers of one worker."""
-        return len(self.samplers[0])
+#: Unit of a worker -> units of its samplers, both rising.
+Teams = dict[int, list[int]]
 
 
-def sampler_groups(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> SamplerGroups | None:
+def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | None:
     """Return the workers with their samplers, None when they are not all alike.
 
     Alike are movable ones of equal demands, each worker with as many samplers, each
     sampler with one worker.
     """
     unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
-    teams: dict[int, list[int]] = {}
+    teams: Teams = {}
     for sampler, worker in pairs:
         if not {sampler, worker} <= unit_of.keys():
             return None
@@ -196,20 +170,18 @@ def sampler_groups(
     one_each = len({*samplers, *workers}) == len(samplers) + len(workers)
     if not (alike and one_each and len({len(team) for team in teams.values()}) == 1):
         return None
-    return SamplerGroups(
-        tuple(workers), tuple(tuple(sorted(teams[w])) for w in workers)
-    )
+    return {worker: sorted(teams[worker]) for worker in workers}
 
 
 class _Colocation:
     """The dynamic program: counts of (workers, samplers, others...) per machine."""
 
-    def __init__(self, space: Space, teams: SamplerGroups) -> None:
-        samplers = [s for team in teams.samplers for s in team]
-        tasks = {*teams.workers, *samplers}
+    def __init__(self, space: Space, teams: Teams) -> None:
+        samplers = [s for team in teams.values() for s in team]
+        tasks = {*teams, *samplers}
         others = [[u for u in group if u not in tasks] for group in space.groups]
-        groups = [list(teams.workers), samplers, *filter(None, others)]
-        self.k = teams.per_worker
+        groups = [list(teams), samplers, *filter(None, others)]
+        self.k = len(samplers) // len(teams)
         self.sizes: Counts = tuple(len(group) for group in groups)
         packing = Packing(
             space.demand[[group[0] for group in groups]],
@@ -304,7 +276,7 @@ class _Colocation:
 
 
 def _name(
-    machines: NDArray[np.int64], teams: SamplerGroups, counts: list[tuple[int, int]]
+    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
 ) -> None:
     """Give out names: first each machine's samplers of its own workers, then the rest.
 
@@ -313,13 +285,11 @@ def _name(
     """
     surplus: list[int] = []
     orphans: list[int] = []
-    first = 0
+    left = iter(teams)
     for machine, (workers, samplers) in enumerate(counts):
-        own = range(first, first + workers)
-        first += workers
-        for team in own:
-            machines[teams.workers[team]] = machine
-        wanted = [s for team in own for s in teams.samplers[team]]
+        own = list(islice(left, workers))
+        machines[own] = machine
+        wanted = [s for worker in own for s in teams[worker]]
         machines[wanted[:samplers]] = machine
         orphans += wanted[samplers:]
         surplus += [machine] * (samplers - len(wanted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
 # random numbers come in, so that the same chain can be walked with and without the
@@ -34,19 +32,13 @@ if TYPE_CHECKING:
 
 
 class Memory(NamedTuple):
-    """A hash table with open addressing; entries are never removed."""
+    """A hash table with open addressing, as in core.h; ``core`` is all that C reads."""
 
     machines: NDArray[np.int16]
-    """Machine of every unit per place of the table, shape (places, units); the number
-    of places is a power of two, or 0 for a search that remembers nothing."""
     low: Floats
     high: Floats
-    """The makespan lies in [low, high], seconds; NaN in an empty place. Equal when the
-    placement was simulated to the end."""
     held: Ints
-    """Number of entries, shape (1,)."""
     core: Any
-    """All of it, as C reads it."""
 
 
 def new_memory(entries: int, units: int) -> Memory:
@@ -61,24 +53,15 @@ def new_memory(entries: int, units: int) -> Memory:
     return Memory(**parts, core=structure("Memory", places=places, **parts))
 
 
-#: Positions in `Chain.tally`.
-PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
-
-
 class Chain(NamedTuple):
-    """State of a chain; every call of `walk` carries it on in place."""
+    """State of a chain, carried on in place; as in core.h, ``core`` is what C reads."""
 
     machines: Ints
     best_machines: Ints
-    """Machine of every unit, now and in the best feasible placement so far."""
     cost: Floats
-    """Cost (21) of the placement now, makespan of the best one; seconds."""
     tally: Ints
-    """Proposals, accepted moves, simulations, steps without any machine to move to."""
     memory: Memory
-    """Makespans known so far."""
     core: Any
-    """All of it, as C reads it."""
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
@@ -94,7 +77,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
         "machines": machines.copy(),
         "best_machines": machines.copy(),
         "cost": np.array([makespan, makespan]),
-        "tally": np.zeros(4, dtype=np.int64),
+        "tally": np.zeros(lib.TALLY, dtype=np.int64),
     }
     memory = new_memory(remembered, machines.size)
     core = structure("Chain", memory=memory.core[0], **parts)
@@ -218,10 +201,10 @@ def search_etp(
         policy="etp",
         makespan=float(chain.cost[1]),
         start_makespan=first_cost,
-        candidates=int(chain.tally[PROPOSED]),
+        candidates=int(chain.tally[lib.PROPOSED]),
         budget=options.transfers,
-        accepted=int(chain.tally[ACCEPTED]),
-        evaluations=int(chain.tally[SIMULATED]),
+        accepted=int(chain.tally[lib.ACCEPTED]),
+        evaluations=int(chain.tally[lib.SIMULATED]),
         iterations=options.iterations,
         history=((0, first_cost), *history),
     )

@@ -5,10 +5,9 @@ Must not know: scenarios, systems.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, product
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
 
-if TYPE_CHECKING:
-    Names = tuple[str, ...]
+Names = tuple[str, ...]
 
 #: Sets up to which all are tried that differ in the kinds of their machines.
 MOST_SETS = 32
@@ -46,9 +44,17 @@ def machine_sets(
     members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
     names = [machine.name for machine in cluster.machines]
     if prod(len(group) + 1 for group in members) - 1 <= MOST_SETS:
-        mixtures: Iterator[Sequence[int]] = _mixtures(members)
+        # So many machines of each kind, for all such numbers.
+        mixtures: list[Sequence[int]] = [
+            [m for group, n in zip(members, counts, strict=True) for m in group[:n]]
+            for counts in product(*(range(len(group) + 1) for group in members))
+        ]
     else:
-        mixtures = _prefixes(order, slow, cluster)
+        zone = cluster.links.zone
+        racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
+        ways = order, sorted(order, key=slow.__getitem__), *racks
+        mixtures = [some for way in ways for some in accumulate([m] for m in way)]
+        mixtures += accumulate(racks)
     must = {names.index(name) for name in held}
     unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in mixtures if one)
     everything = (*range(len(names)),)
@@ -81,21 +87,3 @@ def _order(
         kinds.append((alone, str(rooms), nic, machine.speed, int(zone[m]), takes))
         speed.append((-min(nic), float(slow[m]), m))
     return sorted(range(len(speed)), key=speed.__getitem__), slow, kinds
-
-
-def _mixtures(members: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield so many machines of each kind, for all such numbers."""
-    for counts in product(*(range(len(group) + 1) for group in members)):
-        choices = zip(members, counts, strict=True)
-        yield [m for group, count in choices for m in group[:count]]
-
-
-def _prefixes(
-    order: Sequence[int], slow: NDArray[np.float64], cluster: Cluster
-) -> Iterator[Sequence[int]]:
-    """Yield the prefixes of both orders, racks, and prefixes within each."""
-    zone = cluster.links.zone
-    racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
-    for order_here in (order, sorted(order, key=slow.__getitem__), *racks):
-        yield from accumulate([m] for m in order_here)
-    yield from accumulate(racks)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -14,10 +14,8 @@ from typing_extensions import override
 from emu.errors import PlacementError
 from emu.prediction.core import lib, pointer, structure
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Placement, Problem, Realization
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Ints
 
 # Placements that differ from a given one by a single move or by one swap.
 #
@@ -172,18 +170,14 @@ Teams = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class Symmetry(NamedTuple):
-    """Interchangeable units as flat arrays."""
+    """Interchangeable units as flat arrays, as in core.h; ``core`` is what C reads."""
 
     twin_start: Ints
     twin: Ints
-    """Classes of units that may be permuted freely."""
     block_start: Ints
     block_width: Ints
     block: Ints
-    """Classes of blocks of ``block_width`` units each, listed block by block, that may
-    be permuted as wholes; corresponding units stand at the same position."""
     core: Any
-    """All of it, as C reads it."""
 
 
 def hub_followers(space: Space) -> Teams:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -80,8 +81,13 @@ class Packing:
             fits = (rest <= self.free[where]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
-                last = tuple((sizes - states[state]).tolist())
-                return [*_trace(steps, state, order[:position]), (where, last)]
+                path = [(where, tuple((sizes - states[state]).tolist()))]
+                for (origin, counts), before in zip(
+                    steps[::-1], order[:position][::-1], strict=True
+                ):
+                    path.append((before, tuple(counts[state].tolist())))
+                    state = int(origin[state])
+                return path[::-1]
             states, step = self._extend(states, self.options(where))
             steps.append(step)
             if not len(states):
@@ -103,7 +109,9 @@ class Packing:
         The origin is (position of the state before, counts put on top).
         """
         sizes = np.array(self.sizes, dtype=np.int64)
-        strides = _strides(self.sizes)
+        # The weight of every count in the number of a state.
+        above = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
+        strides = np.cumprod(above[::-1])[::-1].astype(np.int64)
         is_old: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
         origins, additions = [], []
         rows = max(1, CHUNK // max(1, len(options)))
@@ -121,23 +129,8 @@ class Packing:
         return states[origin] + counts, (origin, counts)
 
 
-def _trace(
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    state: int,
-    order: Sequence[int],
-) -> list[tuple[int, Counts]]:
-    """Walk back from ``state`` to the empty one; return counts in ``order``."""
-    path = []
-    for (origin, counts), where in zip(reversed(steps), reversed(order), strict=True):
-        path.append((where, tuple(counts[state].tolist())))
-        state = int(origin[state])
-    return path[::-1]
-
-
 def _state_count(sizes: Counts) -> int:
-    count = 1
-    for size in sizes:
-        count *= size + 1
+    count = prod(size + 1 for size in sizes)
     if count > MAX_STATES:
         raise PlacementError(
             f"{len(sizes)} kinds of tasks with different demands make {count:.2g} "
@@ -145,12 +138,6 @@ def _state_count(sizes: Counts) -> int:
             "or place them explicitly"
         )
     return count
-
-
-def _strides(sizes: Counts) -> NDArray[np.int64]:
-    """Return the weight of every count in the number of a state."""
-    above = np.array([*sizes[1:], 0], dtype=np.int64) + 1
-    return np.cumprod(above[::-1])[::-1].astype(np.int64)
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -231,9 +218,12 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     tasks demand.
     """
     movable = ", ".join(space.resources[r] for r in _list_demands(space))
+    for _, resource, shortfall, problem in _find_overload(space):
+        return InfeasiblePlacement(
+            problem, resource=resource, shortfall=shortfall, key="placement.tasks"
+        )
     return (
-        _check_pins(space)
-        or _total(space)
+        _total(space)
         or _largest(space)
         or _alone(space)
         or InfeasiblePlacement(
@@ -246,14 +236,6 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
 def _list_demands(space: Space) -> list[int]:
     """Return the resources of which some movable task demands any."""
     return np.flatnonzero(space.demand.any(axis=0)).tolist()
-
-
-def _check_pins(space: Space) -> InfeasiblePlacement | None:
-    for _, resource, shortfall, problem in _find_overload(space):
-        return InfeasiblePlacement(
-            problem, resource=resource, shortfall=shortfall, key="placement.tasks"
-        )
-    return None
 
 
 def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,7 +121,10 @@ def best_placement(
     options = SearchOptions(
         transfers=transfers, iterations=count, policy=rates, cost=cost
     )
-    run = reference if count == job.iterations else _spread(profile, count)
+    run = reference
+    if count < job.iterations:
+        columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
+        run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     if job.fixed and cost is None:
         return replace(_only(short, cluster, run, rates), budget=transfers)
     known = [*known]
@@ -198,12 +202,6 @@ def judge_of(
         return float(placement_cost(arrays, machine_of, limit))
 
     return judge
-
-
-def _spread(profile: Profile, count: int) -> Realization:
-    """Return ``count`` iterations of a run, evenly spread over it."""
-    columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
-    return Realization(profile.times[:, columns], profile.volumes[:, columns])
 
 
 class PlacementPolicy(NamedTuple):
@@ -303,17 +301,16 @@ def place(
         return best_placement(
             job, cluster, run, seed=seed, progress=progress, **options
         )
+    by_policy = partial(
+        _place_by_policy, name, job, cluster, profile, seed, tasks, progress, options
+    )
     if name == "explicit" or not slot_teams(job):
-        return _place_by_policy(
-            name, job, cluster, profile, seed, tasks, progress, options
-        )
+        return by_policy()
     options["iterations"] = job.iterations  # an endless wait shows at the end
     run = repeat_profile(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
-        outcome = _place_by_policy(
-            name, job, cluster, profile, seed, tasks, progress, options
-        )
+        outcome = by_policy()
         if judge_of(job, cluster, run, rates)(outcome.placement, math.inf) < math.inf:
             return outcome
     return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
@@ -351,7 +348,14 @@ def _place_by_policy(
     unknown = options.keys() - {"iterations", "policy"}
     if unknown:
         raise TypeError(f"placement policy {name} has no option {min(unknown)}")
-    placement = _simple(name, job, cluster, seed, tasks)
+    rules: dict[str, Callable[[], Placement]] = {
+        "explicit": lambda: place_explicit(job, cluster, tasks or {}),
+        "ifs": lambda: place_ifs(job, cluster, walk_generator(seed)),
+        "random": lambda: place_random(job, cluster, walk_generator(seed)),
+        "distdgl": lambda: place_distdgl(job, cluster),
+        "round_robin": lambda: place_round_robin(job, cluster),
+    }
+    placement = rules[name]()
     if profile is None:
         return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
@@ -361,21 +365,3 @@ def _place_by_policy(
     with suppress(SchedulingError):
         makespan_here = makespan(problem, draws, rates)
     return PlacementResult(placement, name, makespan=makespan_here, evaluations=1)
-
-
-def _simple(
-    name: str,
-    job: Job,
-    cluster: Cluster,
-    seed: int,
-    tasks: Mapping[str, str] | None,
-) -> Placement:
-    if name == "explicit":
-        return place_explicit(job, cluster, tasks or {})
-    if name == "ifs":
-        return place_ifs(job, cluster, walk_generator(seed))
-    if name == "random":
-        return place_random(job, cluster, walk_generator(seed))
-    if name == "distdgl":
-        return place_distdgl(job, cluster)
-    return place_round_robin(job, cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import (
-    ACCEPTED,
-    PROPOSED,
     REMEMBERED,
-    SIMULATED,
     STRIDE,
     Chain,
     new_chain,
@@ -39,10 +36,8 @@ from emu.prediction.placement.moves import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Profile, Realization
-
-if TYPE_CHECKING:
-    from emu.prediction.scheduling.compiled_problem import Floats, Ints
 
 
 def sketch(
@@ -242,19 +237,19 @@ def search_run(
         run.exhaust(listing)
     if not (run.optimal or (run.best < np.inf and listing is not None)):
         together = Space(job, cluster)
-        if len(together.units) < len(run.space.units) and _fits(together):
+        order = list(range(len(together.free)))
+        if (
+            len(together.units) < len(run.space.units)
+            and fill(together, order) is not None
+        ):
             run = _Run(together, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
     if progress is not None:
-        progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
+        progress(int(run.chain.tally[lib.PROPOSED]), options.transfers, run.best)
     if run.best == np.inf:
         raise InfeasiblePlacement(endless(cluster))
     return run.result()
-
-
-def _fits(space: Space) -> bool:
-    return fill(space, list(range(len(space.free)))) is not None
 
 
 class _Run:
@@ -288,7 +283,7 @@ class _Run:
         ]
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
-        self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
+        self.chain.tally[lib.PROPOSED] = self.chain.tally[lib.SIMULATED] = len(starts)
         self.start = self.best
         self.history.append((len(starts), self.best))
 
@@ -329,32 +324,35 @@ class _Run:
             if bound >= self.best:
                 self.optimal = True
                 return
-            if chain.tally[PROPOSED] >= self.options.transfers:
+            if chain.tally[lib.PROPOSED] >= self.options.transfers:
                 return
-            chain.tally[PROPOSED] += 1
-            chain.tally[SIMULATED] += 1
+            chain.tally[lib.PROPOSED] += 1
+            chain.tally[lib.SIMULATED] += 1
             units = machines.astype(np.int64)
             makespan = placement_cost(c, expand(c.units, units), self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = units
-                self.history.append((int(chain.tally[PROPOSED]), self.best))
+                self.history.append((int(chain.tally[lib.PROPOSED]), self.best))
         self.optimal = True
 
     def anneal(self, progress: Callable[[int, int, float], None] | None) -> None:
         """Cool down once per round."""
         if not self.space.units:
             return
-        budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+        budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
         rounds = min(self.options.rounds, max(budget // ROUND, 1))
         for part in range(rounds):
-            budget = self.options.transfers - int(self.chain.tally[PROPOSED])
+            budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
             steps = max(budget, 0) // (rounds - part)
-            if part % 2:
-                self._restart()
+            if part % 2:  # the chain begins anew, the best placement stays noted
+                drawn = draw_machines(self.space, self.rng)
+                fresh = new_chain(self.arrays, self._anneal_by_estimate(drawn), 0)
+                self.chain.machines[:] = fresh.machines
+                self.chain.cost[0] = fresh.cost[0]
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
             best = np.empty(steps)
-            before = int(self.chain.tally[PROPOSED])
+            before = int(self.chain.tally[lib.PROPOSED])
             for first in range(0, steps, STRIDE):
                 some = slice(first, first + STRIDE)
                 lib.anneal(
@@ -369,7 +367,7 @@ class _Run:
                 )
                 self.arrays.arrays.check()
                 if progress is not None:
-                    count = int(self.chain.tally[PROPOSED])
+                    count = int(self.chain.tally[lib.PROPOSED])
                     progress(count, self.options.transfers, self.best)
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
@@ -382,13 +380,6 @@ class _Run:
         arrays, symmetry, teams = self.arrays, self.symmetry, self.teams
         return sketch(arrays, symmetry, teams, self.state, machines, temperatures)
 
-    def _restart(self) -> None:
-        """Put the chain on a placement sketched anew; the best one stays noted."""
-        start = self._anneal_by_estimate(draw_machines(self.space, self.rng))
-        fresh = new_chain(self.arrays, start, 0)
-        self.chain.machines[:] = fresh.machines
-        self.chain.cost[0] = fresh.cost[0]
-
     def result(self) -> PlacementResult:
         """Return the result of the search."""
         count = self.chain.tally
@@ -397,10 +388,10 @@ class _Run:
             policy="best",
             makespan=self.best,
             start_makespan=self.start,
-            candidates=int(count[PROPOSED]),
+            candidates=int(count[lib.PROPOSED]),
             budget=self.options.transfers,
-            accepted=int(count[ACCEPTED]),
-            evaluations=int(count[SIMULATED]),
+            accepted=int(count[lib.ACCEPTED]),
+            evaluations=int(count[lib.SIMULATED]),
             iterations=self.options.iterations,
             history=tuple(self.history),
             optimal=self.optimal,

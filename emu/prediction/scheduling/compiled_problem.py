@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
-from emu.prediction.scheduling.policies import OWN, OwnRates, Policy
+from emu.prediction.scheduling.policies import OwnRates, Policy
 from emu.problem import Cluster, Job, Tuner
 from emu.problem.cluster import IN
 from emu.problem.placement import slot_names, slots_on, slowness
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# A job as lists of numbers, where it takes more than to look a value up.
 
 
 def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
@@ -61,18 +59,7 @@ def owners_of(job: Job) -> Ints:
 
 
 class Tuners(NamedTuple):
-    """The tuners of a cluster, as in `emu.problem.Tuner`.
-
-    Parameters
-    ----------
-    tuned, watched
-        The pool that each tunes, and that it looks at: machine times names plus name.
-    most, period
-        Its largest quota; seconds.
-    path
-        Quotas to set at its first looks, 0 for those of the rule, shape (looks,
-        tuners).
-    """
+    """The tuners of a cluster, as in `emu.problem.Tuner`; fields as in core.h."""
 
     tuned: Ints
     watched: Ints
@@ -85,14 +72,13 @@ def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
     path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
     for column, tuner in enumerate(tuners):
         path[: len(tuner.path), column] = tuner.path
-
-    def pools(name: str) -> Ints:
-        places = [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
-        return np.array(places, np.int64)
-
+    tuned, watched = (
+        [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
+        for name in ("pool", "watched")
+    )
     return Tuners(
-        pools("pool"),
-        pools("watched"),
+        np.array(tuned, np.int64),
+        np.array(watched, np.int64),
         np.array([tuner.most for tuner in tuners], np.int64),
         np.array([tuner.period for tuner in tuners], np.float64),
         path.astype(np.int64),
@@ -102,14 +88,7 @@ def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
 class Speeds(NamedTuple):
     """Shares of their speed that machines have over time, as in `SpeedSteps.flat`.
 
-    Parameters
-    ----------
-    start
-        First step of every machine, and the number of them; empty where none is slower.
-    time, share
-        Seconds of every step, and the share from then on.
-    slowed
-        True for tasks that go with the speed of their machine: gates take their time.
+    Fields as in core.h; empty where no machine is ever slower.
     """
 
     start: Ints
@@ -122,11 +101,9 @@ def _speeds(job: Job, cluster: Cluster) -> Speeds:
     if not cluster.speed_changes:
         none = np.empty(0)
         return Speeds(none.astype(np.int64), none, none, none.astype(np.bool_))
+    # Gates take their time on a slow machine, too.
     with_speed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
     return Speeds(*cluster.speed_steps.flat, with_speed)
-
-
-# Routes as flat arrays: the ports that flows between two machines cross.
 
 
 class Routes(NamedTuple):
@@ -150,57 +127,11 @@ def own(values: Floats) -> Floats:
 
 
 class JobArrays(NamedTuple):
-    """Job and cluster, any placement.
+    """Job and cluster, any placement: fields as in core.h, with shapes for sizes.
 
-    Lists of lists are stored flat: the entries of x are ``entry[start[x]:start[x+1]]``.
-
-    Parameters
-    ----------
-    iterations
-        N of the paper: the most of any task.
-    rounds, sent
-        Iterations of every task, and of its source that every edge sends.
-    policy
-        `Policy.code`.
-    by_flow
-        True where the policy may rate flows over the same hops differently.
-    source, destination, lag
-        Tasks at its ends, and lag, of every edge.
-    owner
-        Job of every edge, among several, where the policy divides ports among
-        them (`Policy.by_job`); else empty.
-    rank
-        Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
-    control
-        True where the edge carries no bytes, see `Job.control`.
-    channel
-        Channel of every edge, -1 for none; empty where there is no channel.
-    latest
-        True where its destination reads the newest, see `Edge.latest`; empty where no
-        edge is so.
-    out_start, out_edge, in_start, in_edge
-        Edges out of and into every task.
-    order
-        The tasks, each after those that it needs in the same iteration.
-    routes
-        Links that flows between every two machines cross.
-    capacity
-        Bytes per second of every port at time 0.
-    changes
-        Time, port and new capacity of every change, in the order of their times, shape
-        (changes, 3).
-    taken, freed, slots
-        Names of pools as numbers: the one that every task takes a slot of, and gives
-        one back to, -1 for none; and the slots of every machine, -1 for unlimited,
-        shape (machines, names).
-    tuners
-        Pools whose quota changes.
-    speeds
-        Shares of their speed that machines have over time.
-    slowness
-        Factors on reference times, shape (tasks, machines); no rows where all are 1.
-    own
-        Answers for a rule of one's own.
+    Empty are ``owner`` unless the policy divides ports among jobs, ``channel`` and
+    ``latest`` where no edge has one, and ``slowness`` where all factors are 1; ``own``
+    answers for a rule of one's own.
     """
 
     iterations: int
@@ -430,12 +361,21 @@ def _check(job: JobArrays) -> None:
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
-    if (job.policy == OWN) != (job.own is not None and job.by_flow):
+    if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):
         raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
         _check_tuners(job.tuners, job.slots)
-    if job.speeds.time.size:
-        _check_speeds(job.speeds, machines, sizes["tasks"])
+    speeds = job.speeds
+    if speeds.time.size:
+        _starts("start of speeds", speeds.start, machines, speeds.time)
+        if (
+            speeds.share.shape != speeds.time.shape
+            or len(speeds.slowed) != sizes["tasks"]
+        ):
+            raise ValueError("speeds must have a share per step, and a mark per task")
+        begins = speeds.time[speeds.start[:-1]]
+        if (begins != 0).any() or (np.diff(speeds.start) < 1).any():
+            raise ValueError("the first speed of a machine must be at 0")
 
 
 def _check_routes(routes: Routes, machines: int, ports: int) -> None:
@@ -468,14 +408,6 @@ def _check_tuners(tuners: Tuners, slots: Ints) -> None:
     _within("watched pool", tuners.watched, 0, slots.size)
     if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
         raise ValueError("a tuned pool must have slots, and a tuner a period")
-
-
-def _check_speeds(speeds: Speeds, machines: int, tasks: int) -> None:
-    _starts("start of speeds", speeds.start, machines, speeds.time)
-    if speeds.share.shape != speeds.time.shape or speeds.slowed.shape != (tasks,):
-        raise ValueError("speeds must have a share per step, and a mark per task")
-    if (speeds.time[speeds.start[:-1]] != 0).any() or (np.diff(speeds.start) < 1).any():
-        raise ValueError("the first speed of a machine must be at 0")
 
 
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:

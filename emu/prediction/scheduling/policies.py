@@ -42,10 +42,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emu.errors import DataError
-from emu.prediction.core import ffi
+from emu.prediction.core import ffi, lib
 from emu.problem import ActiveFlow, Cluster, Job
 
 if TYPE_CHECKING:
@@ -53,66 +53,35 @@ if TYPE_CHECKING:
         [Sequence[ActiveFlow], Mapping[str, float]], list[float]
     ]
 
-OES: Final = 0
-MAXMIN: Final = 1
-OES_CP: Final = 2
-WEIGHTED_MAXMIN: Final = 3
-MRTF: Final = 4
-MRTF_EXCLUSIVE: Final = 5
-OMCOFLOW: Final = 6
-OMCOFLOW_FROZEN: Final = 7
-OMCOFLOW_WC: Final = 8
-OMCOFLOW_GAMMA: Final = 9
-SEBF_MADD: Final = 10
-FIFO: Final = 11
-OES_BY_JOB: Final = 12
-MAXMIN_BY_JOB: Final = 13
-OWN: Final = 14
-
-
 #: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
 PORTFOLIO = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One rate policy.
-
-    Parameters
-    ----------
-    name
-        As in scenario files.
-    code
-        Its number in the core (core.h).
-    summary
-        Rate that it gives a flow, in one line.
-    source
-        Its publication or other origin.
-    keeps_theorem
-        True where every flow always gets at least its ``oes`` rate.
-    by_flow
-        True where flows over the same hops may have different rates.
-    by_job
-        True where ports are divided among jobs, then among the flows of each.
-    knows
-        Its input about the flows, besides which are active and where they go.
-    looks_ahead
-        True where it needs expected times and volumes.
-    rates
-        Of a rule of one's own: returns the rates of flows on links of these capacities,
-        checked.
-    """
+    """One rate policy."""
 
     name: str
+    """As in scenario files."""
     code: int
+    """Its number in the core (core.h)."""
     summary: str
+    """Rate that it gives a flow, in one line."""
     source: str
+    """Its publication or other origin."""
     keeps_theorem: bool = False
+    """True where every flow always gets at least its ``oes`` rate."""
     by_flow: bool = True
+    """True where flows over the same hops may have different rates."""
     by_job: bool = False
+    """True where ports are divided among jobs, then among the flows of each."""
     knows: str = "nothing"
+    """Its input about the flows, besides which are active and where they go."""
     looks_ahead: bool = False
+    """True where it needs expected times and volumes."""
     rates: Rates | None = None
+    """Function of a rule of one's own: returns the rates of flows on links of these
+    capacities, checked."""
 
 
 _DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
@@ -127,7 +96,7 @@ RATE_POLICIES: dict[str, Policy] = {
     for policy in (
         Policy(
             name="oes",
-            code=OES,
+            code=lib.OES,
             summary="least of its equal shares of the ports it crosses",
             source=_DGTP,
             keeps_theorem=True,
@@ -135,7 +104,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin",
-            code=MAXMIN,
+            code=lib.MAXMIN,
             summary="max-min fair share",
             source="Bertsekas and Gallager, Data Networks, section 6.5",
             keeps_theorem=True,
@@ -143,7 +112,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="none",
-            code=MAXMIN,
+            code=lib.MAXMIN,
             summary="no application schedule: TCP shares the NICs (as maxmin)",
             source=_OURS,
             keeps_theorem=True,
@@ -151,7 +120,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="oes_by_job",
-            code=OES_BY_JOB,
+            code=lib.OES_BY_JOB,
             summary="as oes; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -159,7 +128,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin_by_job",
-            code=MAXMIN_BY_JOB,
+            code=lib.MAXMIN_BY_JOB,
             summary="as maxmin; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -167,14 +136,14 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="fifo",
-            code=FIFO,
+            code=lib.FIFO,
             summary="out ports send one flow at a time, first come first served",
             source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
             knows="when each was produced",
         ),
         Policy(
             name="oes_cp",
-            code=OES_CP,
+            code=lib.OES_CP,
             summary="its oes rate, the rest by longest remaining path",
             source=_OURS,
             knows=_EXPECTED,
@@ -183,7 +152,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="weighted_maxmin",
-            code=WEIGHTED_MAXMIN,
+            code=lib.WEIGHTED_MAXMIN,
             summary="max-min share weighted by 1 / slack",
             source=_OURS,
             knows=_EXPECTED,
@@ -191,49 +160,49 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="mrtf",
-            code=MRTF,
+            code=lib.MRTF,
             summary="least remaining time first, the others take what is left",
             source="SRPT as in DGTP section VI-B",
             knows=_LEFT,
         ),
         Policy(
             name="mrtf_exclusive",
-            code=MRTF_EXCLUSIVE,
+            code=lib.MRTF_EXCLUSIVE,
             summary="least remaining time first, one flow per port at a time",
             source="pFabric (SIGCOMM 2013), ideal schedule",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow",
-            code=OMCOFLOW,
+            code=lib.OMCOFLOW,
             summary="ports divided by 1 / predicted finish time within the coflow",
             source=_OMCOFLOW,
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_wc",
-            code=OMCOFLOW_WC,
+            code=lib.OMCOFLOW_WC,
             summary="max-min weighted as omcoflow",
             source=f"{_OMCOFLOW}, made work-conserving here",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_gamma",
-            code=OMCOFLOW_GAMMA,
+            code=lib.OMCOFLOW_GAMMA,
             summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
             source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_frozen",
-            code=OMCOFLOW_FROZEN,
+            code=lib.OMCOFLOW_FROZEN,
             summary="as omcoflow, finish times predicted from whole volumes",
             source=f"{_OMCOFLOW}, predicting at arrival",
             knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
-            code=SEBF_MADD,
+            code=lib.SEBF_MADD,
             summary="coflow with the smallest bottleneck first, its flows end together",
             source=_VARYS,
             knows=_LEFT,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import SchedulingError
-from emu.prediction.core import lib, pointer, structure
+from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
@@ -21,10 +21,7 @@ from emu.prediction.scheduling.compiled_problem import (
 )
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import (
-    FULL,
-    IMPOSSIBLE,
     ROOM,
-    Ends,
     State,
     check_rows,
     expectation,
@@ -62,23 +59,16 @@ class NewestReads:
 
 @dataclass(frozen=True)
 class RateSegments:
-    """Fluid lines: bytes served at a time, and the rate from then on.
-
-    Parameters
-    ----------
-    edge, iteration
-        The flow, int64, shape (lines,).
-    served, rate
-        Bytes and bytes per second, float64, shape (lines,).
-    since
-        The time, seconds, same shape.
-    """
+    """Fluid lines: bytes served at a time, and the rate from then on."""
 
     edge: Ints
     iteration: Ints
+    """The flow, int64, shape (lines,)."""
     served: Floats
     rate: Floats
+    """Bytes and bytes per second, float64, shape (lines,)."""
     since: Floats
+    """The time, seconds, same shape."""
 
     def __len__(self) -> int:
         """Return the number of segments."""
@@ -86,61 +76,38 @@ class RateSegments:
 
     def __getitem__(self, part: slice) -> RateSegments:
         """Return a part of them."""
-        return RateSegments(
-            self.edge[part],
-            self.iteration[part],
-            self.served[part],
-            self.rate[part],
-            self.since[part],
-        )
+        return RateSegments(*(values[part] for values in vars(self).values()))
 
 
 def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
-    edge = np.concatenate([some.edge for some in lines])
-    last = list({e: place for place, e in enumerate(edge.tolist())}.values())
-
-    def copy_of(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(some, name) for some in lines])[last]
-
-    return RateSegments(
-        edge[last],
-        copy_of("iteration"),
-        copy_of("served"),
-        copy_of("rate"),
-        copy_of("since"),
-    )
+    columns = [
+        np.concatenate(some)
+        for some in zip(*(vars(one).values() for one in lines), strict=True)
+    ]
+    last = list({e: place for place, e in enumerate(columns[0].tolist())}.values())
+    return RateSegments(*(values[last] for values in columns))
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions that follow from the events of one instant.
-
-    Parameters
-    ----------
-    time
-        Time of the instant, seconds.
-    tasks
-        (task, iteration) that start now.
-    flows
-        (edge, iteration) between machines that became active now.
-    lines
-        Every active flow whose fluid line changed, new ones included.
-    served
-        Number of first lines that are of flows whose fluid has ended: the rate is 0
-        and others may have it, though the flow ends only when it has arrived, too.
-    gates
-        (gate, iteration, when it started) of every gate that ended now.
-    """
+    """Decisions that follow from the events of one instant."""
 
     time: float
+    """Time of the instant, seconds."""
     tasks: list[tuple[int, int]]
+    """(task, iteration) that start now."""
     flows: list[tuple[int, int]]
+    """(edge, iteration) between machines that became active now."""
     lines: RateSegments
+    """Every active flow whose fluid line changed, new ones included."""
     served: int = 0
+    """Number of first lines that are of flows whose fluid has ended: the rate is 0 and
+    others may have it, though the flow ends only when it has arrived, too."""
     gates: tuple[tuple[int, int, float], ...] = ()
+    """(gate, iteration, when it started) of every gate that ended now."""
 
     @property
     def news(self) -> RateSegments:
@@ -149,22 +116,15 @@ class Decisions:
 
 
 class End(NamedTuple):
-    """The end of a task, or of the way of a flow, whose last byte has arrived.
-
-    Parameters
-    ----------
-    time
-        Seconds.
-    task, edge
-        Position of it; the other is -1.
-    iteration
-        Iteration of it.
-    """
+    """The end of a task, or of the way of a flow, whose last byte has arrived."""
 
     time: float
+    """Seconds."""
     task: int
     edge: int
+    """Position of it; the other is -1."""
     iteration: int
+    """Iteration of it."""
 
 
 class Settled(NamedTuple):
@@ -334,16 +294,16 @@ class Scheduler:
     def _settle_ends(
         self, given: Sequence[End], taken: int, until: float, ahead: float
     ) -> Settled:
-        time, *columns = zip(*given, strict=True) if given else ((),) * 4
-        listed = Ends(
-            np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
-        )
-        ends = structure("Ends", count=len(given), **listed._asdict())
+        columns = zip(*given, strict=True) if given else ((),) * 4
+        kinds = np.float64, np.int64, np.int64, np.int64
+        listed = map(np.array, columns, kinds)
+        fields = dict(zip(End._fields, listed, strict=True))
+        ends = structure("Ends", count=len(given), **fields)
         passage, (volumes, least) = self._passage, self._arrays
         passage.taken, passage.ahead = taken, ahead
         decisions: list[Decisions] = []
-        how = FULL
-        while how == FULL:
+        how = lib.FULL
+        while how == lib.FULL:
             self._state.keep_room(ROOM)
             how = lib.pass_instants(
                 self._layout.c, self._state.c, volumes, least, self._passed,
@@ -351,7 +311,7 @@ class Scheduler:
             )  # fmt: skip
             self._layout.job.arrays.check()
             decisions += self._decisions(passage.count)
-        if how == IMPOSSIBLE:
+        if how == lib.IMPOSSIBLE:
             _, *which = given[passage.taken]
             raise SchedulingError(self._why_not(*which))
         return Settled(decisions, passage.taken)
@@ -363,16 +323,14 @@ class Scheduler:
             begin[: count + 1].tolist()
             for begin in (room.tasks, room.flows, room.lines, room.gates)
         )
-        gates_through = self._gates_passed(gates[-1])
+        columns = self._gates.task, self._gates.iteration, self._gates.start
+        gates_through = tuple(
+            zip(*(column[: gates[-1]].tolist() for column in columns), strict=True)
+        )
         starts = _pairs(room.task, room.task_iteration, tasks[-1])
         flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
-        segments = RateSegments(
-            room.edge[: lines[-1]].copy(),
-            room.iteration[: lines[-1]].copy(),
-            room.amount[: lines[-1]].copy(),
-            room.rate[: lines[-1]].copy(),
-            room.since[: lines[-1]].copy(),
-        )
+        of_lines: tuple[Any, ...] = room[-5:]
+        segments = RateSegments(*(values[: lines[-1]].copy() for values in of_lines))
         service = room.served[:count].tolist()
         return [
             Decisions(
@@ -385,11 +343,6 @@ class Scheduler:
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
-
-    def _gates_passed(self, count: int) -> tuple[tuple[int, int, float], ...]:
-        gates = self._gates
-        columns = gates.task, gates.iteration, gates.start
-        return tuple(zip(*(c[:count].tolist() for c in columns), strict=True))
 
     def service_of(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
@@ -421,6 +374,16 @@ class Scheduler:
     def finished(self) -> bool:
         """True where every iteration of every task ended."""
         return bool((self._state.ended == self._layout.rounds).all())
+
+    @property
+    def broken(self) -> str:
+        """Sentence that is false of its state, and its item; empty where all are true.
+
+        For tests (invariants.c): it takes longer than an event.
+        """
+        item, layout, now = ffi.new("int64_t *"), self._layout.c, self._passage.now
+        what = lib.broken_invariant(layout, self._state.c, now, True, item)
+        return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
 
     def _check(self, end: End) -> None:
         if not math.isfinite(end.time):

@@ -11,13 +11,12 @@ An online run has two instants per event, and a call has its price: for 1,027 fl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
-from emu.prediction.scheduling.policies import FIFO, OES_CP, WEIGHTED_MAXMIN
 from emu.problem import Job, Profile
 
 
@@ -86,7 +85,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     times, volumes
         Those of iterations that were seen, as in `Profile`; only their means are used.
     """
-    if layout.job.arrays.policy in (OES_CP, WEIGHTED_MAXMIN):
+    if layout.job.arrays.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
     return np.zeros((0, 0))
 
@@ -102,13 +101,9 @@ def check_rows(job: Job, profile: Profile) -> None:
 
 
 class Log(NamedTuple):
-    """When everything happened, seconds, as in `emu.problem.Schedule`.
+    """When everything happened, seconds, as in `emu.problem.Schedule`; see core.h.
 
-    A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
-    ``fifo`` in any case. So is ``reads``: per edge and iteration of its destination,
-    which iteration of the source that one read, -1 for none, until it starts, and where
-    the edge does not read the newest; no rows where none does. ``quotas`` are those of
-    `emu.problem.Schedule` as far as there is room; 0 until then.
+    A column per iteration, or none where nothing is kept.
     """
 
     task_start: Floats
@@ -130,7 +125,7 @@ def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
     return Log(
         task_start=times(tasks, kept=logged),
         task_end=times(tasks, kept=logged),
-        flow_ready=times(edges, kept=logged or job.policy == FIFO),
+        flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
         flow_start=times(edges, kept=logged),
         flow_end=times(edges, kept=logged),
         reads=np.full((job.latest.size, columns), -1),
@@ -230,27 +225,11 @@ def new_rate_changes(edges: int) -> RateChanges:
     )
 
 
-# Gates: tasks without a process, whose ends no process reports.
-#
-# A gate takes no time or a stated one, and no bytes come to it or leave it. So the
-# scheduler computes its end: at an instant gates end before slots are granted, as the
-# tasks of a simulation do.
-
-
 class Gates(NamedTuple):
     """The gates of a job, and those that have ended since they were last looked at.
 
-    The running ones are in the heap `State.due`.
-
-    Parameters
-    ----------
-    times
-        Seconds of (task, iteration), NaN in the rows of tasks that are no gates; no
-        columns where no task is.
-    since
-        When the running iteration of every task began.
-    task, iteration, start
-        Gates that have ended; there is room for every iteration of every gate.
+    Fields as in core.h; ``times`` has no columns where no task is a gate, and of ended
+    gates there is room for every iteration of every gate.
     """
 
     times: Floats
@@ -287,47 +266,10 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
 
 #: Instants that one call has room for.
 ROOM = 64
-#: Outcomes of a call: all is taken in, there is no room left, an end cannot be.
-DONE, FULL, IMPOSSIBLE = lib.DONE, lib.FULL, lib.IMPOSSIBLE
-
-
-class Ends(NamedTuple):
-    """Ends of tasks and arrivals of flows, in the order of their times, shape (ends,).
-
-    Parameters
-    ----------
-    time
-        Seconds.
-    task, edge
-        Task that ended or edge whose flow arrived; the other is -1.
-    iteration
-        Iteration of it.
-    """
-
-    time: Floats
-    task: Ints
-    edge: Ints
-    iteration: Ints
 
 
 class Instants(NamedTuple):
-    """Decisions at some instants, in lists of which each has a part.
-
-    Parameters
-    ----------
-    time
-        Time of every instant, seconds.
-    served
-        Flows whose fluid ended; their lines are the first of the instant.
-    tasks, flows, lines, gates
-        Beginning of the part of every instant; the last ends where the next would
-        begin. Those of ``gates`` are parts of the lists in `Gates`.
-    task, task_iteration, flow, flow_iteration
-        Tasks that started, and flows that became active.
-    edge, iteration, amount, rate, since
-        The lines that changed: which flow, bytes served by ``since``, bytes per second
-        from then on.
-    """
+    """Decisions at some instants, in lists of which each has a part; see core.h."""
 
     time: Floats
     served: Ints
@@ -349,24 +291,10 @@ class Instants(NamedTuple):
 def room_for(tasks: int, edges: int) -> Instants:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
     few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
-
-    def numbers(size: int) -> Ints:
-        return np.zeros(size, np.int64)
-
-    return Instants(
-        time=np.empty(ROOM),
-        served=numbers(ROOM),
-        tasks=numbers(ROOM + 1),
-        flows=numbers(ROOM + 1),
-        lines=numbers(ROOM + 1),
-        gates=numbers(ROOM + 1),
-        task=numbers(few),
-        task_iteration=numbers(few),
-        flow=numbers(some),
-        flow_iteration=numbers(some),
-        edge=numbers(more),
-        iteration=numbers(more),
-        amount=np.empty(more),
-        rate=np.empty(more),
-        since=np.empty(more),
-    )
+    sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
+    measured = {"time", "amount", "rate", "since"}
+    lists: list[Any] = [
+        np.zeros(size, np.float64 if name in measured else np.int64)
+        for name, size in zip(Instants._fields, sizes, strict=True)
+    ]
+    return Instants(*lists)

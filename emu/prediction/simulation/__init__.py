@@ -4,11 +4,10 @@ Must not know: sockets, wall clocks, files.
 """
 
 from emu.prediction.simulation.simulate import (
-    MakespanEvaluator,
     best_policy,
     makespan,
     sensitivity,
     simulate,
 )
 
-__all__ = ["MakespanEvaluator", "best_policy", "makespan", "sensitivity", "simulate"]
+__all__ = ["best_policy", "makespan", "sensitivity", "simulate"]

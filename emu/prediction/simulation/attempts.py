@@ -125,7 +125,9 @@ def attempts(
             return Attempts(tuple(deaths), length, schedule)
         error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
         if len(deaths) == rules.restarts:
-            raise NodeLost(error + _no_more(rules.restarts))
+            text = f"; there were {rules.restarts} restarts before (max_restarts: "
+            text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
+            raise NodeLost(error + text)
         if len(job.job_names) > 1:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)
@@ -142,6 +144,7 @@ def attempts(
         kills = kills_after(coming, fallen, began)
 
 
+_NO_RESTART = ", and the run ends: write on_failure: restart"
 _SEVERAL = (
     "with several jobs only its own would begin again, which is not simulated: remove "
     "the kill, or on_failure: restart"
@@ -277,9 +280,3 @@ def _story(kill: Kill, schedule: Schedule, ran: float, first: int) -> str:
     at = first + int((schedule.task_end[task] <= ran).sum())
     where = f"task {job.tasks[task].name}, iteration {at}"
     return f"{kill.name} is killed at {kill.time:g} s ({where})"
-
-
-def _no_more(restarts: int) -> str:
-    if not restarts:
-        return ", and the run ends: write on_failure: restart"
-    return f"; there were {restarts} restarts before (max_restarts: {restarts})"

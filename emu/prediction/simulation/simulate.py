@@ -1,4 +1,4 @@
-"""Simulate a placed job: its Schedule, its makespan, or many makespans for search."""
+"""Simulate a placed job: its Schedule, or its makespan alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from collections.abc import Collection
 import numpy as np
 
 from emu.errors import SchedulingError
-from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure
+from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
 from emu.prediction.scheduling.compiled_problem import (
-    BoundJob,
-    Ints,
     Layout,
-    check_machines,
     job_arrays,
     lay_out,
     plain,
@@ -27,8 +24,6 @@ from emu.prediction.scheduling.state import (
     new_rate_changes,
 )
 from emu.problem import (
-    Cluster,
-    Job,
     Problem,
     Profile,
     RateHistory,
@@ -301,58 +296,3 @@ def sensitivity(
         after = makespan(problem, nudge, policy, profile=profile)
         most = max(most, abs(after - before))
     return most
-
-
-class MakespanEvaluator:
-    """Evaluates placements of one job on one cluster.
-
-    Parameters
-    ----------
-    job, cluster
-        Tasks to place, and machines.
-    policy
-        Name of the rate policy.
-
-    Attributes
-    ----------
-    arrays
-        The job's, for searches that the core does.
-
-    Raises
-    ------
-    ValueError
-        When there is no such policy, or it is the portfolio.
-    """
-
-    def __init__(self, job: Job, cluster: Cluster, policy: str = "oes") -> None:
-        self._job = job
-        self._machines = len(cluster.machines)
-        self.arrays = job_arrays(job, cluster, rate_policy(policy))
-        self._bound = BoundJob(self.arrays)
-        self._memory = new_room(lib.room_of_run(self._bound.c, False))
-        self._room = room_in(self._memory)
-
-    def makespan(
-        self, machine_of: Ints, realization: Realization, limit: float = math.inf
-    ) -> float:
-        """Return the makespan in seconds, infinity if it is longer than ``limit``.
-
-        Parameters
-        ----------
-        realization
-            With reference times, see `emu.problem.placement`.
-
-        Raises
-        ------
-        ValueError
-            When ``machine_of`` or ``realization`` does not fit the job.
-        """
-        realization.check_shapes(self._job)
-        check_machines(machine_of, len(self._job.tasks), self._machines)
-        times, volumes = plain(realization.times), plain(realization.volumes)
-        span = lib.run_makespan(
-            self._bound.c, pointer(machine_of), pointer(times), pointer(volumes),
-            limit, self._room,
-        )  # fmt: skip
-        self.arrays.check()
-        return float(span)

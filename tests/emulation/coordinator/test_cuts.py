@@ -126,3 +126,12 @@ def test_who_begins_with_what() -> None:
     assert [part.task for part in later.parts_for(["w0"])] == ["ps0", "ps1"]
     assert [part.task for part in later.parts_for(["ps1"])] == ["ps1"]
     assert later.parts_for(["g0"]) == []
+
+
+def test_cuts_of_a_later_attempt_are_numbered_as_of_the_whole_job() -> None:
+    """Ten iterations are left of twenty: the last cut is before 18."""
+    keeper = CutKeeper(JOB, CutPlan(BEGINS, 2, lambda _: None, Cut(10, {})))
+    keeper.add("ps0", state("ps0", 18)[0])
+    for n in (10, 20):
+        with pytest.raises(NodeMisbehaved, match="not asked for"):
+            keeper.add("ps0", state("ps0", n)[0])

@@ -131,6 +131,15 @@ def test_process_is_told_by_task_and_iteration() -> None:
     assert deadlines.doing("w0") == "task w0 before iteration 0"
 
 
+def test_who_waits_for_a_later_iteration_is_named_with_that_one() -> None:
+    half = Halfway()
+    half.run.begin()
+    while "p0 in iteration 0" not in half.deadlines.doing("p0"):
+        take_in(half.run, *half.outlet.next_events())
+
+    assert "awaited by w0 for its iteration 1" in half.deadlines.doing("p0")
+
+
 @pytest.mark.parametrize(
     ("count", "named"),
     [(2, "g0, g1"), (3, "g0, g1, s0"), (6, "g0, g1, s0 and 3 more")],

@@ -151,3 +151,16 @@ def test_what_cannot_be_read() -> None:
     tasks = [CustomTask("p", 1.0), CustomTask("go", 0.0, gate=True)]
     with pytest.raises(ValueError, match="but the gate go runs no process; only tasks"):
         custom_job(tasks, [CustomFlow("p", "go", 0.0, 1, latest=True)], 2)
+
+
+def test_the_last_of_a_source_that_ends_first_is_read_until_the_end() -> None:
+    """Three iterations are written, with lag 1 the fifth reader may have the last."""
+    tasks = Task("p", "p", iterations=3), Task("w", "w")
+    job = Job(tasks, (Edge(0, 1, 1, latest=True),), 5)
+    times = np.array([[1.0, 1.0, 1.0, 0.0, 0.0], [4.0, 1.0, 1.0, 1.0, 1.0]])
+    problem = Problem(one_reader().cluster, job, Placement((0, 1)))
+    schedule = simulate(problem, Realization(times, np.full((1, 5), 20.0)))
+
+    assert schedule.reads is not None
+    assert schedule.reads[0].tolist()[-2:] == [2, 2]
+    assert audit(schedule).passed

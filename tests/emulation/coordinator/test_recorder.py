@@ -7,7 +7,8 @@ import tracemalloc
 
 import numpy as np
 
-from emu.emulation.coordinator.outcome import Recorder
+from emu.emulation.coordinator.outcome import Recorder, Tally
+from emu.emulation.wire.messages import TaskEnded
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.testing import two_machine_example
 
@@ -58,3 +59,12 @@ def test_rates_are_kept_in_their_order() -> None:
         np.testing.assert_array_equal(getattr(rates, name), expected)
     assert rates.time.dtype == rates.rate.dtype == np.float64
     assert rates.edge.dtype == rates.iteration.dtype == np.int64
+
+
+def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
+    """Each figure of an end is kept as what it is."""
+    tally = Tally.of(two_machine_example(3)[0], first=5)
+    tally.note(TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5}), "w0")
+
+    assert tally.reports == [(5.0, "w0", 6, {"loss": 1.5})]
+    assert (tally.busy[4, 1], tally.cpu[4, 1], tally.late[4, 1]) == (0.5, 0.25, 0.125)

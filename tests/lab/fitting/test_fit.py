@@ -19,6 +19,8 @@ from emu.lab.fitting import (
     mean_iterations,
     write_fit,
 )
+from emu.lab.fitting.conversations import Ring
+from emu.lab.fitting.iterations import _ring_seconds
 from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule
 from emu.scenario.scenario_file import loads
@@ -312,3 +314,14 @@ def test_what_cannot_be_fitted_is_said() -> None:
     late = (traffic.packets["time"] > 0.2) & (traffic.packets["source"] == 1)
     with pytest.raises(Unfittable, match="to 6 all-reduces"):
         fit_iterations(without(traffic, late & (port // 10 == 111)))
+
+
+@pytest.mark.parametrize("slow", [(0, 1), (1, 0)], ids=["out of m1", "into m0"])
+def test_the_slowest_nic_of_the_ring_tells_how_long_an_all_reduce_is(
+    slow: tuple[int, int],
+) -> None:
+    """Two processes send each other half of 100 B twice; m2 is not of the ring."""
+    nics = np.array([[40.0, 40.0, 1.0], [40.0, 40.0, 1.0]])
+    nics[slow] = 20.0
+    ring = Ring(((0, 0), (1, 0)), (), ())
+    assert _ring_seconds(ring, 100.0, nics) == pytest.approx(100.0 / 20.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from emu.prediction.analysis.bounds import (
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -28,6 +30,7 @@ from emu.problem import (
     Problem,
     Realization,
     Task,
+    Tuner,
 )
 from emu.report.facts import headline
 from emu.report.terminal import terminal
@@ -132,6 +135,21 @@ def test_a_slot_is_held_until_another_task_frees_it() -> None:
     assert ready.simulate().makespan == 2 * 3 * 5.0
 
 
+@pytest.mark.parametrize(
+    ("most", "least"), [(6, (9.5, "m0 out")), (2, (12.0, "lam of m0"))]
+)
+def test_a_pool_that_may_grow_bounds_by_its_most_slots(
+    most: int, least: tuple[float, str]
+) -> None:
+    """24 s of the one slot there is at first, 4 of six, 12 of two; 9.5 s of a port."""
+    ready = lent(intervals=2, slots=1, rng=None)
+    tuner = Tuner(0, "lam", "lam", most=most, period=1.0)
+    cluster = replace(ready.problem.cluster, tuners=(tuner,))
+    found = bounds(replace(ready.problem, cluster=cluster), ready.realization)
+
+    assert (found.combined, found.binding) == least
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -139,6 +157,19 @@ def test_no_schedule_of_lent_slots_beats_the_bound(seed: int) -> None:
     found = bounds(ready.problem, ready.realization)
 
     assert found.combined <= ready.simulate().makespan * (1 + 1e-12)
+
+
+def test_after_the_last_of_many_flows_comes_the_shortest_rest() -> None:
+    """80 B over a NIC of 10, then 5 B/s, by 13 s; b takes 10 s after its 40, d 1 s."""
+    kinds = {"a": 1.0, "b": 10.0, "c": 5.0, "d": 1.0}
+    job = Job(tuple(Task(k, k) for k in kinds), (Edge(0, 1), Edge(2, 3)), 1)
+    machines = Machine("m0", 100.0, 10.0), Machine("m1", 100.0, 100.0)
+    cluster = Cluster(machines, changes=(CapacityChange(3.0, "m0 out", 5.0),))
+    problem = Problem(cluster, job, Placement((0, 1, 0, 1)))
+    run = Realization(np.array([[*kinds.values()]]).T, np.full((2, 1), 40.0))
+
+    assert simulate(problem, run).makespan == pytest.approx(19.0)
+    assert bounds(problem, run).combined == pytest.approx(15.0)
 
 
 def test_without_flows_the_critical_path_is_the_makespan() -> None:

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from emu.prediction.analysis.critical_path import critical_path
-from emu.prediction.analysis.what_if import Change, Improvement, changes_of, rank
+from emu.prediction.analysis.what_if import (
+    Change,
+    Improvement,
+    _seconds,
+    changes_of,
+    rank,
+)
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Problem, Realization
 from emu.testing import two_machine_example
@@ -157,3 +163,12 @@ def test_a_job_on_one_machine_has_no_network_to_improve() -> None:
 
     kinds = {one.change.kind for one in improvements((alone, realization))}
     assert kinds == {"compute", "policy"}
+
+
+@pytest.mark.parametrize("rows", [(0, 4), (4, 0)])
+def test_changes_are_paired_by_the_busiest_of_their_tasks(
+    rows: tuple[int, ...],
+) -> None:
+    """In two iterations g0 takes 2 s and w0 6 s."""
+    base = Change("", "as it is", *two_machine_example(2), "oes")
+    assert _seconds(base, replace(base, kind="compute", rows=rows)) == 6.0

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[3]
 _DRAWS = '''
 import numpy as np
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.simulation import MakespanEvaluator, simulate
+from emu.prediction.simulation import simulate
+from tools.benches.evaluator import MakespanEvaluator
 from emu.testing.strategies import random_problem
 from emu.scenario.own_rules import register_program
 from tests.prediction.scheduling.virtual_coordinator import VirtualCoordinator
@@ -95,7 +96,7 @@ def tree(tmp_path: Path) -> Path:
     """
     kept = ROOT / f".pytest_cache/sanitized-{sys.implementation.cache_tag}"
     kept.mkdir(parents=True, exist_ok=True)
-    for name in ("emu", "tests", "nodes"):
+    for name in ("emu", "tests", "nodes", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=MADE)
     with (kept / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two workers may want it

@@ -12,10 +12,12 @@ from emu.problem import (
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     Realization,
+    Route,
     Task,
 )
 
@@ -79,3 +81,23 @@ def test_the_bound_counts_what_stands_still_and_room_beside_it() -> None:
     bound = placement_bound(job, Cluster(machines), run)
 
     assert bound == pytest.approx(1.0 + 200.0 / 20.0 + 4.0, rel=1e-5)
+
+
+def test_a_nic_that_a_route_leaves_out_one_way_bounds_only_the_other() -> None:
+    """200 B over a link of 100 B/s, past NICs of 1 B/s that would take 200 s."""
+    machines = tuple(Machine(name, 1.0, 1.0) for name in ("m0", "m1", "m2"))
+    past = Route((0,), (1,), ("beside",))
+    cluster = Cluster(machines, (Link("beside", 100.0),), (past,))
+    tasks = (
+        Task("a", "task", pinned="m0"),
+        Task("b", "task", pinned="m1"),
+        Task("c", "task"),
+    )
+    job = Job(tasks, (Edge(0, 1),), 1)
+    run = Realization(np.array([[1.0], [2.0], [0.5]]), np.array([[200.0]]))
+
+    bound = placement_bound(job, cluster, run)
+
+    problem = Problem(cluster, job, Placement((0, 1, 2)))
+    assert simulate(problem, run).makespan == pytest.approx(5.0)
+    assert 3.0 - 1e-5 <= bound <= 5.0

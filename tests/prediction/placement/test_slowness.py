@@ -11,7 +11,7 @@ import pytest
 from emu.prediction.placement import placement_bound
 from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.placement.space import Space
-from emu.prediction.simulation import MakespanEvaluator, simulate
+from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Problem, Profile
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
@@ -20,6 +20,7 @@ from tests.prediction.placement.placement_cases import (
     random_setting,
     realization,
 )
+from tools.benches.evaluator import MakespanEvaluator
 
 
 def slowed(job: Job, cluster: Cluster, rng: np.random.Generator) -> Job:

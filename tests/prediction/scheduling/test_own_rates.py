@@ -14,7 +14,7 @@ from emu.errors import DataError
 from emu.prediction.placement import SearchOptions, search, search_etp
 from emu.prediction.placement.etp import EtpOptions
 from emu.prediction.scheduling.policies import check_rates, rate_policy
-from emu.prediction.simulation import MakespanEvaluator, makespan, simulate
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     ActiveFlow,
     Cluster,
@@ -33,6 +33,7 @@ from emu.trust.audit import audit
 from emu.trust.rate_audit import rule_audit
 from tests.golden.cases import Case, cases, exactly, problem_of
 from tests.prediction.scheduling.virtual_coordinator import VirtualCoordinator
+from tools.benches.evaluator import MakespanEvaluator
 
 FILE = Path(__file__).resolve().parents[3] / "scenarios" / "own_rule" / "sebf.py"
 SEBF = register_program(f"{FILE}:Sebf", FILE.read_text())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from emu.prediction.scheduling import Decisions, End, Scheduler
 from emu.problem import Problem, Profile, Realization, end_of_work
+from emu.testing import validate_state
 
 
 class Reporting:
@@ -40,6 +41,7 @@ class Reporting:
         """Settle; what is not taken in stays, unless one is impossible."""
         ends, self.ends = sorted(self.ends), []
         decisions, taken = self.scheduler.settle(ends, until)
+        validate_state(self.scheduler)
         self.ends = ends[taken:]
         return decisions
 

@@ -100,3 +100,22 @@ def test_a_kill_in_every_iteration_is_too_many() -> None:
     kills = [Kill(n * STEP + 0.2, "a", ("a",)) for n in range(99)]
     with pytest.raises(NodeLost, match=r"3 restarts before \(max_restarts: 3\)"):
         attempts(part, kills, Rules(3, 0.1, 1, (0,)))
+
+
+@pytest.mark.parametrize(("killed", "cut", "again"), [(1.4, 0, 1.4), (2.6, 2, 1.6)])
+def test_a_cut_counts_when_its_copy_is_there_and_is_of_its_own_time(
+    killed: float, cut: int, again: float
+) -> None:
+    """Task a begins iteration 2 at 1 s; b, which takes 1 s each, has it at 2.5 s."""
+    text = ONE.replace("}]\n  flows: []", "}, {name: b, time: 1 s}]\n  flows: [FLOW]")
+    both = prepare(loads(text.replace("FLOW", "{from: a, to: b, volume: 0 B}")))
+    rules = Rules(1, 1.0, 2, (0,), copies=(1,))
+
+    (death,) = attempts(
+        lambda first, began: both.beginning_at(first, began).simulate(),
+        [Kill(killed, "a", ("a",))],
+        rules,
+    ).killed
+
+    assert death.next_iteration == cut
+    assert death.again == pytest.approx(again)

@@ -7,6 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.prediction.analysis.link_load import (
+    LinkContention,
+    excess_loads,
+    pieces,
+    worst_interval,
+)
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     CapacityChange,
@@ -19,6 +25,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.runs.result import port_rows
 
 MACHINES = (Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))
 
@@ -110,3 +117,47 @@ def test_two_changes_of_a_link_at_one_time_are_refused() -> None:
     change = CapacityChange(1.0, "m0 out", 1.0)
     with pytest.raises(ValueError, match="m0 out changes 2 times"):
         Cluster(MACHINES, changes=(change, replace(change, capacity=2.0)))
+
+
+def test_what_is_beyond_a_capacity_is_so_at_its_time() -> None:
+    """The flow is said to go at 12 B/s over 10, which become 20 when it has ended."""
+    problem, _ = one_flow(CapacityChange(6.0, "m0 out", 20.0))
+    schedule = simulate(*one_flow(), record_rates=True)
+    assert schedule.rates is not None
+    rates = replace(schedule.rates, rate=np.full(schedule.rates.rate.size, 12.0))
+    schedule = replace(schedule, problem=problem, rates=rates)
+
+    excess = excess_loads(pieces(schedule, rates), 0.0)
+
+    assert excess[0] == pytest.approx((2.0, 1.0))
+
+
+@pytest.mark.parametrize(("size", "beyond"), [(43.5, 0.0), (44.5, 0.5)])
+def test_an_interval_is_stretched_by_what_a_port_carries_at_most(
+    size: float, beyond: float
+) -> None:
+    """In 4 s come 40 B at 10 B/s, and 4 in 0.2 s of the 20 B/s that it has later."""
+    problem, _ = one_flow(CapacityChange(6.0, "m0 out", 20.0))
+    schedule = replace(simulate(*one_flow()), problem=problem)
+    schedule = replace(schedule, flow_bytes=np.array([[size]]))
+
+    assert worst_interval(schedule, 0, 1.0, 0.2)[0] == pytest.approx(beyond)
+
+
+def test_what_holds_a_flow_back_is_the_port_that_is_narrow_then() -> None:
+    problem, realization = one_flow(
+        CapacityChange(0.5, "m1 in", 5.0), CapacityChange(3.0, "m0 out", 2.0)
+    )
+    crowd = LinkContention(simulate(problem, realization))
+    names = [link.name for link in problem.links]
+
+    assert names[crowd.bottleneck(0, 1.0, 3.0)] == "m1 in"
+    assert names[crowd.bottleneck(0, 3.0, 9.0)] == "m0 out"
+
+
+def test_the_use_of_a_port_is_of_what_it_could_carry() -> None:
+    """40 B by 6 s: of 3 s at 10 B/s and 3 s at 20, and of 6 s at 10."""
+    out, _, _, into = port_rows(
+        simulate(*one_flow(CapacityChange(3.0, "m0 out", 20.0)))
+    )
+    assert (out["used"], into["used"]) == pytest.approx((40 / 90, 40 / 60))

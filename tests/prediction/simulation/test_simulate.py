@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.simulation import MakespanEvaluator, best_policy, makespan, simulate
+from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -26,6 +26,7 @@ from emu.problem import (
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from tests.prediction.simulation import oracle
+from tools.benches.evaluator import MakespanEvaluator
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
