@@ -43,9 +43,9 @@ class Fault:
     old, new
         Text that occurs once in the file, and what stands there instead.
     means
-        What it would mean to a user.
+        Its meaning to a user.
     tests
-        What should see it, as pytest names it.
+        Tests that should see it, as pytest names them.
     """
 
     file: str
