@@ -66,7 +66,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault.
+    """Fate of a fault.
 
     Parameters
     ----------
