@@ -188,10 +188,10 @@ def _ends(
         return named, two, f"columns {numbers} by their names, {ends_text}"
     if table.names:
         columns = [name or "(index)" for name in table.names]
+        ends = ",".join([name for name in table.names if name][:2])
         raise table.error(
-            f"has columns {', '.join(columns)}: which are the ends? --columns "
-            f"{','.join(columns[-2:])}, with --bipartite or --no-bipartite; if that is "
-            "an edge, --no-header"
+            f"has columns {', '.join(columns)}: which are the ends? --columns {ends}, "
+            "with --bipartite or --no-bipartite; if that is an edge, --no-header"
         )
     return (0, 1), options.bipartite or False, "columns 1, 2"
 
