@@ -31,7 +31,7 @@ MODULES = {
     "emu.errors": "every error, with its exit code",
 }
 _FENCE = re.compile(r"^```(\w+) +(\S.*)$", re.MULTILINE)
-_TO_DOCS = re.compile(r"(?<=\]\()docs/")
+_TO_DOCS = re.compile(r"(?<=\]\()docs/|(?<=src=\")docs/")
 _TO_ROOT = re.compile(r"(?<=\]\()((?:\.\./)*)\.\./(?=[A-Z_]+\.md)")
 _NAME = re.compile(r"`docs/([\w/]+\.md)`|`([A-Z_]+\.md)`")
 
