@@ -188,9 +188,9 @@ def _ends(
         return named, two, f"columns {numbers} by their names, {ends_text}"
     if table.names:
         columns = [name or "(index)" for name in table.names]
-        first_two = ",".join([name for name in table.names if name][:2])
+        pair = ",".join([name for name in table.names if name][:2])
         raise table.error(
-            f"has columns {', '.join(columns)}: which are the ends? --columns {first_two}, "
+            f"has columns {', '.join(columns)}: which are the ends? --columns {pair}, "
             "with --bipartite or --no-bipartite; if that is an edge, --no-header"
         )
     return (0, 1), options.bipartite or False, "columns 1, 2"
