@@ -19,7 +19,7 @@ acceptance: $(BUILT) ## the shipped scenarios in full, over sockets
 check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
 
-docs: $(BUILT) ## the site of docs/ into site/, strictly
+docs: $(BUILT) ## the site of docs/ into site/, strictly; python -m http.server -d site shows it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 distdgl: $(BUILT) ## train with dgl.distributed on emulated machines; predict other NICs
