@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILT := $(VENV)/.built
 
-.PHONY: demo test acceptance check bench distdgl clean
+.PHONY: demo test acceptance check docs bench distdgl clean
 
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
@@ -19,6 +19,9 @@ acceptance: $(BUILT) ## the shipped scenarios in full, over sockets
 check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
 
+docs: $(BUILT) ## the site of docs/ into site/, strictly; python -m http.server -d site shows it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 distdgl: $(BUILT) ## train with dgl.distributed on emulated machines; predict other NICs
 	$(BIN)/python scenarios/distdgl/predict.py
 
@@ -26,7 +29,7 @@ bench: $(BUILT) ## timings, as medians and ratios within one run
 	$(BIN)/python tools/bench
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	git clean -qfX emu/prediction/core
 
 # Everything by its hash but torch, of which plain pip takes the build that is at hand:
@@ -43,5 +46,5 @@ make PYTHON=/path/to/python3.11"; exit 1; }
 
 # The core is built where its sources are, when one of them has changed.
 $(BUILT): $(STAMP) $(wildcard emu/prediction/core/*.[ch]) emu/prediction/core/build/CMakeLists.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable '.[train,dev,docs]'
 	touch $@

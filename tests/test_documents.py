@@ -14,7 +14,11 @@ from tools import document_keys, house
 ROOT = Path(__file__).resolve().parent.parent
 READ = [*(ROOT / f"{n}.md" for n in ("README", "ARCHITECTURE", "CONTRIBUTING"))]
 READ += [ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
-DOCUMENTS = [*READ, *sorted(ROOT.glob("docs/history/*.md"))]
+READ += sorted(ROOT.glob("docs/contributing/*.md"))
+HISTORY = sorted(ROOT.glob("docs/history/*.md"))
+DOCUMENTS = [*READ, *HISTORY]
+#: Below the title of a page of docs/: its kind, its owner, and what holds it.
+MARK = re.compile(r"\A# .*\n\n<!-- (\w+); (\S+); (\S+) -->\n")
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 ROW = re.compile(r"^\| .* \| `(emu/[a-z_/]+\.(?:py|c))` \| `(\w+)`", re.MULTILINE)
 
@@ -26,6 +30,36 @@ def test_the_readme_is_short() -> None:
 def test_measurements_fit_a_few_screens() -> None:
     lines = (ROOT / "docs" / "measurements.md").read_text("utf-8").count("\n")
     assert lines <= 200
+
+
+@pytest.mark.parametrize(
+    "page",
+    [one for one in DOCUMENTS if one.parent != ROOT],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_has_a_kind_an_owner_and_what_holds_it(page: Path) -> None:
+    """A guide is walked; of others a test or a program says what they have to hold."""
+    mark = MARK.match(page.read_text(encoding="utf-8"))
+    assert mark is not None, "write <!-- kind; owner; what holds it --> below its title"
+    kind, owner, holder = mark.groups()
+    walks = {"tests/test_guides.py", "tests/test_contributing.py"}
+
+    assert kind in {"guide", "reference", "explanation"}
+    assert (ROOT / owner).exists()
+    assert (ROOT / holder).exists()
+    assert (kind == "guide") == (holder in walks)
+
+
+def test_history_keeps_only_what_a_present_claim_rests_on() -> None:
+    """The rest is in git."""
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in HISTORY)
+    assert words <= 6000
+
+
+def test_pictures_are_small() -> None:
+    sizes = [path.stat().st_size for path in ROOT.glob("docs/pictures/*")]
+    assert len(sizes) > 1
+    assert sum(sizes) < 200_000
 
 
 def test_the_picture_of_the_districts_is_that_of_the_imports() -> None:
@@ -86,7 +120,7 @@ def test_the_lines_to_start_from_are_there() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = ROW.findall(text)
 
-    assert len(named) == 3
+    assert len(named) == 4
     for file, function in named:
         source = (ROOT / file).read_text(encoding="utf-8")
         if file.endswith(".c"):

@@ -55,7 +55,9 @@ def test_labs_come_by_name_from_an_installed_wheel(
 
 
 def test_documents_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
-    names = [path.stem for path in sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    paths = [*docs.glob("*.md"), *docs.glob("contributing/*.md")]
+    names = sorted(path.stem for path in paths)
     told = _emu(installed, tmp_path, "docs")
 
     assert [line.split()[0] for line in told.splitlines()] == names

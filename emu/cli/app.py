@@ -70,6 +70,7 @@ Run it, over sockets
     run      run        Run a scenario over sockets; compare with the prediction.
     run      profile    Measure task times and volumes by real computation.
     run      agent      Join a run on another host as one of its hosts.
+    trials   trials     Try whole runs in virtual time, under faults drawn from seeds.
 Run your own programs
     lab      lab        Run your own programs on emulated machines with kernel NICs.
     lab      exec       Run a command beside a lab that is running.
@@ -84,7 +85,7 @@ This host
 
 
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "lab"}
+_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
 
 
 def _groups(table: str) -> dict[str, dict[str, Listed]]:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
 #: Wall seconds until the first line, and by how much the time grows to each further.
 FIRST, SELDOMER = 10.0, 3.0
@@ -28,7 +29,9 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    thread = threading.Thread(target=_tell, args=(command, first, over), daemon=True)
+    # Trials put another file in the place of standard error while they last.
+    what = command, first, over, sys.stderr
+    thread = threading.Thread(target=_tell, args=what, daemon=True)
     note_stage("")
     thread.start()
     try:
@@ -38,11 +41,11 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
         thread.join()
 
 
-def _tell(command: str, after: float, over: threading.Event) -> None:
+def _tell(command: str, after: float, over: threading.Event, to: TextIO) -> None:
     began = time.monotonic()
     while not over.wait(max(began + after - time.monotonic(), 0.0)):
         stage = f": {_stages[0]}" if _stages[0] else ""
         with contextlib.suppress(OSError, ValueError):  # closed
             line = f"emu {command}: at work for {after:g} s{stage}"
-            print(line, file=sys.stderr, flush=True)  # noqa: T201 -- its log
+            print(line, file=to, flush=True)
         after *= SELDOMER

@@ -20,7 +20,7 @@ from emu.experiment.systems import chosen_system, edits, list_translatable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
-from emu.prediction.placement.moves import Move, Neighbour, difference, move
+from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.simulation import sensitivity
 from emu.problem import Job, Problem, Realization, Schedule
 from emu.problem.fields.suggestion import nearest
@@ -185,13 +185,12 @@ def _candidate(
     schedule = with_deaths(ready, ready.simulate())
     expect, figures = base.scenario.expect, figures_of_simulation(schedule, realization)
     cost = cost_of(ready.scenario, schedule)
-    places = base.problem.placement, problem.placement
     return Candidate(
         placement,
         policy,
         {base.scenario.seed: schedule.makespan},
         _crossing(problem, realization),
-        moves or difference(problem.job, problem.cluster, *places),
+        moves or moves_between(base.problem, problem),
         None if moves else (kept or ready).placing,
         tuple(list_misses(expect, figures, exact=exact)),
         cost=cost.to_json() if cost else None,
@@ -441,10 +440,16 @@ class _Search:
         """Return both systems at a value, simulated once."""
         if value not in self.seen:
             text = self.values.write(value)
-            one, other = (
-                measure(self.scenario, system, {self.key: text})
-                for system in self.between
-            )
+            try:
+                one, other = (
+                    measure(self.scenario, system, {self.key: text})
+                    for system in self.between
+                )
+            except ScenarioError as error:
+                if error.key != self.key:
+                    raise
+                problem = f"{error.problem}; --range LOW,HIGH names the values to try"
+                raise ScenarioError(problem, file=f"--key {self.key}") from error
             self.seen[value] = Side(text, (one, other))
         return self.seen[value]
 

@@ -178,6 +178,10 @@ class RecordedRun:
             When nothing of the run can be read.
         """
         notes, replay_run = self.missing, None
+        verdict = self.result.get("verdict") or {"trust": "trusted"}
+        if verdict["trust"] != "trusted":
+            reasons = "; ".join(verdict.get("reasons", ())[:2])
+            notes += (f"the run is {verdict['trust']}: {reasons}",)
         try:
             with code_of_others(runs=run_code):
                 policy_named(self.policy)

@@ -100,7 +100,9 @@ def list_labs() -> dict[str, Path]:
 
 def list_documents() -> dict[str, Path]:
     """Return name -> file of every document that ships with emu, sorted."""
-    return {path.stem: path for path in _list_shipped("docs", "*.md")}
+    patterns = ("*.md", "contributing/*.md")
+    paths = [path for pattern in patterns for path in _list_shipped("docs", pattern)]
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
 def locate(source: str | Path) -> Path:

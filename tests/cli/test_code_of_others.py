@@ -65,6 +65,7 @@ CARRIES_OUT = [
     ["compare", "{file}", "--policies", "oes"],
     ["sweep", "{file}", "--vary", "seed=1", "--out", "swept"],
     ["run", "{file}"],
+    ["trials", "{file}", "--count", "1"],
 ]
 
 

@@ -193,3 +193,33 @@ def test_a_placement_that_cannot_be_is_a_row(tmp_path: Path) -> None:
         shown = CliRunner().invoke(app, stated).stdout
         assert "refused" in shown
         assert "distdgl needs workers with samplers" in " ".join(shown.split())
+
+
+def test_moves_are_of_tasks_that_both_placements_have() -> None:
+    """`best` leaves the attic out, and its store with it; the others use all."""
+    base = emu.loads(WEAK)
+    rows = [*emu.compare(base, placements=["best", "ifs", "distdgl"])]
+    places = [emu.place(base, policy=name).tasks for name in ("best", "ifs", "distdgl")]
+
+    assert len(places[0]) < len(places[1])
+    for row, after in zip(rows, places, strict=True):
+        changed = {t for t, home in places[0].items() if after[t] != home}
+        assert {move.process for move in row.moves} == changed
+        assert all(move.destination == after[move.process] for move in row.moves)
+
+
+WEAK = """
+cluster:
+  machines:
+    - {name: fast, count: 2, gpu: 2, nic: 10 Gbit/s}
+    - {name: attic, nic: 10 Mbit/s}
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.002}
+  model: {hidden: 16, layers: 2}
+  fanouts: [5, 5]
+  batch_size: 60
+  workers: 2
+  iterations: 4
+  times: {graph_store: 1 ms, sampler: 1 ms, worker: 2 ms, parameter_server: 1 ms}
+"""

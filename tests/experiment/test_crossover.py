@@ -212,3 +212,12 @@ def test_what_limits_a_chain_is_its_longest_link(seed: int) -> None:
 
     share = longest / sum([*times, *sizes])
     assert found == f"computing on m{at}, {share:.0%}"
+
+
+def test_a_value_that_cannot_be_names_the_option_that_decides() -> None:
+    """Sixteen times the batch is more than the graph has training vertices."""
+    scenario = loads(TEXT)
+    values = Values.around(200)
+    with pytest.raises(ScenarioError, match=r"983 or fewer; --range LOW,HIGH") as error:
+        find_crossover(scenario, "job.batch_size", ("data_parallel", "p3"), values)
+    assert error.value.file == "--key job.batch_size"

@@ -145,13 +145,15 @@ def test_a_file_of_this_kind_is_read(
 
 #: What, text, options, the error.
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("no names that say so", "a,c,d\n5,0,1\n7,1,2\n", {}, "--columns c,d"),
+    ("no names that say so", "a,c,d\n5,0,1\n7,1,2\n", {}, "--columns a,c"),
     ("kinds unknown", "venue,year\n1,1\n2,1\n", {}, "--columns venue,year"),
     ("kinds that overlap", "venue,year\n1,1\n2,1\n", {"columns": ("venue", "year")},
      "--bipartite or --no-bipartite"),
     ("Neo4j, two kinds", ":START_ID(Person),:END_ID(Movie)\n1,1\n2,1\n", {},
      "--bipartite or --no-bipartite"),
     ("a time first", "90 5 7\n91 7 9\n95 5 7\n", {}, "--columns 2,3"),
+    ("a time last", "follower,followed,since\n1,2,9\n2,3,9\n", {},
+     "--columns follower,followed"),
     ("vertices", "id,f1,f2\n0,1,2\n1,2,0\n", {}, "--columns f1,f2"),
     ("an index without a name", "0,5,7\n1,7,9\n2,9,5\n", {}, "--columns 2,3"),
     ("sizes first", "3 2\n1 2\n2 3\n", {}, "--header or --no-header"),

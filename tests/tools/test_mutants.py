@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.campaign import (
+from emu.testing.faults import (
     Fault,
     Outcome,
     attempt,
-    failing,
-    faults,
-    killed,
+    list_failures,
+    plant,
+    read_faults,
 )
+from tools.mutation.campaign import faults, killed
 from tools.runner import Ledger
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
     assert all(fault.old != fault.new and fault.means for fault in table)
     assert {"emulation", "cli", "report", "prediction"} <= packages
     for fault in table:
-        assert fault.planted((ROOT / fault.file).read_text()) is not None, fault
+        assert fault.plant((ROOT / fault.file).read_text()) is not None, fault
         for test in fault.tests:
             file, _, name = test.partition("::")
             text = (ROOT / file).read_text() if name else ""
@@ -45,9 +46,9 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
 
 
 def test_a_fault_needs_one_place() -> None:
-    assert FAULT.planted("return one + other\n") == "return one - other\n"
-    assert FAULT.planted("return other\n") is None
-    assert FAULT.planted("one + other, one + other") is None
+    assert FAULT.plant("return one + other\n") == "return one - other\n"
+    assert FAULT.plant("return other\n") is None
+    assert FAULT.plant("one + other, one + other") is None
 
 
 @pytest.fixture
@@ -59,8 +60,9 @@ def copy(tmp_path: Path) -> Path:
         "def total(one: int, other: int) -> int:\n    return one + other\n"
     )
     (tmp_path / "tests/test_sums.py").write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(tmp_path / 'emu')!r})\n"
+        "import pathlib, sys\n"
+        "here = pathlib.Path(__file__).parents[1]\n"
+        "sys.path.insert(0, str(here / 'emu'))\n"
         "from sums import total\n"
         "def test_total(): assert total(2, 0) == 2\n"
         "def test_more(): assert total(2, 1) >= 2\n"
@@ -95,8 +97,8 @@ def test_a_test_that_fails_without_a_fault_is_named(copy: Path) -> None:
         for name in ("test_more", "test_false")
     )
 
-    assert failing(copy, [sound]) == []
-    assert failing(copy, [sound, false]) == ["tests/test_sums.py::test_false"]
+    assert list_failures(copy, [sound]) == []
+    assert list_failures(copy, [sound, false]) == ["tests/test_sums.py::test_false"]
 
 
 def test_a_text_that_is_gone_is_no_kill(copy: Path) -> None:
@@ -114,3 +116,28 @@ def test_a_campaign_goes_on_with_what_is_not_killed(tmp_path: Path) -> None:
 
     assert killed(table, [FAULT, other]) == [dead]
     assert killed(table, [other]) == []
+
+
+TABLE = """
+[[fault]]
+file = "emu/sums.py"
+old = "one + other"
+new = "one - other"
+means = "sums are differences"
+tests = ["tests/test_sums.py::test_total", "tests/test_sums.py::test_more"]
+"""
+
+
+def test_others_plant_faults_in_trees_of_their_own(copy: Path) -> None:
+    """The tree stays as it is; tests that fail by themselves are named at once."""
+    (copy / "faults.toml").write_text(TABLE)
+    (fault,) = read_faults(copy / "faults.toml")
+
+    (outcome,) = plant(copy, [fault])
+
+    assert (outcome.case, outcome.fate) == (fault.case, "killed")
+    assert outcome.seen_by == "tests/test_sums.py::test_more"
+    assert (copy / FAULT.file).read_text().endswith("one + other\n")
+    false = replace(fault, tests=("tests/test_sums.py::test_false",))
+    with pytest.raises(ValueError, match=r"without a fault: .*test_false"):
+        next(plant(copy, [false]))

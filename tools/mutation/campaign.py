@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
-import tomllib
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
 from rich.console import Console
 from rich.table import Table
 
+from emu.testing.faults import Fault, Outcome, attempt, list_failures, read_faults
 from tools.building.core import MADE, build_core
 from tools.runner import Ledger
 
@@ -29,74 +25,17 @@ TABLE = Path(__file__).with_name("faults.toml")
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
 #: What is built again with a fault in it.
 CORE = "emu/prediction/core/"
-#: Seconds after which tests are stopped: the fault makes them hang, or others the host.
-PATIENCE = 600.0
-#: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
-PASSED, NOTHING, STOPPED = 0, 5, -999
-#: Of what has no test named: the quick ones of its package.
-_QUICK = ("-m", "not (slow or netns or emulation)")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One small change of the product that a test, or a run, should see.
-
-    Parameters
-    ----------
-    file
-        From the root of the repository.
-    old, new
-        Text that occurs once in the file, and what stands there instead.
-    means
-        What it would mean to a user.
-    tests
-        What should see it, as pytest names it.
-    """
-
-    file: str
-    old: str
-    new: str
-    means: str = ""
-    tests: tuple[str, ...] = ()
-
-    @property
-    def case(self) -> str:
-        """Name in a table of outcomes."""
-        return f"{self.file}: {self.means}\n{self.new}"
-
-    def planted(self, text: str) -> str | None:
-        """Return ``text`` with the fault in it, None unless its place is there once."""
-        return text.replace(self.old, self.new) if text.count(self.old) == 1 else None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a fault.
-
-    ``killed``; ``alive``; ``hung``; ``skipped``, where this host cannot run its tests;
-    ``gone``, where its text is.
-    """
-
-    case: str
-    fate: str
-    seen_by: str
-    seconds: float
-
-
 FATES = ("killed", "alive", "hung", "skipped", "gone")
 
 
-def faults(table: Path = TABLE) -> list[Fault]:
-    """Return the faults of a table."""
-    rows = tomllib.loads(table.read_text())["fault"]
+def faults() -> list[Fault]:
+    """Return the faults of the table; the quick tests of its package see one."""
     return [
-        Fault(**{**row, "tests": tuple(row.get("tests", _own_tests(row["file"])))})
-        for row in rows
+        replace(one, tests=(f"tests/{one.file.split('/')[1]}",))
+        if one.tests == ("tests",)
+        else one
+        for one in read_faults(TABLE)
     ]
-
-
-def _own_tests(file: str) -> tuple[str, ...]:
-    return ("tests/" + file.split("/")[1],)
 
 
 def copy_tree(root: Path, to: Path) -> None:
@@ -108,82 +47,12 @@ def copy_tree(root: Path, to: Path) -> None:
             shutil.copy2(root / name, to / name)
 
 
-def _environment_of(copy: Path) -> dict[str, str]:
-    """Return one that imports from ``copy``."""
-    return {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}"}
-
-
-def attempt(copy: Path, fault: Fault) -> Outcome:
-    """Plant ``fault`` in ``copy``, run its tests, and take it out again."""
-    began, path = time.monotonic(), copy / fault.file
-    text = path.read_text() if path.exists() else ""
-    changed = fault.planted(text)
-    if changed is None:
-        return Outcome(fault.case, "gone", "", 0.0)
-    status = path.stat()
-    path.write_text(changed)
-    try:
-        fate, seen_by = _fate(copy, fault)
-    finally:
-        path.write_text(text)
-        if not fault.file.startswith(CORE):  # which is built again by the next one
-            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
-
-
-def _fate(copy: Path, fault: Fault) -> tuple[str, str]:
-    """Return the fate and the first test that failed."""
-    if fault.file.startswith(CORE):
-        build_core(copy)
-    code, printed = _tested(copy, fault.tests, "-x", patience=PATIENCE)
-    if code == STOPPED:
-        return "hung", ""
-    if code in (PASSED, NOTHING):
-        return "alive" if " passed" in printed else "skipped", ""
-    return "killed", next(iter(_failed(printed)), "")
-
-
-def _failed(printed: str) -> list[str]:
-    ends = ("FAILED", "ERROR")
-    lines = [line for line in printed.splitlines() if line.startswith(ends)]
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
-
-
-def _tested(
-    copy: Path,
-    tests: Sequence[str],
-    *options: str,
-    patience: float | None = None,
-) -> tuple[int, str]:
-    """Return the exit code of pytest and what it printed."""
-    command = [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
-        *("-p", "no:cacheprovider"),
-        *(() if any("::" in test for test in tests) else _QUICK),
-        *tests,
-    ]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=copy,
-            env=_environment_of(copy),
-            capture_output=True,
-            text=True,
-            timeout=patience,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return STOPPED, ""
-    return done.returncode, done.stdout + done.stderr
-
-
-def failing(sound: Path, chosen: Sequence[Fault]) -> list[str]:
-    """Return the named tests that fail without any fault: what they kill is no kill."""
-    named = {test for one in chosen for test in one.tests}
-    if not named:  # pytest would run all tests
-        return []
-    code, printed = _tested(sound, sorted(named))
-    return [] if code in (PASSED, NOTHING) else _failed(printed) or [printed]
+def _build(path: Path) -> bool:
+    """Build the core of a copy where one of its files has changed."""
+    tree, inside, _ = str(path).rpartition(CORE)
+    if inside:
+        build_core(Path(tree))
+    return bool(inside)
 
 
 def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
@@ -204,7 +73,7 @@ def outcomes(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
     def one(fault: Fault) -> Outcome:
         copy = free.get()
         try:
-            return attempt(copy, fault)
+            return attempt(copy, fault, _build)
         finally:
             free.put(copy)
 
@@ -246,7 +115,7 @@ def main(options: Namespace) -> int:
         left = [fault for fault in chosen if fault.case not in dead]
         console = Console(highlight=False)
         sound, copies = prepare(ROOT, Path(folder), options.copies)
-        if unsound := failing(sound, left):
+        if unsound := list_failures(sound, left):
             print("fail without a fault:", *unsound, sep="\n")
             return 2
         for one in outcomes(copies, left):

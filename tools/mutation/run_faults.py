@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tools.mutation.campaign import Fault
+from emu.testing.faults import Fault
 
 
 @dataclass(frozen=True)

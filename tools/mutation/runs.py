@@ -21,8 +21,8 @@ from pathlib import Path
 from emu.errors import EmulatorError
 from emu.experiment.recompute import audit_whole
 from emu.runs.audit_inputs import read_to_audit
+from emu.testing.faults import Fault
 from tools.building.core import MADE, build_core
-from tools.mutation.campaign import Fault
 from tools.mutation.run_faults import FAULTS, RunFault
 from tools.runner import Ledger
 
@@ -99,7 +99,7 @@ def plant(fault: Fault, root: Path) -> None:
     """
     path = root / fault.file
     text = path.read_text(encoding="utf-8")
-    changed = fault.planted(text)
+    changed = fault.plant(text)
     if changed is None:
         raise ValueError(f"{fault.old!r} is {text.count(fault.old)} x in {path}")
     path.write_text(changed, encoding="utf-8")

@@ -188,10 +188,12 @@ def _ends(
         return named, two, f"columns {numbers} by their names, {ends_text}"
     if table.names:
         columns = [name or "(index)" for name in table.names]
+        ids = {"", "id", "index"}  # of a row; what follows the ends may be a time
+        others = [name for name in table.names if name.lower() not in ids]
+        pair = ",".join(others[:2] if others[1:] else columns[-2:])
         raise table.error(
-            f"has columns {', '.join(columns)}: which are the ends? --columns "
-            f"{','.join(columns[-2:])}, with --bipartite or --no-bipartite; if that is "
-            "an edge, --no-header"
+            f"has columns {', '.join(columns)}: which are the ends? --columns {pair}, "
+            "with --bipartite or --no-bipartite; if that is an edge, --no-header"
         )
     return (0, 1), options.bipartite or False, "columns 1, 2"
 

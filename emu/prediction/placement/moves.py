@@ -77,6 +77,22 @@ def difference(
     )
 
 
+def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
+    """Return the moves from one problem to another, of processes that both have.
+
+    One may have fewer machines, and fewer stores with them.
+    """
+    homes, others = before.machine_of_task, after.machine_of_task
+    of_process = {
+        name: after.job.tasks[t].name for name, (t, *_) in after.job.units.items()
+    }
+    return tuple(
+        Move(process, homes[task], others[task])
+        for process, task in of_process.items()
+        if homes.get(task, others[task]) != others[task]
+    )
+
+
 def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     """Return the placement of ``problem`` with some processes on other machines.
 

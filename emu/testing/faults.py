@@ -1,0 +1,191 @@
+"""Small faults, planted in copies of a package, and which of them its tests see.
+
+    from pathlib import Path
+    from emu.testing.faults import plant, read_faults
+
+    for outcome in plant(Path(), read_faults(Path("faults.toml"))):
+        print(outcome.fate, outcome.case)
+
+Each ``[[fault]]`` of ``faults.toml`` has the fields of `Fault`: ``file``, ``old``,
+``new``, ``means`` and ``tests``. A fault that lives asks for a test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Seconds after which tests are stopped: the fault makes them hang, or others the host.
+PATIENCE = 600.0
+#: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
+PASSED, NOTHING, STOPPED = 0, 5, -999
+#: Of a file of tests, and not of one test that is named, the quick ones.
+_QUICK = ("-m", "not (slow or netns or emulation)")
+_LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One small change of a package that a test should see.
+
+    Parameters
+    ----------
+    file
+        From the root of the package's tree.
+    old, new
+        Text that occurs once in the file, and what stands there instead.
+    means
+        Its meaning to a user.
+    tests
+        Tests that should see it, as pytest names them.
+    """
+
+    file: str
+    old: str
+    new: str
+    means: str = ""
+    tests: tuple[str, ...] = ()
+
+    @property
+    def case(self) -> str:
+        """Name in a table of outcomes."""
+        return f"{self.file}: {self.means}\n{self.new}"
+
+    def plant(self, text: str) -> str | None:
+        """Return ``text`` with the fault in it, None unless its place is there once."""
+        return text.replace(self.old, self.new) if text.count(self.old) == 1 else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Fate of a fault.
+
+    Parameters
+    ----------
+    case
+        As `Fault.case`.
+    fate
+        ``killed``; ``alive``; ``hung``; ``skipped``, where this host cannot run its
+        tests; ``gone``, where its text is.
+    seen_by
+        The first test that failed.
+    seconds
+        Wall time of its tests.
+    """
+
+    case: str
+    fate: str
+    seen_by: str
+    seconds: float
+
+
+def read_faults(table: Path) -> list[Fault]:
+    """Return the faults of a table; ``tests`` is ``tests`` where a fault names none."""
+    rows = tomllib.loads(table.read_text(encoding="utf-8"))["fault"]
+    return [Fault(**{**row, "tests": (*row.get("tests", ["tests"]),)}) for row in rows]
+
+
+def plant(root: Path, faults: Sequence[Fault]) -> Iterator[Outcome]:
+    """Plant one fault after the other in a copy of a tree; yield what became of each.
+
+    ``root`` itself stays as it is. Its ``src`` counts as a place to import from.
+
+    Raises
+    ------
+    ValueError
+        When a test fails without a fault: what it kills would be no kill.
+    """
+    with tempfile.TemporaryDirectory(prefix="emu-faults-") as folder:
+        copy = Path(folder, "tree")
+        shutil.copytree(root, copy, ignore=_LEFT_OUT)
+        if unsound := list_failures(copy, faults):
+            raise ValueError(f"fail without a fault: {', '.join(unsound)}")
+        for fault in faults:
+            yield attempt(copy, fault)
+
+
+def attempt(
+    copy: Path, fault: Fault, build: Callable[[Path], bool] | None = None
+) -> Outcome:
+    """Plant ``fault`` in ``copy``, run its tests, and take it out again.
+
+    Parameters
+    ----------
+    build
+        Called with the changed file; returns True where it has built something of it,
+        which has to look changed afterwards as well.
+    """
+    began, path = time.monotonic(), copy / fault.file
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    changed = fault.plant(text)
+    if changed is None:
+        return Outcome(fault.case, "gone", "", 0.0)
+    status, built = path.stat(), False
+    path.write_text(changed, encoding="utf-8")
+    try:
+        built = build is not None and build(path)
+        fate, seen_by = _try(copy, fault)
+    finally:
+        path.write_text(text, encoding="utf-8")
+        if not built:  # bytecode of before stays valid
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
+
+
+def list_failures(sound: Path, faults: Sequence[Fault]) -> list[str]:
+    """Return the tests of faults that fail in a tree without any fault."""
+    tests = {test for one in faults for test in one.tests}
+    if not tests:  # pytest would run all tests
+        return []
+    code, output = _run_tests(sound, sorted(tests))
+    return [] if code in (PASSED, NOTHING) else _failures(output) or [output]
+
+
+def _try(copy: Path, fault: Fault) -> tuple[str, str]:
+    """Return the fate and the first test that failed."""
+    code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
+    if code == STOPPED:
+        return "hung", ""
+    if code in (PASSED, NOTHING):
+        return "alive" if " passed" in output else "skipped", ""
+    return "killed", next(iter(_failures(output)), "")
+
+
+def _failures(output: str) -> list[str]:
+    ends = ("FAILED", "ERROR")
+    lines = [line for line in output.splitlines() if line.startswith(ends)]
+    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
+
+
+def _run_tests(
+    copy: Path, tests: Sequence[str], *options: str, patience: float | None = None
+) -> tuple[int, str]:
+    """Return the exit code of pytest and its output."""
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
+        *("-p", "no:cacheprovider"),
+        *(() if any("::" in test for test in tests) else _QUICK),
+        *tests,
+    ]
+    places = os.pathsep.join(str(copy / name) for name in ("", "src", "nodes"))
+    try:
+        done = subprocess.run(  # noqa: S603 -- the tests that its caller names
+            command,
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": places},
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return STOPPED, ""
+    return done.returncode, done.stdout + done.stderr
