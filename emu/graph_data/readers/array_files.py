@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
+    FEATURES,
     MATRICES,
     FoundGraph,
     check_rows,
@@ -312,8 +313,8 @@ def _arrays(
     unread = []
     for name, value in by_name.items():
         sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
-        if sparse and name in MATRICES:
-            arrays |= _sparse_ends(torch, name, value, path)
+        if sparse and value.ndim == 2 and name in {*MATRICES, *FEATURES}:
+            arrays |= _sparse_arrays(torch, name, value, path)
         elif is_read(name) and value is not None:
             arrays[name] = _array(torch, name, value, path)
         else:
@@ -321,18 +322,31 @@ def _arrays(
     return arrays, unread
 
 
-def _sparse_ends(
+def _sparse_arrays(
     torch: Any, name: str, value: Any, path: Path
 ) -> dict[str, NDArray[Any]]:
-    """Return rows and columns of a sparse adjacency, by the names of scipy."""
+    """Return a sparse adjacency by the names of scipy, sparse features as ``attr_*``.
+
+    Not by torch's own conversions: they write beyond their memory where indices do.
+    """
+    rows, shape = value.shape[0], np.array(value.shape)
     if value.layout == torch.sparse_coo:
         row, col = _array(torch, name, value._indices(), path)  # noqa: SLF001
+        data = value._values()  # noqa: SLF001
     else:
         parts = value.crow_indices(), value.col_indices()
         indptr, col = (_array(torch, name, part, path) for part in parts)
-        indptr = check_rows(indptr, col, value.shape[0], f"{name} ", str(path))
-        row = np.repeat(np.arange(value.shape[0]), np.diff(indptr))
-    return {"row": row, "col": col, "shape": np.array(value.shape)}
+        indptr = check_rows(indptr, col, rows, f"{name} ", str(path))
+        row, data = np.repeat(np.arange(rows), np.diff(indptr)), value.values()
+    if name in MATRICES:
+        return {"row": row, "col": col, "shape": shape}
+    order = np.argsort(row, kind="stable")
+    return {
+        "attr_indptr": np.cumsum([0, *np.bincount(row, minlength=rows)]),
+        "attr_indices": col[order],
+        "attr_data": _array(torch, name, data, path)[order],
+        "attr_shape": shape,
+    }
 
 
 def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:

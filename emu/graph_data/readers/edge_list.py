@@ -49,6 +49,8 @@ _RIGHT = {
 }  # fmt: skip
 #: Words that say no more than that a column has vertices.
 _PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "key"}
+#: Files of MovieLens that have no header: users and items, two kinds.
+_RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
 
@@ -82,7 +84,8 @@ def read_edge_list(
         names_columns=lambda names: _named_ends(names) is not None,
     )
     ends, bipartite, how = _ends(table, options)
-    if not konect and not table.names and options.columns is None and "by" not in how:
+    says = konect or table.names or options.columns is not None or "by" in how
+    if not says and bipartite is not None:
         _check_rows(table)
     if konect and options.bipartite is None:
         bipartite = konect[1].lower() == "bip"
@@ -163,26 +166,27 @@ def _ends(
     table: TextTable, options: TableOptions
 ) -> tuple[tuple[int, ...], bool | None, str]:
     """Return the columns of the ends, whether they are of two kinds, and how so."""
+    two = options.bipartite
+    if two is None and not table.names:
+        unclear = table.separator == "::" or _RATINGS.match(table.path.name)
+        two = None if unclear else False
     if options.columns is not None:
         ends = tuple(table.column(name, "--columns") for name in options.columns)
         if len({*ends}) != 2:
             raise table.error("--columns names two columns: --columns source,target")
-        two = options.bipartite
-        if two is None:
-            two = (
-                _of_two_kinds([table.names[c] for c in ends]) if table.names else False
-            )
+        if two is None and table.names:
+            two = _of_two_kinds([table.names[c] for c in ends])
         return ends, two, f"{' and '.join(map(table.name, ends))} by --columns"
     if table.width < 2:
         raise table.error(
             f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
-            "blanks, tabs, or one of , ; | between"
+            "blanks, tabs, or one of , ; | :: between"
         )
     named = _named_ends(table.names or table.comment_names)
     if named is not None:
         names = table.names or table.comment_names
-        two = options.bipartite
-        two = _of_two_kinds([names[c] for c in named]) if two is None else two
+        if options.bipartite is None:
+            two = _of_two_kinds([names[c] for c in named])
         numbers = ", ".join(str(column + 1) for column in named)
         ends_text = " and ".join(names[column] for column in named)
         return named, two, f"columns {numbers} by their names, {ends_text}"
@@ -193,7 +197,7 @@ def _ends(
             f"{','.join(columns[-2:])}, with --bipartite or --no-bipartite; if that is "
             "an edge, --no-header"
         )
-    return (0, 1), options.bipartite or False, "columns 1, 2"
+    return (0, 1), two, "columns 1, 2"
 
 
 def _check_rows(table: TextTable) -> None:
@@ -256,6 +260,8 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
         for b in range(a + 1, len(names))
         if _numbered(names[a]) and _numbered(names[a]) == _numbered(names[b])
     ]
+    if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
+        return 0, 1
     # Of a table of vertices, id,f1,f2, these are features.
     return alike[0] if len(alike) == 1 and not any(map(_is_plain, names)) else None
 
@@ -278,7 +284,8 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
         if one in words[0] and other in words[1]:
             rest = words[0] - {one}, words[1] - {other}
             return None if all(rest) and rest[0] != rest[1] else False
-    if _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1]):
+    alike = _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1])
+    if names[0] == names[1] or alike:
         return False
     if words[0] & _LEFT and words[1] & _RIGHT:
         return True

@@ -181,6 +181,8 @@ def class_numbers(
 ) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
+    Numbers that begin above 0 (1 to 7, years) are words of classes.
+
     Raises
     ------
     DataError
@@ -206,6 +208,12 @@ def class_numbers(
     if labels.dtype.kind == "f":
         labels = np.where(np.isnan(labels), -1, labels)
     labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
+    there = labels != -1
+    if there.any() and labels[there].min() > 0 and (labels[there] % 1 == 0).all():
+        numbers, codes = np.unique(labels[there], return_inverse=True)
+        of_words = np.full(len(labels), -1, np.int32)
+        of_words[there] = codes
+        return of_words, len(numbers), (*(str(int(number)) for number in numbers),)
     wrong = (
         (labels < -1) | (labels >= max(len(labels), 2)) | (np.floor(labels) != labels)
     )
@@ -237,7 +245,8 @@ _ENDS = (
 )  # fmt: skip
 #: Names of an adjacency.
 MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
-_FEATURES = (
+#: Names of features, dense; those in a file of torch may be sparse.
+FEATURES = (
     "x", "features", "node_features", "feat", "feats", "feature", "node_feat", "X",
 )  # fmt: skip
 _LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
@@ -249,7 +258,7 @@ _WEIGHTS = ("adj_data", "data")
 
 #: Every name that is looked at, besides those of splits.
 NAMES = {
-    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *_FEATURES, *_LABELS,
+    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *FEATURES, *_LABELS,
     *_COUNTS, *_CSR, "format", *(f"adj_{part}" for part in _CSR),
     *(f"attr_{part}" for part in (*_CSR, "data")),
 }  # fmt: skip
@@ -281,7 +290,7 @@ def graph_of_arrays(
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
     sources, destinations, vertices, edges = _edges(arrays, origin)
     feature, label, count = (
-        first_name(arrays, names) for names in (_FEATURES, _LABELS, _COUNTS)
+        first_name(arrays, names) for names in (FEATURES, _LABELS, _COUNTS)
     )
     if feature:
         features: FeatureRows | None = FeatureRows.dense(arrays[feature], origin)
@@ -462,7 +471,7 @@ def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         slots = slice(indptr[start], indptr[stop])
         part = np.zeros((stop - start, width), np.float32)
         row = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
-        part[row, indices[slots]] = data[slots]
+        np.add.at(part, (row, indices[slots]), data[slots])  # an entry may stand twice
         return part
 
     return FeatureRows(rows, width, dense)

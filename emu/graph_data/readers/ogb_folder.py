@@ -62,8 +62,13 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         When a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
-    if not raw.is_dir():
+    if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
+        if (folder / "metadata.yaml").exists():
+            problem = "is a data set of GraphBolt, which is not read: import the file "
+            problem += "of edges that metadata.yaml names, with its --features"
+        elif (folder / "processed").is_dir():
+            problem += ": PyTorch Geometric has its graph in processed/*.pt"
         raise DataError(problem, path=str(folder))
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():

@@ -35,15 +35,18 @@ COMMENTS = ("#", "%")
 _NO_ROW = ("", *COMMENTS)
 #: First of what networkx writes behind an edge, {'weight': 3}.
 _ATTRIBUTES = "{"
-#: Of these the first that stands outside of quotes; else blanks.
-_SEPARATORS = "\t;|,"
+#: Of these the first that stands outside of quotes; else blanks. "::" is MovieLens'.
+_SEPARATORS = ("\t", ";", "|", ",", "::")
+#: Names of columns that a line lists, of the many that it skips.
+_SHOWN = 8
 _WHOLE = re.compile(r"\+?(\d+)(\.0*)?")
 #: Openings of files that are no tables, and what they are.
 _OTHERS = {
-    "graph [": "GML", "*vertices": "Pajek", "<": "XML (GraphML, GEXF)",
+    "graph [": "GML", "creator ": "GML", "*vertices": "Pajek", "<": "XML (GraphML, GEXF)",
     "nodedef>": "GDF", "{": "JSON", "[": "JSON", "digraph": "DOT", "graph {": "DOT",
     "p edge": "DIMACS", "p sp": "DIMACS", "par1": "Parquet",
-    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip", "bzh": "bzip2",
+    "arrow1": "Arrow (Feather)",
+    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2",
     "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
 }  # fmt: skip
 
@@ -172,7 +175,8 @@ class TextTable:
     def skipped(self, used: Sequence[int | None]) -> str:
         """Return the names of the other columns, as the end of a sentence."""
         names = [self.name(c) for c in range(self.width) if c not in used]
-        return f"; skipped: {', '.join(names)}" if names else ""
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"; skipped: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states.
@@ -224,11 +228,12 @@ class TextTable:
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
+            long = self.separator == "::"  # numpy takes one character
             table = np.loadtxt(
-                lines,
+                (line.replace("::", "\t") for line in lines) if long else lines,
                 dtype if whole else np.dtype(kinds),
                 comments=self.comment,
-                delimiter=self.separator,
+                delimiter="\t" if long else self.separator,
                 quotechar='"',
                 ndmin=2 if whole else 1,
             )
@@ -262,7 +267,8 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     if comment in text or _ATTRIBUTES in text:
         for mark in (f" {comment}", f"\t{comment}", _ATTRIBUTES):
             text = text.split(mark, 1)[0]
-    if '"' not in text:  # a reader of csv per line takes 4 us
+    # A reader of csv takes 4 us per line, and one character between fields.
+    if '"' not in text or separator == "::":
         fields = text.split(separator)
         return fields if separator is None else [field.strip() for field in fields]
     reader = csv.reader(
@@ -294,12 +300,13 @@ def open_table(
     DataError
         When it holds no row, or is a file of another kind.
     """
-    start = "".join(first_lines(path))[:20].lower()
+    start = "".join(first_lines(path)).lower()
     other = next(
-        (kind for begin, kind in _OTHERS.items() if start.startswith(begin)), ""
+        (kind for begin, kind in _OTHERS.items() if start.startswith(begin)),
+        "tar, to be unpacked, or another binary file" if "\0" in start else "",
     )
     if other:
-        problem = f"is {other}, which is not read: write a table, an id or two per line"
+        problem = f"is {other}, which is not read here: write a table (csv), or np.save"
         raise DataError(problem, path=str(path))
     rows, above = _first_rows(path)
     if not rows:
@@ -316,7 +323,10 @@ def open_table(
         )
     if not below:
         raise DataError("holds no line below its header", path=str(path))
-    # Tables with names of rows have one more column than names (R, pandas).
+    # Tables with names of rows have one more column than names (R, pandas); a last name
+    # may stand for a list of any length (JODIE's comma_separated_list_of_features).
+    if len(first) < len(below) and "list" in first[-1]:
+        first = (*first, *[""] * (len(below) - len(first)))
     names = ("", *first) if len(first) == len(below) - 1 else first
     if all(map(is_number, first)):
         return TextTable(path, comment, separator, at, (), below, tell, sizes=first)

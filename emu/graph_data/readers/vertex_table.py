@@ -32,7 +32,9 @@ _CLASS = {
 }  # fmt: skip
 _PART = {"split", "set", "fold", "part", "subset", "train", "valid", "val", "test"}
 _PART |= {"mask"}
-_NO_CLASS = {"", "nan", "na", "none", "null", "-1"}
+_NO_CLASS = {
+    "", "nan", "na", "none", "null", "-1", "unknown", "unlabeled", "unlabelled",
+}  # fmt: skip
 _PARTS = {
     "train": "train", "training": "train", "tr": "train",
     "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
@@ -334,7 +336,8 @@ def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
     ])  # fmt: skip
     there = values[values != -1]
     odd = (there < 0) | (there % 1 != 0)
-    if odd.any() or not len(there) or (there.min() == 0 and there.max() < len(words)):
+    # Those that begin above 0 are numbered where all labels are.
+    if odd.any() or not len(there) or there.min() > 0 or there.max() < len(words):
         return values, ""
     numbers, codes = np.unique(there, return_inverse=True)
     values[values != -1] = codes
