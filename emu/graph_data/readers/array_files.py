@@ -171,10 +171,24 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
         content = choose_graph(_load(torch, path), choices, str(path))
-        if any(isinstance(key, tuple) for key in content):
-            return choose_types(_typed(torch, content, path), choices)
-        arrays, others = _arrays(torch, content, path)
-        return graph_of_arrays(arrays, str(path), choices, others)
+        if not any(isinstance(key, tuple) for key in content):
+            arrays, others = _arrays(torch, content, path)
+            return graph_of_arrays(arrays, str(path), choices, others)
+        vertices, edges = {}, {}
+        unread: dict[str, None] = {}
+        for key, values in content.items():
+            if not isinstance(values, dict) or key == "_global_store":
+                continue
+            arrays, others = _arrays(torch, values, path)
+            unread |= dict.fromkeys(others)
+            if isinstance(key, tuple):
+                source, name, target = map(str, key)
+                arrays.pop("shape", None)  # of an adjacency between two types
+                edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
+            else:
+                vertices[str(key)] = arrays
+        typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
+        return choose_types(typed_graph, choices)
 
 
 def _load(torch: Any, path: Path) -> Any:
@@ -221,7 +235,7 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     graphs = [_mapping(one) for one in several]
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
         whole, slices, *_ = graphs  # the class may follow
-        if slices is None or _are_slices(slices):
+        if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
             return _cut(whole, slices or {}, choices, origin)
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
         example = '{"edge_index": ..., "x": ..., "y": ...}'
@@ -247,14 +261,9 @@ def _mapping(content: Any) -> Any:
 
 def _are_slices(content: Any) -> bool:
     """Return True for a dict that says where each graph begins in each tensor."""
-    if not isinstance(content, dict) or not content:
-        return False
-    return all(
-        _are_slices(value)
-        if isinstance(value, dict)
-        else getattr(value, "ndim", 0) == 1
-        for value in content.values()
-    )
+    if not isinstance(content, dict):
+        return getattr(content, "ndim", 0) == 1
+    return bool(content) and all(map(_are_slices, content.values()))
 
 
 def _cut(
@@ -281,23 +290,6 @@ def _cut(
         return part
 
     return cut(merged, slices)
-
-
-def _typed(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
-    vertices, edges = {}, {}
-    unread: list[str] = []
-    for key, values in content.items():
-        if not isinstance(values, dict) or key == "_global_store":
-            continue
-        arrays, others = _arrays(torch, values, path)
-        unread += others
-        if not isinstance(key, tuple):
-            vertices[str(key)] = arrays
-            continue
-        source, name, target = map(str, key)
-        arrays.pop("shape", None)  # of an adjacency between two types
-        edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
-    return TypedGraph(str(path), vertices, edges, tuple(dict.fromkeys(unread)))
 
 
 def _arrays(
@@ -358,15 +350,11 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=str(path))
-    size, stored = (
-        value.numel() * value.element_size(),
-        value.untyped_storage().nbytes(),
-    )
+    size = value.numel() * value.element_size()
+    stored = value.untyped_storage().nbytes()
     if size > max(stored, ALWAYS_ALLOWED):
-        problem = (
-            f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes of "
-        )
-        problem += f"the file: save {name}.contiguous(), or leave it out"
+        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes "
+        problem += f"of the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))
     short = value.dtype == torch.bfloat16  # numpy has no such numbers
     array: NDArray[Any] = (value.float() if short else value).detach().numpy()

@@ -138,15 +138,10 @@ def join_sides(
     An id that both sides have is called ``NAME:ID``.
     """
     counts = len(left.ids), len(right.ids)
-    ids: NDArray[Any]
-    if len(np.intersect1d(left.ids, right.ids)):
-        ids = np.array([
-            f"{name}:{one}"
-            for name, side in zip(names, (left, right), strict=True)
-            for one in side.ids.tolist()
-        ])  # fmt: skip
-    else:
-        ids = np.concatenate([left.ids, right.ids])
+    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
+    if len(np.unique(ids)) < len(ids):
+        named = zip(np.repeat(names, counts), ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{one}" for name, one in named])
     return FoundGraph(
         left.codes.reshape(-1),
         right.codes.reshape(-1) + counts[0],
@@ -236,24 +231,18 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns whose names say that they are ends; None if none do."""
     words = [words_of(name) for name in names]
     bare = [[word for word in each if word not in _PLAIN] or each for each in words]
-    for one, other in _ENDS:
-        for exact in (True, False):
-            columns = [
-                [
-                    c
-                    for c, each in enumerate(bare)
-                    if end in each and (not exact or each == [end])
-                ]
-                for end in (one, other)
+    pairs = [({one}, {other}, exact) for one, other in _ENDS for exact in (True, False)]
+    for left, right, exact in (*pairs, (_LEFT, _RIGHT, True)):
+        one, other = (
+            [
+                column
+                for column, each in enumerate(bare)
+                if {*each} & side and (len(each) == 1 or not exact)
             ]
-            if [*map(len, columns)] == [1, 1] and columns[0] != columns[1]:
-                return columns[0][0], columns[1][0]
-    sides = [
-        [c for c, each in enumerate(bare) if len(each) == 1 and each[0] in side]
-        for side in (_LEFT, _RIGHT)
-    ]
-    if [*map(len, sides)] == [1, 1]:
-        return sides[0][0], sides[1][0]
+            for side in (left, right)
+        )
+        if len(one) == len(other) == 1 and one != other:
+            return one[0], other[0]
     alike = [
         (a, b)
         for a in range(len(names))
@@ -263,12 +252,8 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
         return 0, 1
     # Of a table of vertices, id,f1,f2, these are features.
-    return alike[0] if len(alike) == 1 and not any(map(_is_plain, names)) else None
-
-
-def _is_plain(name: str) -> bool:
-    words = {*words_of(name)}
-    return bool(words) and words <= _PLAIN
+    of_vertices = any(each and {*each} <= _PLAIN for each in words)
+    return alike[0] if len(alike) == 1 and not of_vertices else None
 
 
 def _numbered(name: str) -> str:

@@ -117,18 +117,17 @@ class FoundGraph:
                 "--labels, or have some made up with --classes 10"
             )
         vertices = self.features.vertices
-        self._fits("vertices", self.vertices, vertices)
-        self._fits("labels", len(self.labels), vertices)
+        for what, count in (("vertices", self.vertices), ("labels", len(self.labels))):
+            if count not in {None, vertices}:
+                problem = f"has {count} {what} and features of {vertices} vertices"
+                raise self._wrong(problem)
         if not 0 < self.features.length <= WIDEST:
             raise self._wrong(f"has features of length {self.features.length}")
         check_size(vertices, self.features.length, self.origin)
         labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
-                self._ids(self.sources),
-                self._ids(self.destinations),
-                vertices=vertices,
-                origin=self.origin,
+                self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
             **check_splits(self.masks, self.splits, vertices, self.origin),
@@ -145,14 +144,10 @@ class FoundGraph:
     def _wrong(self, problem: str) -> DataError:
         return DataError(problem, path=self.origin)
 
-    def _fits(self, what: str, count: int | None, vertices: int) -> None:
-        if count is not None and count != vertices:
-            raise self._wrong(f"has {count} {what} and features of {vertices} vertices")
-
-    def _ids(self, ids: NDArray[Any]) -> NDArray[Any]:
-        if ids.dtype.kind not in "iu":
-            raise self._wrong(f"edges are {ids.dtype}, whole numbers are needed")
-        return ids
+    @property
+    def highest(self) -> int:
+        """Highest vertex of an edge, -1 without any."""
+        return max(int(e.max(initial=-1)) for e in (self.sources, self.destinations))
 
 
 def check_size(vertices: int, length: int, origin: str) -> None:
@@ -188,7 +183,12 @@ def class_numbers(
     DataError
         When they are not one class per vertex, as a number, a text, or a one-hot row.
     """
-    labels = _one_hot_classes(stated).reshape(-1)
+    labels = stated
+    if labels.ndim == 2 and labels.shape[1] > 1 and labels.dtype.kind in "biuf":
+        one_hot = ((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()
+        if one_hot:
+            labels = np.where(labels.any(1), labels.argmax(1), -1)
+    labels = labels.reshape(-1)
     if len(labels) != len(stated):
         several = " (several classes per vertex)" if stated.ndim == 2 else ""
         raise DataError(
@@ -196,24 +196,22 @@ def class_numbers(
             "needed: name a file of them with --labels",
             path=origin,
         )
-    if labels.dtype.kind in "US":
-        has_class = labels != labels.dtype.type()
-        names = np.unique(labels[has_class])
-        numbers = np.searchsorted(names, labels)
-        of_words = np.where(has_class, numbers, -1).astype(np.int32)
-        return of_words, len(names), (*names.tolist(),)
-    if labels.dtype.kind not in "iufb":
+    if labels.dtype.kind not in "iufbUS":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
         raise DataError(problem, path=origin)
     if labels.dtype.kind == "f":
         labels = np.where(np.isnan(labels), -1, labels)
     labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
-    there = labels != -1
-    if there.any() and labels[there].min() > 0 and (labels[there] % 1 == 0).all():
-        numbers, codes = np.unique(labels[there], return_inverse=True)
-        of_words = np.full(len(labels), -1, np.int32)
-        of_words[there] = codes
-        return of_words, len(numbers), (*(str(int(number)) for number in numbers),)
+    words = labels.dtype.kind in "US"
+    there = labels != (labels.dtype.type() if words else -1)
+    if words or (
+        there.any() and labels[there].min() > 0 and (labels[there] % 1 == 0).all()
+    ):
+        names, codes = np.unique(labels[there], return_inverse=True)
+        numbers = np.full(len(labels), -1, np.int32)
+        numbers[there] = codes
+        names = names if words else names.astype(np.int64)
+        return numbers, len(names), (*map(str, names.tolist()),)
     wrong = (
         (labels < -1) | (labels >= max(len(labels), 2)) | (np.floor(labels) != labels)
     )
@@ -228,15 +226,6 @@ def class_numbers(
     if not classes:
         raise DataError("no vertex has a label", path=origin)
     return labels.astype(np.int32), classes, ()
-
-
-def _one_hot_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the class of every row of a one-hot matrix; other labels as they are."""
-    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
-        return labels
-    if not (((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()):
-        return labels
-    return np.where(labels.any(1), labels.argmax(1), -1)
 
 
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
@@ -343,13 +332,7 @@ def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
     DataError
         When there are none, or ends are no whole numbers.
     """
-    sources, destinations, *_ = _edges(arrays, origin)
-    ends = np.stack([sources, destinations])
-    if ends.dtype.kind not in "iu":
-        raise DataError(
-            f"edges are {ends.dtype}, whole numbers are needed", path=origin
-        )
-    return ends
+    return np.stack(_edges(arrays, origin)[:2])
 
 
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
@@ -362,17 +345,32 @@ _Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
 
 def _edges(arrays: Arrays, origin: str) -> _Edges:
     """Return ends of edges, the number of vertices if it is stated, names read."""
+    ends: tuple[NDArray[Any], ...]
+    vertices: int | None = None
+    names: tuple[str, ...]
+    pair = next((pair for pair in _ENDS if {*pair} <= {*arrays}), None)
     if key := first_name(arrays, _EDGES):
-        ends = _ends(arrays[key], _EDGES[key], key, origin)
-        return *ends, None, (key,)
-    if matrix := first_name(arrays, MATRICES):
-        return _matrix_edges(arrays[matrix], matrix, origin)
-    for pair in _ENDS:
-        if all(name in arrays for name in pair):
-            shape = arrays.get("shape")
-            square = None if shape is None else _square(shape, origin)
-            return arrays[pair[0]], arrays[pair[1]], square, (*pair, "shape")
-    return _row_edges(arrays, origin)
+        edges, axis, names = arrays[key], _EDGES[key], (key,)
+        if edges.ndim != 2 or 2 not in edges.shape:
+            problem = f"{key} has shape {edges.shape}, it needs two ends per edge"
+            raise DataError(problem, path=origin)
+        axis = axis if edges.shape[axis] == 2 else 1 - axis
+        ends = edges.take(0, axis), edges.take(1, axis)
+    elif key := first_name(arrays, MATRICES):
+        matrix, names = arrays[key], (key,)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            problem = f"{key} is {matrix.dtype} of shape {matrix.shape}, a square "
+            raise DataError(f"{problem}matrix of numbers is needed", path=origin)
+        vertices, ends = _square(matrix.shape, origin), np.nonzero(matrix)
+    elif pair:
+        ends, names = (arrays[pair[0]], arrays[pair[1]]), (*pair, "shape")
+        vertices = _square(arrays["shape"], origin) if "shape" in arrays else None
+    else:
+        *ends, vertices, names = _row_edges(arrays, origin)
+    kind = next((end.dtype for end in ends if end.dtype.kind not in "iu"), None)
+    if kind is not None:
+        raise DataError(f"edges are {kind}, whole numbers are needed", path=origin)
+    return ends[0], ends[1], vertices, names
 
 
 def _row_edges(arrays: Arrays, origin: str) -> _Edges:
@@ -401,27 +399,6 @@ def _square(shape: Any, origin: str) -> int:
         problem = f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
         raise DataError(problem + "square one is needed", path=origin)
     return sides[0]
-
-
-def _matrix_edges(matrix: NDArray[Any], name: str, origin: str) -> _Edges:
-    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        problem = f"{name} is {matrix.dtype} of shape {matrix.shape}, a square matrix "
-        raise DataError(problem + "of numbers is needed", path=origin)
-    vertices = _square(matrix.shape, origin)
-    rows, columns = np.nonzero(matrix)
-    return rows, columns, vertices, (name,)
-
-
-def _ends(
-    edges: NDArray[Any], axis: int, name: str, origin: str
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    if edges.ndim != 2 or 2 not in edges.shape:
-        raise DataError(
-            f"{name} has shape {edges.shape}, it needs two ends per edge", path=origin
-        )
-    if edges.shape[axis] != 2:
-        axis = 1 - axis
-    return edges.take(0, axis), edges.take(1, axis)
 
 
 def check_rows(

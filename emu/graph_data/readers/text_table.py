@@ -44,11 +44,11 @@ _WHOLE = re.compile(r"\+?(\d+)(\.0*)?")
 #: Openings of files that are no tables, and what they are.
 _OTHERS = {
     "graph [": "GML", "creator ": "GML", "<": "XML (GraphML, GEXF)",
-    "*vertices": "Pajek", "nodedef>": "GDF", "{": "JSON", "[": "JSON", "digraph": "DOT", "graph {": "DOT",
-    "p edge": "DIMACS", "p sp": "DIMACS", "par1": "Parquet", "arrow1": "Arrow",
-    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip (npz, pt, xlsx)",
-    "bzh": "bzip2",
-    "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
+    "*vertices": "Pajek", "nodedef>": "GDF", "{": "JSON", "[": "JSON",
+    "digraph": "DOT", "graph {": "DOT", "p edge": "DIMACS", "p sp": "DIMACS",
+    "par1": "Parquet", "arrow1": "Arrow", "\x89hdf": "HDF5", "\x93numpy": "npy",
+    "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2", "\xfd7zxz": "xz",
+    "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
 }  # fmt: skip
 
 
