@@ -118,22 +118,16 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
     for number, size in enumerate(boxes):
         members = np.flatnonzero(box == number)
         owner[members] = first
-        if size > 1 and len(members):
-            owner[members] += _metis(_induce(structure, members), size)
+        if size > 1 and len(members):  # the edges between them, numbered anew
+            position = np.full(structure.vertices, -1, np.int64)
+            position[members] = np.arange(len(members))
+            indptr, neighbours = structure.neighbours(members)
+            inside = position[neighbours] >= 0
+            begins = np.concatenate([[0], np.cumsum(inside)])[indptr]
+            within = Structure(begins, position[neighbours[inside]])
+            owner[members] += _metis(within, size)
         first += size
     return owner
-
-
-def _induce(structure: Structure, members: NDArray[np.int64]) -> Structure:
-    """Return the edges between some vertices, which are numbered anew in order."""
-    position = np.full(structure.vertices, -1, np.int64)
-    position[members] = np.arange(len(members))
-    ends = np.repeat(position, np.diff(structure.indptr))
-    starts = position[structure.indices]
-    inside = (ends >= 0) & (starts >= 0)
-    counts = np.bincount(ends[inside], minlength=len(members))
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return type(structure)(indptr, starts[inside])
 
 
 def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
@@ -225,6 +219,8 @@ class Dataset:
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
+        self._features: dict[int, NDArray[np.float32]] = {}
+        self._looks: list[NDArray[np.float32]] = []
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -277,10 +273,6 @@ class Dataset:
         """Test vertices, sorted."""
         return self._prepared.array("test")
 
-    @cached_property
-    def _features(self) -> dict[int, NDArray[np.float32]]:
-        return {}
-
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).
 
@@ -301,20 +293,16 @@ class Dataset:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
 
-    @cached_property
-    def _looked_at(self) -> list[NDArray[np.float32]]:
-        names = [f"features_{part}" for part in range(self.parts)]
-        return [self._prepared.map_unchecked(name) for name in names]
-
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the features of a few vertices, in any partition.
 
         Read row by row, past the checksums of whole partitions.
         """
-        rows = [
-            self._looked_at[self.owner[vertex]][self.local[vertex]]
-            for vertex in vertices
-        ]
+        if not self._looks:
+            names = (f"features_{part}" for part in range(self.parts))
+            self._looks = [*map(self._prepared.map_unchecked, names)]
+        places = zip(self.owner[vertices], self.local[vertices], strict=True)
+        rows = [self._looks[part][row] for part, row in places]
         return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
 
     def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -412,19 +400,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     for part in range(spec.parts):
         members = owner == part
         local[members] = np.arange(int(members.sum()))
-    write_arrays(
-        folder,
-        {
-            "indptr": graph.structure.indptr,
-            "indices": graph.structure.indices,
-            "labels": graph.labels,
-            "train": graph.train,
-            "valid": graph.valid,
-            "test": graph.test,
-            "owner": owner,
-            "local": local,
-        },
-    )
+    arrays = {**graph.arrays, "owner": owner, "local": local}
+    write_arrays(folder, arrays)
     _write_features(folder, graph, owner, spec)
     return {
         **asdict(spec),

@@ -147,9 +147,24 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
         When it is damaged.
     """
     arrays = open_imported(folder)
-    return Source(
-        f"imported {arrays.checksum}", lambda: split_at_random(_load(arrays), seed)
-    )
+
+    def load() -> RawGraph:
+        nothing = np.empty(0, np.int64)
+        split = {p: arrays.array(p) if arrays.holds(p) else nothing for p in SPLIT}
+        features = arrays.array("features")
+        graph = RawGraph(
+            Structure(arrays.array("indptr"), arrays.array("indices")),
+            arrays.array("labels"),
+            **split,
+            classes=arrays.facts["classes"],
+            feature_length=arrays.facts["feature_length"],
+            rows=lambda start, stop: np.asarray(features[start:stop]),
+            origin=str(folder),
+            owner=arrays.array("owner") if arrays.holds("owner") else None,
+        )
+        return split_at_random(graph, seed)
+
+    return Source(f"imported {arrays.checksum}", load)
 
 
 def open_imported(folder: Path) -> PreparedArrays:
@@ -231,18 +246,11 @@ def _write(
     facts: dict[str, Any],
     ids: NDArray[Any] | None,
 ) -> dict[str, Any]:
-    arrays = {
-        "indptr": graph.structure.indptr,
-        "indices": graph.structure.indices,
-        "labels": graph.labels,
-    }
-    if len(graph.train):
-        arrays |= {part: getattr(graph, part) for part in SPLIT}
-    if graph.owner is not None:
-        arrays["owner"] = graph.owner
-    if ids is not None:
-        arrays["ids"] = ids
-    write_arrays(folder, arrays)
+    arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
+    left_out = set() if len(graph.train) else {*SPLIT}
+    write_arrays(
+        folder, {n: a for n, a in arrays.items() if a is not None and n not in left_out}
+    )
     shape = graph.structure.vertices, graph.feature_length
     with (folder / "features.npy").open("wb") as file:
         write_header(file, np.dtype(np.float32), shape)
@@ -252,21 +260,3 @@ def _write(
     if ids is not None:
         note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
     return {"origin": str(path.resolve()), **facts, "ids": note}
-
-
-def _load(kept: PreparedArrays) -> RawGraph:
-    nothing = np.empty(0, np.int64)
-    split = {p: kept.array(p) if kept.holds(p) else nothing for p in SPLIT}
-    features = kept.array("features")
-    return RawGraph(
-        Structure(kept.array("indptr"), kept.array("indices")),
-        kept.array("labels"),
-        train=split["train"],
-        valid=split["valid"],
-        test=split["test"],
-        classes=kept.facts["classes"],
-        feature_length=kept.facts["feature_length"],
-        rows=lambda start, stop: np.asarray(features[start:stop]),
-        origin=str(kept.folder),
-        owner=kept.array("owner") if kept.holds("owner") else None,
-    )

@@ -13,6 +13,8 @@ from emu.errors import DataError
 from emu.graph_data.sampling import Structure
 from emu.prediction.core import lib, pointer
 
+SPLIT = ("train", "valid", "test")
+
 
 @dataclass(frozen=True, eq=False)
 class RawGraph:
@@ -41,6 +43,15 @@ class RawGraph:
     """Edges from a vertex to itself among them."""
     class_names: tuple[str, ...] = ()
     """Words of the classes, in order; empty where they are numbers."""
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Structure, labels and split by their names in files."""
+        return {
+            "indptr": self.structure.indptr,
+            "indices": self.structure.indices,
+            **{part: getattr(self, part) for part in ("labels", *SPLIT)},
+        }
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.

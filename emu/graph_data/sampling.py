@@ -36,6 +36,22 @@ class Structure:
         """Number of vertices."""
         return len(self.indptr) - 1
 
+    def neighbours(
+        self, vertices: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the neighbours of vertices, one's after another's.
+
+        Returns
+        -------
+        indptr, neighbours
+            int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
+        """
+        counts = np.diff(self.indptr)[vertices]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(indptr[-1])
+        entries += np.repeat(self.indptr[vertices] - indptr[:-1], counts)
+        return indptr, self.indices[entries].astype(np.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class SampledBatch:
