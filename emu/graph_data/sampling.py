@@ -21,6 +21,19 @@ from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
 
+def entries_of(
+    indptr: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row pointers of some rows of a compressed matrix, and their entries.
+
+    Those of row i are ``entries[pointers[i]:pointers[i + 1]]``, places in the matrix.
+    """
+    counts = indptr[rows + 1] - indptr[rows]
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.arange(pointers[-1]) + np.repeat(indptr[rows] - pointers[:-1], counts)
+    return pointers, entries
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """In-neighbours of every vertex, compressed by destination (CSC)."""
@@ -46,10 +59,7 @@ class Structure:
         indptr, neighbours
             int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
         """
-        counts = np.diff(self.indptr)[vertices]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.arange(indptr[-1])
-        entries += np.repeat(self.indptr[vertices] - indptr[:-1], counts)
+        indptr, entries = entries_of(self.indptr, vertices)
         return indptr, self.indices[entries].astype(np.int64)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import Adjacency, Dataset
+from emu.graph_data.sampling import entries_of
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
 
@@ -39,10 +40,8 @@ class RowSums:
     def __init__(
         self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
     ) -> None:
-        first = adjacency.indptr[rows]
-        counts = adjacency.indptr[rows + 1] - first
-        self._starts = np.cumsum(counts) - counts
-        entries = np.arange(int(counts.sum())) + np.repeat(first - self._starts, counts)
+        pointers, entries = entries_of(adjacency.indptr, rows)
+        self._starts = pointers[:-1]
         self._columns = adjacency.columns[entries]
         self._weights = adjacency.weights[entries].astype(dtype)[:, None]
 
@@ -151,13 +150,12 @@ class InEdges:
 
     def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
         self._rows = rows
-        first = adjacency.indptr[rows]
-        counts = adjacency.indptr[rows + 1] - first
-        self._starts = np.cumsum(counts) - counts
-        entries = np.arange(int(counts.sum())) + np.repeat(first - self._starts, counts)
+        pointers, entries = entries_of(adjacency.indptr, rows)
+        self._starts = pointers[:-1]
         self.columns = adjacency.columns[entries]
         """Position of every edge's source."""
-        self.ends = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        ends = np.arange(len(rows), dtype=np.int32)
+        self.ends = np.repeat(ends, np.diff(pointers))
         """Number of every edge's destination within the interval, int32."""
 
     def both(self, vectors: Array) -> dict[str, Array]:

@@ -219,6 +219,13 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      "18446744073709551617\n"}, UP, {"vertices": 3}),
     ("several spaces and #", {"h.txt": "0   1 # first\n1   2\n"}, UP, {"edges": 2}),
     ("gz by content", {"h.txt": packed(PATH)}, UP, {"edges": 3}),
+    ("triples with names", {"t.tsv": "head\trelation\ttail\na\tx\tb\nb\ty\tc\n"}, UP,
+     {"ids": ["a", "b", "c"], "edges": 2}),
+    ("triples by option", {"t.tsv": "a\tx\tb\nb\ty\tc\n"}, {**UP, "header": False,
+     "columns": ("1", "3")}, {"ids": ["a", "b", "c"]}),
+    ("an index that pandas has named", {"t.csv": "Unnamed: 0,source,target\n0,5,7\n"
+     "1,7,9\n"}, UP, {"ids": ["5", "7", "9"]}),
+    ("commas at the ends", {"t.csv": "0,1,\n1,2,\n0,3,\n"}, UP, {"edges": 3}),
     # METIS and MatrixMarket
     ("METIS 0", {"a.graph": "% c\n4 3\n2\n1 3\n2 4\n3\n"}, UP, {"edges": 3}),
     ("METIS 1", {"a.graph": "3 2 1\n2 7\n1 7 3 8\n2 8\n"}, UP, {"edges": 2}),
@@ -444,6 +451,15 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "general\n2 2 1\n1 3\n"}, UP, "line 3 is '1 3', it needs row and column"),
     ("mtx, dense", {"a.mtx": "%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0"
      "\n"}, UP, "matrix coordinate is read"),
+    ("triples of a knowledge graph", {"train.txt": "/m/1\tlives in\t/m/2\n/m/3\tlives "
+     "in\t/m/2\n"}, {**UP, "header": False}, "--columns 1,3 or --columns 1,2"),
+    ("DIMACS roads", {"r.gr": "c 9th DIMACS\np sp 3 2\na 1 2 5\na 2 3 5\n"}, UP,
+     "is DIMACS"),
+    ("a csv data set of dgl", {"own/meta.yaml": "a: 1", "own/edges_0.csv": PATH}, UP,
+     "meta.yaml names, with --features"),
+    ("a node-link graph", {"g.json": '{"nodes": [{"id": 0}], "links": []}'}, UP,
+     "is JSON"),
+    ("ogbn-proteins", {**ogb("1,0\n0,1\n1,1\n0,0\n")}, {}, "several classes per"),
     ("users among words", {"e.csv": "user,user,user\n1,2,3\n2,3,4\n"}, UP, "--columns"),
     ("an edge cut short", {"e.csv": "source,target\n1,2\n3\n"}, UP, "line 3 is '3'"),
     ("ids below 0", {"e.csv": "source,target\n1,2\n-3,4\n"}, UP, "line 3 is '-3 4'"),

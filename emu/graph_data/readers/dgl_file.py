@@ -317,7 +317,7 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
     with one_error(description):
         content = read_json(description)
         if "part-0" not in content:
-            problem = "describes no partitions of DistDGL: holds no part-0"
+            problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)

@@ -201,10 +201,16 @@ def _check_rows(table: TextTable) -> None:
     Raises
     ------
     DataError
-        When its first column may be an index or a time, or it may be a matrix.
+        When its first column may be an index or a time, the second a relation, or it
+        may be a matrix.
     """
     if table.width < 3:
         return
+    if not any(map(is_number, table.first_row[:3])):
+        raise table.error(
+            "has three columns of words: which two are ids, is the second a relation? "
+            "--columns 1,3 or --columns 1,2"
+        )
     rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
     square = len(rows) == table.width == len(rows[-1])
     if (square and rows == [[*column] for column in zip(*rows, strict=True)]) or (

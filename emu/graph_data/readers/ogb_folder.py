@@ -64,9 +64,12 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     raw = folder / "raw"
     if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
-        if (folder / "metadata.yaml").exists():
-            problem = "is a data set of GraphBolt, which is not read: import the file "
-            problem += "of edges that metadata.yaml names, with its --features"
+        described = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
+        if described:
+            problem = (
+                "is a data set of GraphBolt or dgl's csv, which is not read: import "
+            )
+            problem += f"the edges that {described[0]} names, with --features, --labels"
         elif (folder / "processed").is_dir():
             problem += ": PyTorch Geometric has its graph in processed/*.pt"
         raise DataError(problem, path=str(folder))

@@ -45,10 +45,10 @@ _WHOLE = re.compile(r"\+?(\d+)(\.0*)?")
 _OTHERS = {
     "graph [": "GML", "creator ": "GML", "<": "XML (GraphML, GEXF)",
     "*vertices": "Pajek", "nodedef>": "GDF", "{": "JSON", "[": "JSON",
-    "digraph": "DOT", "graph {": "DOT", "p edge": "DIMACS", "p sp": "DIMACS",
-    "par1": "Parquet", "arrow1": "Arrow", "\x89hdf": "HDF5", "\x93numpy": "npy",
-    "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2", "\xfd7zxz": "xz",
-    "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
+    "digraph": "DOT", "graph {": "DOT", "c 9th": "DIMACS", "p edge": "DIMACS",
+    "p sp": "DIMACS", "par1": "Parquet", "arrow1": "Arrow", "\x89hdf": "HDF5",
+    "\x93numpy": "npy", "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2",
+    "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
 }  # fmt: skip
 
 
@@ -299,7 +299,8 @@ def open_table(
         "tar, to be unpacked, or another binary file" if "\0" in start else "",
     )
     if other:
-        problem = f"is {other}, which is not read here: write a table (csv), or np.save"
+        problem = f"is {other}, which is not read here: write a table (csv); features "
+        problem += "and labels may be npy"
         raise DataError(problem, path=str(path))
     rows, above = _first_rows(path)
     if not rows:
