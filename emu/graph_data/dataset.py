@@ -402,7 +402,21 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
         local[members] = np.arange(int(members.sum()))
     arrays = {**graph.arrays, "owner": owner, "local": local}
     write_arrays(folder, arrays)
-    _write_features(folder, graph, owner, spec)
+    with contextlib.ExitStack() as open_files:
+        files = []
+        for part in range(spec.parts):
+            path = folder / f"features_{part}.npy"
+            files.append(open_files.enter_context(path.open("wb")))
+            shape = int((owner == part).sum()), graph.feature_length
+            write_header(files[-1], np.dtype(np.float32), shape)
+        for vertices, read in graph.slices():
+            rows = read
+            if spec.normalise:
+                length = np.linalg.norm(rows, axis=1, keepdims=True)
+                rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
+            for part, file in enumerate(files):
+                mine = rows[owner[vertices] == part]
+                file.write(mine.astype(np.float32, copy=False).data)
     return {
         **asdict(spec),
         "vertices": graph.structure.vertices,
@@ -438,27 +452,6 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     return graph.owner
 
 
-def _write_features(
-    folder: Path, graph: RawGraph, owner: NDArray[np.int32], spec: DatasetSpec
-) -> None:
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for part in range(spec.parts):
-            path = folder / f"features_{part}.npy"
-            file = open_files.enter_context(path.open("wb"))
-            shape = int((owner == part).sum()), graph.feature_length
-            write_header(file, np.dtype(np.float32), shape)
-            files.append(file)
-        for vertices, read in graph.slices():
-            rows = read
-            if spec.normalise:
-                length = np.linalg.norm(rows, axis=1, keepdims=True)
-                rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
-            for part, file in enumerate(files):
-                mine = rows[owner[vertices] == part]
-                file.write(mine.astype(np.float32, copy=False).data)
-
-
 def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     """Open the columns of a data set, cut on first use and cached.
 
@@ -480,26 +473,22 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     if sum(blocks) != dataset.feature_length:
         raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
-    folder = dataset.folder.with_name(f"{dataset.folder.name}-columns-{key}")
-    return prepare_arrays(
-        folder, lambda partial: _write_columns(partial, dataset, blocks)
-    )
 
+    def write(folder: Path) -> dict[str, Any]:
+        ends = list(accumulate(blocks))
+        with contextlib.ExitStack() as open_files:
+            files = []
+            for number, size in enumerate(blocks):
+                path = folder / f"columns_{number}.npy"
+                files.append(open_files.enter_context(path.open("wb")))
+                shape = dataset.vertices, size
+                write_header(files[-1], np.dtype(np.float32), shape)
+            for start in range(0, dataset.vertices, CHUNK):
+                stop = min(start + CHUNK, dataset.vertices)
+                rows = dataset.gather(np.arange(start, stop))
+                for file, size, end in zip(files, blocks, ends, strict=True):
+                    file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
+        return {"vertices": dataset.vertices, "blocks": [*blocks]}
 
-def _write_columns(
-    folder: Path, dataset: Dataset, blocks: Sequence[int]
-) -> dict[str, Any]:
-    ends = list(accumulate(blocks))
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for number, size in enumerate(blocks):
-            path = folder / f"columns_{number}.npy"
-            file = open_files.enter_context(path.open("wb"))
-            write_header(file, np.dtype(np.float32), (dataset.vertices, size))
-            files.append(file)
-        for start in range(0, dataset.vertices, CHUNK):
-            stop = min(start + CHUNK, dataset.vertices)
-            rows = dataset.gather(np.arange(start, stop))
-            for file, size, end in zip(files, blocks, ends, strict=True):
-                file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
-    return {"vertices": dataset.vertices, "blocks": [*blocks]}
+    name = f"{dataset.folder.name}-columns-{key}"
+    return prepare_arrays(dataset.folder.with_name(name), write)

@@ -155,7 +155,9 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
         graph = RawGraph(
             Structure(arrays.array("indptr"), arrays.array("indices")),
             arrays.array("labels"),
-            **split,
+            train=split["train"],
+            valid=split["valid"],
+            test=split["test"],
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
             rows=lambda start, stop: np.asarray(features[start:stop]),

@@ -13,8 +13,6 @@ from emu.errors import DataError
 from emu.graph_data.sampling import Structure
 from emu.prediction.core import lib, pointer
 
-SPLIT = ("train", "valid", "test")
-
 
 @dataclass(frozen=True, eq=False)
 class RawGraph:
@@ -47,10 +45,11 @@ class RawGraph:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Structure, labels and split by their names in files."""
+        names = "labels", "train", "valid", "test"
         return {
             "indptr": self.structure.indptr,
             "indices": self.structure.indices,
-            **{part: getattr(self, part) for part in ("labels", *SPLIT)},
+            **{part: getattr(self, part) for part in names},
         }
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:

@@ -324,7 +324,9 @@ def open_prepared(
         array = {key: prepared.array(f"{key}_{number}") for key in names}
         held = f"held_{number}"
         return Part(
-            *(array[key] for key in _OF_VERTICES),
+            array["local"],
+            array["remote"],
+            array["owners"],
             Adjacency(array["indptr"], array["columns"], array["forward"]),
             Adjacency(array["indptr"], array["columns"], array["backward"]),
             prepared.array(held) if prepared.holds(held) else array["local"][:0],
@@ -367,7 +369,19 @@ def replicate_parts(
     """
     first = 0
     for size in boxes:
-        holder, distance = _box(structure, owner, range(first, first + size), layers)
+        # The device of this box that has each vertex, and its distance; -1 beyond.
+        inside = (owner >= first) & (owner < first + size)
+        holder = np.where(inside, owner, np.int32(-1))
+        distance = np.where(inside, np.int32(0), np.int32(-1))
+        edge = np.flatnonzero(inside)
+        for far in range(1, layers + 1):
+            indptr, neighbours = structure.neighbours(edge)
+            by = np.repeat(holder[edge], np.diff(indptr)) - first
+            new = holder[neighbours] < 0
+            edge, which = np.unique(neighbours[new], return_inverse=True)
+            links = np.bincount(which * size + by[new], minlength=len(edge) * size)
+            most = links.reshape(len(edge), size).argmax(axis=1)
+            holder[edge], distance[edge] = first + most, far
         for device in range(first, first + size):
             mine = holder == device
             shells = [
@@ -378,27 +392,6 @@ def replicate_parts(
                 shell = shells[layers - layer + 1]
                 yield part_of(structure, holder, local, shell, aggregation)
         first += size
-
-
-def _box(
-    structure: Structure, owner: NDArray[np.int32], devices: range, hops: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the device of a box that has each vertex, and its distance; -1 beyond."""
-    inside = (owner >= devices.start) & (owner < devices.stop)
-    holder = np.where(inside, owner, np.int32(-1))
-    distance = np.where(inside, np.int32(0), np.int32(-1))
-    edge = np.flatnonzero(inside)
-    for far in range(1, hops + 1):
-        indptr, neighbours = structure.neighbours(edge)
-        by = np.repeat(holder[edge], np.diff(indptr)) - devices.start
-        new = holder[neighbours] < 0
-        edge, which = np.unique(neighbours[new], return_inverse=True)
-        links = np.bincount(
-            which * len(devices) + by[new], minlength=len(edge) * len(devices)
-        ).reshape(len(edge), len(devices))
-        holder[edge] = devices.start + links.argmax(axis=1)
-        distance[edge] = far
-    return holder, distance
 
 
 def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph, ...]]:
@@ -423,11 +416,9 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
         lambda: replicate_parts(dataset.structure, dataset.owner, boxes, layers, form),
     )
 
-    return dataset, tuple(
-        WholeGraph(
-            dataset.vertices,
-            dataset.parts,
-            lambda number, layer=layer: read(number * layers + layer),
+    def of_layer(layer: int) -> WholeGraph:
+        return WholeGraph(
+            dataset.vertices, dataset.parts, lambda n: read(n * layers + layer)
         )
-        for layer in range(layers)
-    )
+
+    return dataset, tuple(map(of_layer, range(layers)))

@@ -9,14 +9,14 @@ is with every neighbour, layer by layer over the whole graph.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, Dataset, Structure, open_for, relabel
+from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
 from emu.training.layers import Block, MiniBatch, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
@@ -283,21 +283,15 @@ def predict(
         return np.asarray(model.predict(sizes, whole, as_tensor(hidden)).numpy())
     with torch.no_grad():
         for number in range(model.layers):
-            outputs = [
-                model.layer(number, block, as_tensor(hidden[vertices]))
-                for vertices, block in _full_blocks(dataset.structure)
-            ]
+            outputs = []
+            for first in range(0, dataset.vertices, _SLICE):
+                inner = min(_SLICE, dataset.vertices - first)
+                own = np.arange(first, first + inner)
+                indptr, neighbours = dataset.structure.neighbours(own)
+                vertices, source = relabel(own, neighbours)
+                to = np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr))
+                block = Block(source, to, len(vertices), inner)
+                rows = as_tensor(hidden[vertices])
+                outputs.append(model.layer(number, block, rows))
             hidden = torch.cat(outputs).numpy()
     return np.asarray(hidden.argmax(1), np.int64)
-
-
-def _full_blocks(structure: Structure) -> Iterator[tuple[NDArray[np.int64], Block]]:
-    for first in range(0, structure.vertices, _SLICE):
-        last = min(first + _SLICE, structure.vertices)
-        bounds = structure.indptr[first : last + 1]
-        neighbours = structure.indices[bounds[0] : bounds[-1]].astype(np.int64)
-        vertices, source = relabel(np.arange(first, last), neighbours)
-        destination = np.repeat(
-            np.arange(last - first, dtype=np.int32), np.diff(bounds)
-        )
-        yield vertices, Block(source, destination, len(vertices), last - first)

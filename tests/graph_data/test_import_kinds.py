@@ -62,9 +62,9 @@ def bring(files: Files, options: dict[str, Any], folder: Path) -> Any:
     first = next(iter(files))
     path = folder / first.split("/")[0]
     parts: dict[type, dict[str, Any]] = {}
-    for kind in (TableOptions, Choices):
-        names = [name for name in options if name in kind.__dataclass_fields__]
-        parts[kind] = {name: options[name] for name in names}
+    for record in (TableOptions, Choices):
+        names = [name for name in options if name in record.__dataclass_fields__]
+        parts[record] = {name: options[name] for name in names}
     rest = {
         name: value
         for name, value in options.items()

@@ -126,7 +126,9 @@ def _graph(content: _Content) -> DglGraph:
             for name, array in frame.items():
                 if array.shape[:1] != (count,):
                     raise ValueError(f"{name} has shape {array.shape} for {count} rows")
-    return DglGraph(vertices, ends, edges, *frames_of, *names)
+    return DglGraph(
+        vertices, ends, edges, frames_of[0], frames_of[1], names[0], names[1]
+    )
 
 
 def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:

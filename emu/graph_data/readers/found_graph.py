@@ -366,7 +366,8 @@ def _edges(arrays: Arrays, origin: str) -> _Edges:
         ends, names = (arrays[pair[0]], arrays[pair[1]]), (*pair, "shape")
         vertices = _square(arrays["shape"], origin) if "shape" in arrays else None
     else:
-        *ends, vertices, names = _row_edges(arrays, origin)
+        own, others, vertices, names = _row_edges(arrays, origin)
+        ends = own, others
     kind = next((end.dtype for end in ends if end.dtype.kind not in "iu"), None)
     if kind is not None:
         raise DataError(f"edges are {kind}, whole numbers are needed", path=origin)

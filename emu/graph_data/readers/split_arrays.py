@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import SPLIT
+
+SPLIT = ("train", "valid", "test")
 
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.
 NESTED = ("split_idx", "idx_split", "split_dict", "splits", "split")

@@ -54,28 +54,17 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))
     alone = len(types) == len(graph.edges) == 1
-    if choices.relation or alone:
-        return _take_relation(graph, choices.relation or (*graph.edges,)[0], choices)
-    if choices.flatten:
-        return _flatten(graph, types, choices)
-    within = [",".join(r) for r in graph.edges if r[0] == r[2]]
-    problem = f"has several types: vertices {_list(types)}; relations "
-    problem += f"{_list(','.join(relation) for relation in graph.edges)}: --flatten "
-    problem += "makes one graph of them all"
-    if within:
-        problem += f", --relation {printable(within[0])} takes one relation"
-    raise DataError(problem, path=graph.origin)
-
-
-def _list(names: Any) -> str:
-    words = [printable(name, 60) for name in names]
-    more = len(words) - _MOST_LISTED
-    return " ".join(words[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _take_relation(
-    graph: TypedGraph, relation: tuple[str, ...], choices: Choices
-) -> FoundGraph:
+    relation = choices.relation or ((*graph.edges,)[0] if alone else ())
+    if not relation:
+        if choices.flatten:
+            return _flatten(graph, types, choices)
+        within = [",".join(r) for r in graph.edges if r[0] == r[2]]
+        problem = f"has several types: vertices {_list(types)}; relations "
+        problem += f"{_list(','.join(relation) for relation in graph.edges)}: "
+        problem += "--flatten makes one graph of them all"
+        if within:
+            problem += f", --relation {printable(within[0])} takes one relation"
+        raise DataError(problem, path=graph.origin)
     edges = next((e for r, e in graph.edges.items() if r == relation), None)
     named = ",".join(relation)
     if edges is None:
@@ -92,12 +81,18 @@ def _take_relation(
     return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
 
 
+def _list(names: Any) -> str:
+    words = [printable(name, 60) for name in names]
+    more = len(words) - _MOST_LISTED
+    return " ".join(words[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
 class _Type(NamedTuple):
     """The vertices of one type, and where they begin in the graph of all."""
 
     name: str
     begin: int
-    count: int
+    size: int
     own: FoundGraph
     """Their features, labels and splits, without edges."""
 
@@ -109,12 +104,12 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
         own = graph_of_arrays(arrays, graph.origin, choices)
         types.append(_Type(name, total, _count(graph, name, own), own))
-        total += types[-1].count
+        total += types[-1].size
     sources, destinations = _stack_edges(graph, {one.name: one for one in types})
     splits: dict[str, list[NDArray[np.int64]]] = {}
-    for _, begin, count, own in types:
+    for _, begin, size, own in types:
         if own.masks or own.splits:
-            parts = check_splits(own.masks, own.splits, count, graph.origin)
+            parts = check_splits(own.masks, own.splits, size, graph.origin)
             for part, ids in parts.items():
                 splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
@@ -131,9 +126,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
             for one in types
             if one.own.split_origin
         ),
-        types=np.repeat(
-            np.arange(len(types), dtype=np.int32), [t.count for t in types]
-        ),
+        types=np.repeat(np.arange(len(types), dtype=np.int32), [t.size for t in types]),
         type_names=names,
         owner=np.concatenate(owner) if owner else None,
         notes=(*_describe(types), *name_unread(graph.unread)),
@@ -149,8 +142,8 @@ def _stack_edges(graph: TypedGraph, types: dict[str, _Type]) -> NDArray[np.int64
     for (source, name, target), ends in graph.edges.items():
         ids = ends.astype(np.int64)
         for end, row in zip((types[source], types[target]), ids, strict=True):
-            if len(row) and not 0 <= row.min() <= row.max() < end.count:
-                problem = f"an edge of {name} leaves the {end.count} vertices of type "
+            if len(row) and not 0 <= row.min() <= row.max() < end.size:
+                problem = f"an edge of {name} leaves the {end.size} vertices of type "
                 raise DataError(problem + end.name, path=graph.origin)
             row[...] += end.begin
         edges.append(ids)
@@ -182,8 +175,8 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
         matrix = np.zeros((stop - start, width + len(types)), np.float32)
-        for number, (_, begin, count, own) in enumerate(types):
-            first, last = max(start, begin), min(stop, begin + count)
+        for number, (_, begin, size, own) in enumerate(types):
+            first, last = max(start, begin), min(stop, begin + size)
             if first >= last:
                 continue
             place = matrix[first - start : last - start]
@@ -204,7 +197,7 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
         problem += "takes one type, --labels names others for all"
         raise DataError(problem, path=origin)
     labels = [
-        np.full(one.count, -1, np.int32)
+        np.full(one.size, -1, np.int32)
         if one.own.labels is None
         else class_numbers(one.own.labels, origin)[0]
         for one in types
@@ -214,7 +207,7 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
 
 def _describe(types: list[_Type]) -> Iterator[str]:
     lengths = {one.own.features.length if one.own.features else 0 for one in types}
-    text = _list(f"{one.name} ({one.count})" for one in types)
+    text = _list(f"{one.name} ({one.size})" for one in types)
     yield f"one graph of {len(types)} types, in this order: {text}"
     for one in types:
         yield from (f"{one.name}: {note}" for note in one.own.notes)

@@ -82,10 +82,9 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
     try:
         values = table.read(columns, np.float32).T
-        finite = bool(np.isfinite(values).all())
     except (ValueError, OverflowError, UserWarning):
-        finite = False  # or no number at all
-    if not finite:
+        values = np.full((1, 1), np.nan, np.float32)  # its line is named below
+    if not np.isfinite(values).all():
 
         def fits(fields: list[str]) -> bool:
             return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
@@ -178,8 +177,8 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
                 raise table.error(problem)
             ids_of_lists.append(read_keys(table, [0], words=options.words))
         parts = np.repeat([*lists.values()], [k.codes.size for k in ids_of_lists])
-        ids = np.concatenate([keys.ids[keys.codes[0]] for keys in ids_of_lists])
-        return VertexTable(path, "split", parts, ids, "lists of ids")
+        named = np.concatenate([keys.ids[keys.codes[0]] for keys in ids_of_lists])
+        return VertexTable(path, "split", parts, named, "lists of ids")
     table = _open(path, tell)
     place = _id_column(table, options)
     columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
