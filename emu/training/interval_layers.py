@@ -155,7 +155,7 @@ class InEdges:
         self.columns = adjacency.columns[entries]
         """Position of every edge's source."""
         ends = np.arange(len(rows), dtype=np.int32)
-        self.ends = np.repeat(ends, np.diff(pointers))
+        self.ends: NDArray[Any] = np.repeat(ends, np.diff(pointers))
         """Number of every edge's destination within the interval, int32."""
 
     def both(self, vectors: Array) -> dict[str, Array]:

@@ -316,12 +316,8 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     """Return sentences on arrays that are not read."""
     of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
     others = ", ".join(printable(n) for n in names if n not in of_edges)
-    return (*notes_on_unused(of_edges), *([f"not read: {others}"] if others else []))
-
-
-def notes_on_unused(names: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence per value of edges that is not read."""
-    return tuple(f"{printable(n)} was left out: edges count alike" for n in names)
+    unused = (f"{printable(n)} was left out: edges count alike" for n in of_edges)
+    return (*unused, *([f"not read: {others}"] if others else []))
 
 
 def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
