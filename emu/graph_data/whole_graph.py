@@ -177,8 +177,7 @@ class WholeGraph:
         V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
         """
         part = self.part(reader)
-        ghosts: NDArray[np.int64] = part.remote[part.owners == owner]
-        return ghosts
+        return np.asarray(part.remote[part.owners == owner])
 
 
 def split_graph(

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 
 
 class GraphModel(LayerTensors):
-    """Layers of one kind with ReLU between them; see `model_shapes`.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
-    """
+    """Layers of one kind with ReLU between them; see `model_shapes`."""
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
         super().__init__(settings, dataset)

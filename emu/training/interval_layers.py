@@ -23,6 +23,7 @@ from emu.graph_data import Adjacency, Dataset
 from emu.graph_data.sampling import entries_of
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
+from emu.training.layers import NEGATIVE_SLOPE
 
 if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
@@ -134,9 +135,6 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     return np.concatenate(pieces)
 
 
-_NEGATIVE_SLOPE = 0.2  # as in the paper
-
-
 class InEdges:
     """Edges into the vertices of an interval, vertex by vertex.
 
@@ -169,8 +167,7 @@ class InEdges:
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
         rows = attention[:, None] * vectors[self.columns]
-        sums: Array = np.add.reduceat(rows, self._starts, axis=0)
-        return sums
+        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
@@ -211,12 +208,11 @@ class Ends:
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
         scores = self._scores()
-        scores = np.where(scores > 0, scores, _NEGATIVE_SLOPE * scores)
+        scores = np.where(scores > 0, scores, NEGATIVE_SLOPE * scores)
         top = np.full(int(self.ends.max()) + 1, -np.inf, scores.dtype)
         np.maximum.at(top, self.ends, scores)
         likely = np.exp(scores - top[self.ends])
-        shares: Array = likely / self._sums(likely)[self.ends]
-        return shares
+        return np.asarray(likely / self._sums(likely)[self.ends])
 
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
@@ -238,7 +234,7 @@ class Ends:
         attention, mine = self.attention(), gradient[self.ends]
         of_attention = (mine * self.sources).sum(axis=1)
         mean = self._sums(attention * of_attention)[self.ends]
-        slope = np.where(self._scores() > 0, 1, _NEGATIVE_SLOPE)
+        slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
         of_scores = (attention * (of_attention - mean) * slope).astype(mine.dtype)
         of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]

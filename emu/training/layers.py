@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
 
-_NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
+NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
@@ -91,7 +91,7 @@ def _attention(
     source = as_tensor(np.concatenate([block.source, loops])).long()
     destination = as_tensor(np.concatenate([block.destination, loops])).long()
     attends = (rows[: block.inner] * of_destination).sum(2)[destination]
-    scores = leaky_relu((rows * of_source).sum(2)[source] + attends, _NEGATIVE_SLOPE)
+    scores = leaky_relu((rows * of_source).sum(2)[source] + attends, NEGATIVE_SLOPE)
     # A softmax per destination, from its highest score so that none overflows.
     highest = scores.detach().new_full((block.inner, heads), -np.inf)
     places = destination.unsqueeze(1).expand_as(scores)

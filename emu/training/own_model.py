@@ -183,8 +183,7 @@ class OwnModel:
     def _flat(parts: Sequence[Tensor]) -> NDArray[Any]:
         from torch.nn.utils import parameters_to_vector
 
-        flat: NDArray[Any] = parameters_to_vector(parts).detach().numpy()
-        return flat
+        return np.asarray(parameters_to_vector(parts).detach().numpy())
 
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the module.

@@ -173,8 +173,7 @@ class PartModel(LayerTensors):
     @property
     def gradient(self) -> NDArray[Any]:
         """Gradient of the parameters from all layers whose backward pass is done."""
-        found: NDArray[Any] = self._flat.grad.numpy()
-        return found
+        return np.asarray(self._flat.grad.numpy())
 
     def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the vectors of the local vertices after a layer.
@@ -201,8 +200,7 @@ class PartModel(LayerTensors):
         if number < self.layers - 1:
             out = self._activation(out)
         self._steps[number] = hidden, out
-        found: NDArray[Any] = out.detach().numpy()
-        return found
+        return np.asarray(out.detach().numpy())
 
     def score(self, scores: NDArray[Any]) -> Scored:
         """Return the loss of the last layer's output at the training vertices."""
@@ -235,5 +233,4 @@ class PartModel(LayerTensors):
         out.backward(as_tensor(gradient))
         if number == 0:
             return None
-        found: NDArray[Any] = hidden.grad.numpy()
-        return found
+        return np.asarray(hidden.grad.numpy())

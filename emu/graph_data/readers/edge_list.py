@@ -100,9 +100,8 @@ def read_edge_list(
                 f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
                 "of vertices or one? --bipartite or --no-bipartite"
             )
-        left, right = map(_fill, sides, counts)
         names = [table.names[c] for c in ends] if table.names else ["left", "right"]
-        return join_sides(left, right, (*names,), str(path), notes)
+        return join_sides(*map(_fill, sides, counts), (*names,), str(path), notes)
     keys = read_keys(table, ends, words=options.words)
     if not konect:
         _check_first(table, keys, options)

@@ -183,49 +183,43 @@ def class_numbers(
     DataError
         When they are not one class per vertex, as a number, a text, or a one-hot row.
     """
-    labels = stated
-    if labels.ndim == 2 and labels.shape[1] > 1 and labels.dtype.kind in "biuf":
+    labels, one_hot = stated, False
+    if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
         one_hot = ((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()
-        if one_hot:
-            labels = np.where(labels.any(1), labels.argmax(1), -1)
+        labels = np.where(labels.any(1), labels.argmax(1), -1) if one_hot else labels
     labels = labels.reshape(-1)
+    problem = ""
     if len(labels) != len(stated):
         several = " (several classes per vertex)" if stated.ndim == 2 else ""
-        raise DataError(
-            f"labels have shape {stated.shape}{several}, one class per vertex is "
-            "needed: name a file of them with --labels",
-            path=origin,
-        )
-    if labels.dtype.kind not in "iufbUS":
+        problem = f"labels have shape {stated.shape}{several}, one class per vertex is "
+        problem += "needed: name a file of them with --labels"
+    elif labels.dtype.kind not in "iufbUS":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
+    if problem:
         raise DataError(problem, path=origin)
-    if labels.dtype.kind == "f":
-        labels = np.where(np.isnan(labels), -1, labels)
     labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
     words = labels.dtype.kind in "US"
     there = labels != (labels.dtype.type() if words else -1)
-    if words or (
-        there.any() and labels[there].min() > 0 and (labels[there] % 1 == 0).all()
-    ):
-        names, codes = np.unique(labels[there], return_inverse=True)
+    if labels.dtype.kind == "f":
+        there &= ~np.isnan(labels)
+    if not there.any():
+        raise DataError("no vertex has a label", path=origin)
+    known = labels[there]
+    whole = not words and not one_hot and known.max() < 1 << 53
+    if words or (whole and known.min() > 0 and (np.floor(known) == known).all()):
+        names, codes = np.unique(known, return_inverse=True)
         numbers = np.full(len(labels), -1, np.int32)
         numbers[there] = codes
         names = names if words else names.astype(np.int64)
         return numbers, len(names), (*map(str, names.tolist()),)
-    wrong = (
-        (labels < -1) | (labels >= max(len(labels), 2)) | (np.floor(labels) != labels)
-    )
+    labels = np.where(there, labels, -1)
+    most = max(len(labels), 2)
+    wrong = (labels < -1) | (labels >= most) | (np.floor(labels) != labels)
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise DataError(
-            f"vertex {first} has label {labels[first]}, classes count from 0 and -1 "
-            "stands for none",
-            path=origin,
-        )
-    classes = int(labels.max()) + 1 if len(labels) else 0
-    if not classes:
-        raise DataError("no vertex has a label", path=origin)
-    return labels.astype(np.int32), classes, ()
+        problem = f"vertex {first} has label {labels[first]}, classes count from 0 and "
+        raise DataError(f"{problem}-1 stands for none", path=origin)
+    return labels.astype(np.int32), int(labels.max()) + 1, ()
 
 
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
