@@ -174,7 +174,7 @@ def _ends(
     if table.width < 2:
         raise table.error(
             f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
-            "blanks, tabs, or one of , ; | :: between"
+            "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
     named = _named_ends(table.names or table.comment_names)
     if named is not None:
@@ -263,7 +263,7 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
 def _numbered(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
-    match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
+    match = re.fullmatch(r"(.+?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
     return f"{match[1]}-" if match else ""
 
 
@@ -290,17 +290,20 @@ def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
     DataError
         When it may be a header of words, or the sizes of the graph.
     """
-    if options.header is not None or table.names:
+    if options.header is not None:
         return
-    first_line = " ".join(table.first_row)
+    first_line = " ".join(table.names or table.first_row)
+    unclear = keys.ids.dtype.kind == "U" and bool(np.isin(table.names, keys.ids).any())
     if table.open_header:
         counts = np.bincount(keys.codes.reshape(-1), minlength=len(keys.ids))
-        if any(counts[keys.codes[:, 0]] < 2):
-            raise table.error(
-                f"is the first line, {first_line!r}, a header or an edge? "
-                "--header or --no-header"
-            )
-    elif all(map(is_number, table.first_row)) and keys.ids.dtype.kind == "i":
+        unclear = any(counts[keys.codes[:, 0]] < 2)
+    if unclear:
+        raise table.error(
+            f"is the first line, {first_line!r}, a header or an edge? "
+            "--header or --no-header"
+        )
+    numbers = not table.names and all(map(is_number, table.first_row))
+    if numbers and keys.ids.dtype.kind == "i":
         first = [float(text) for text in table.first_row]
         rest = keys.codes[:, 1:]
         fits = rest.size and keys.ids[int(rest.max())] <= max(first[:2])

@@ -429,6 +429,7 @@ def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
     if not codes or "" in places:
         count = ("a vertex id", "two vertex ids")[len(columns) - 1]
         kind = ", whole numbers from 0 (or --words)" if form is _whole else ""
+        kind += ", by --columns" if len(columns) == 2 < table.width else ""
         raise table.bad_line(
             columns, lambda fields: all(map(form, fields)), count + kind
         )

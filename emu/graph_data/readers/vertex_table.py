@@ -278,7 +278,8 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
     elif table.width == 2:
         others = [1]
     else:
-        others = [c for c in others if not is_number(table.first_row[c]) and c]
+        first = table.first_row
+        others = [c for c in others if c and first[c] and not is_number(first[c])]
     if len(others) != 1:
         raise table.error(
             f"has {table.width} columns: name that of the classes with --label-column"
