@@ -50,10 +50,10 @@ class DglGraph:
     ends: list[tuple[int, int]]
     """Types of sources and destinations, for each relation."""
     edges: list[NDArray[Any]]
-    """Of each relation, shape (2, edges), in the order of edge ids."""
+    """Edges of each relation, shape (2, edges), in the order of edge ids."""
     of_vertices: list[dict[str, NDArray[Any]]]
     of_edges: list[dict[str, NDArray[Any]]]
-    """Of each type or relation, name -> a row per vertex, or edge."""
+    """Values of each type or relation: name -> a row per vertex, or edge."""
     types: list[str]
     names: list[str]
 
