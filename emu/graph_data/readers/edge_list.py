@@ -101,19 +101,17 @@ def read_edge_list(
                 "of vertices or one? --bipartite or --no-bipartite"
             )
         names = [table.names[c] for c in ends] if table.names else ["left", "right"]
-        return join_sides(*map(_fill, sides, counts), (*names,), str(path), notes)
+        left, right = map(_fill, sides, counts)
+        return join_sides(left, right, (*names,), str(path), notes)
     keys = read_keys(table, ends, words=options.words)
     if not konect:
         _check_first(table, keys, options)
     elif counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
+    sources, destinations = keys.codes
+    count = len(keys.ids) if konect and counts[0] else None
     return FoundGraph(
-        keys.codes[0],
-        keys.codes[1],
-        str(path),
-        ids=keys.ids,
-        vertices=len(keys.ids) if konect and counts[0] else None,
-        notes=notes,
+        sources, destinations, str(path), count, ids=keys.ids, notes=notes
     )
 
 
