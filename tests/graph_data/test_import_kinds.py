@@ -230,6 +230,7 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("one-hot labels", {"a.npz": npz(**{**WHOLE, "y": np.eye(3)[[1, 2, 2, 1]]})}, {},
      {"labels": [1, 2, 2, 1], "classes": [0, 2, 2]}),
     ("letters", {"e.csv": "a,b\nb,c\nc,a\n"}, UP, {"vertices": 3, "edges": 3}),
+    ("other letters", {"e.csv": "u,v\nv,w\nw,u\n"}, UP, {"vertices": 3, "edges": 3}),
     ("commas at the ends", {"t.csv": "0,1,\n1,2,\n0,3,\n"}, UP, {"edges": 3}),
     # METIS and MatrixMarket
     ("METIS 0", {"a.graph": "% c\n4 3\n2\n1 3\n2 4\n3\n"}, UP, {"edges": 3}),
@@ -466,7 +467,7 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "is JSON"),
     ("ogbn-proteins", {**ogb("1,0\n0,1\n1,1\n0,0\n")}, {}, "several classes per"),
     ("users among words", {"e.csv": "user,user,user\n1,2,3\n2,3,4\n"}, UP, "--columns"),
-    ("letters that may be a header", {"e.csv": "u,v\nv,w\nw,u\n"}, UP,
+    ("words that may be a header", {"e.csv": "from,to\nto,by\nby,from\n"}, UP,
      "a header or an edge.*--header or --no-header"),
     ("a weight between the ends", {"e.txt": "0 0.5 1\n1 0.7 2\n"}, UP, "by --columns"),
     ("the number of vertices first", {"e.txt": "3\n0 1\n1 2\n"}, UP, "--header"),

@@ -81,7 +81,8 @@ def read_edge_list(
         path,
         header=False if konect and options.header is None else options.header,
         tell=tell,
-        names_columns=lambda names: _named_ends(names) is not None,
+        # Letters above words may be vertices as well.
+        names_columns=lambda n: len(max(n, key=len)) > 1 and _named_ends(n) is not None,
     )
     ends, bipartite, how = _ends(table, options)
     says = konect or table.names or options.columns is not None or "by" in how
@@ -261,7 +262,7 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
 def _numbered(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
-    match = re.fullmatch(r"(.+?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
+    match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
     return f"{match[1]}-" if match else ""
 
 
