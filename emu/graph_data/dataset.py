@@ -118,22 +118,16 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
     for number, size in enumerate(boxes):
         members = np.flatnonzero(box == number)
         owner[members] = first
-        if size > 1 and len(members):
-            owner[members] += _metis(_induce(structure, members), size)
+        if size > 1 and len(members):  # the edges between them, numbered anew
+            position = np.full(structure.vertices, -1, np.int64)
+            position[members] = np.arange(len(members))
+            indptr, neighbours = structure.neighbours(members)
+            inside = position[neighbours] >= 0
+            begins = np.concatenate([[0], np.cumsum(inside)])[indptr]
+            within = Structure(begins, position[neighbours[inside]])
+            owner[members] += _metis(within, size)
         first += size
     return owner
-
-
-def _induce(structure: Structure, members: NDArray[np.int64]) -> Structure:
-    """Return the edges between some vertices, which are numbered anew in order."""
-    position = np.full(structure.vertices, -1, np.int64)
-    position[members] = np.arange(len(members))
-    ends = np.repeat(position, np.diff(structure.indptr))
-    starts = position[structure.indices]
-    inside = (ends >= 0) & (starts >= 0)
-    counts = np.bincount(ends[inside], minlength=len(members))
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return type(structure)(indptr, starts[inside])
 
 
 def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
@@ -225,6 +219,8 @@ class Dataset:
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
+        self._features: dict[int, NDArray[np.float32]] = {}
+        self._looks: list[NDArray[np.float32]] = []
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -277,10 +273,6 @@ class Dataset:
         """Test vertices, sorted."""
         return self._prepared.array("test")
 
-    @cached_property
-    def _features(self) -> dict[int, NDArray[np.float32]]:
-        return {}
-
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).
 
@@ -301,20 +293,16 @@ class Dataset:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
 
-    @cached_property
-    def _looked_at(self) -> list[NDArray[np.float32]]:
-        names = [f"features_{part}" for part in range(self.parts)]
-        return [self._prepared.map_unchecked(name) for name in names]
-
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the features of a few vertices, in any partition.
 
         Read row by row, past the checksums of whole partitions.
         """
-        rows = [
-            self._looked_at[self.owner[vertex]][self.local[vertex]]
-            for vertex in vertices
-        ]
+        if not self._looks:
+            names = (f"features_{part}" for part in range(self.parts))
+            self._looks = [*map(self._prepared.map_unchecked, names)]
+        places = zip(self.owner[vertices], self.local[vertices], strict=True)
+        rows = [self._looks[part][row] for part, row in places]
         return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
 
     def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -412,20 +400,23 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     for part in range(spec.parts):
         members = owner == part
         local[members] = np.arange(int(members.sum()))
-    write_arrays(
-        folder,
-        {
-            "indptr": graph.structure.indptr,
-            "indices": graph.structure.indices,
-            "labels": graph.labels,
-            "train": graph.train,
-            "valid": graph.valid,
-            "test": graph.test,
-            "owner": owner,
-            "local": local,
-        },
-    )
-    _write_features(folder, graph, owner, spec)
+    arrays = {**graph.arrays, "owner": owner, "local": local}
+    write_arrays(folder, arrays)
+    with contextlib.ExitStack() as open_files:
+        files = []
+        for part in range(spec.parts):
+            path = folder / f"features_{part}.npy"
+            files.append(open_files.enter_context(path.open("wb")))
+            shape = int((owner == part).sum()), graph.feature_length
+            write_header(files[-1], np.dtype(np.float32), shape)
+        for vertices, read in graph.slices():
+            rows = read
+            if spec.normalise:
+                length = np.linalg.norm(rows, axis=1, keepdims=True)
+                rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
+            for part, file in enumerate(files):
+                mine = rows[owner[vertices] == part]
+                file.write(mine.astype(np.float32, copy=False).data)
     return {
         **asdict(spec),
         "vertices": graph.structure.vertices,
@@ -461,27 +452,6 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     return graph.owner
 
 
-def _write_features(
-    folder: Path, graph: RawGraph, owner: NDArray[np.int32], spec: DatasetSpec
-) -> None:
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for part in range(spec.parts):
-            path = folder / f"features_{part}.npy"
-            file = open_files.enter_context(path.open("wb"))
-            shape = int((owner == part).sum()), graph.feature_length
-            write_header(file, np.dtype(np.float32), shape)
-            files.append(file)
-        for vertices, read in graph.slices():
-            rows = read
-            if spec.normalise:
-                length = np.linalg.norm(rows, axis=1, keepdims=True)
-                rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
-            for part, file in enumerate(files):
-                mine = rows[owner[vertices] == part]
-                file.write(mine.astype(np.float32, copy=False).data)
-
-
 def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     """Open the columns of a data set, cut on first use and cached.
 
@@ -503,26 +473,22 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     if sum(blocks) != dataset.feature_length:
         raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
-    folder = dataset.folder.with_name(f"{dataset.folder.name}-columns-{key}")
-    return prepare_arrays(
-        folder, lambda partial: _write_columns(partial, dataset, blocks)
-    )
 
+    def write(folder: Path) -> dict[str, Any]:
+        ends = list(accumulate(blocks))
+        with contextlib.ExitStack() as open_files:
+            files = []
+            for number, size in enumerate(blocks):
+                path = folder / f"columns_{number}.npy"
+                files.append(open_files.enter_context(path.open("wb")))
+                shape = dataset.vertices, size
+                write_header(files[-1], np.dtype(np.float32), shape)
+            for start in range(0, dataset.vertices, CHUNK):
+                stop = min(start + CHUNK, dataset.vertices)
+                rows = dataset.gather(np.arange(start, stop))
+                for file, size, end in zip(files, blocks, ends, strict=True):
+                    file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
+        return {"vertices": dataset.vertices, "blocks": [*blocks]}
 
-def _write_columns(
-    folder: Path, dataset: Dataset, blocks: Sequence[int]
-) -> dict[str, Any]:
-    ends = list(accumulate(blocks))
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for number, size in enumerate(blocks):
-            path = folder / f"columns_{number}.npy"
-            file = open_files.enter_context(path.open("wb"))
-            write_header(file, np.dtype(np.float32), (dataset.vertices, size))
-            files.append(file)
-        for start in range(0, dataset.vertices, CHUNK):
-            stop = min(start + CHUNK, dataset.vertices)
-            rows = dataset.gather(np.arange(start, stop))
-            for file, size, end in zip(files, blocks, ends, strict=True):
-                file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
-    return {"vertices": dataset.vertices, "blocks": [*blocks]}
+    name = f"{dataset.folder.name}-columns-{key}"
+    return prepare_arrays(dataset.folder.with_name(name), write)

@@ -101,13 +101,32 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
         names = ", ".join(PUBLIC_GRAPHS)
         problem = f"cannot be fetched; known are {names}; emu import brings others in"
         raise DataError(problem, path=name)
+    # Half a second, which nothing else needs.
+    import pooch  # noqa: PLC0415
+    import requests  # noqa: PLC0415
+
     graph, folder = PUBLIC_GRAPHS[name], imports_home() / name
     if folder.exists():
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
+    source = f"{_ADDRESS}{graph.file}"
+    meter = _Meter(graph.size, tell, source)
+    load = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT, chunk_size=1 << 16)
     try:
         folder.mkdir(parents=True)
         with whole_file(folder / graph.file) as partial:
-            _download(graph, partial, tell)
+            try:
+                load(source, str(partial), None)
+            except requests.HTTPError as error:
+                problem = f"cannot be fetched: the server says {error}"
+                raise DataError(problem, path=source) from error
+            except requests.RequestException as error:
+                problem = "cannot be fetched: there is no network, or it does not lead "
+                problem += "there; with the file from elsewhere, set EMU_DATA to the "
+                problem += "folder that holds NAME/*.npz"
+                raise DataError(problem, path=source) from error
+            if pooch.file_hash(str(partial)) != graph.sha256:
+                problem = f"is not the file of SHA-256 {graph.sha256[:16]}...: nothing "
+                raise DataError(f"{problem}was kept", path=source)
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(folder)) from error
@@ -115,27 +134,3 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     return folder / graph.file
-
-
-def _download(graph: PublicGraph, path: Path, tell: Callable[[int], None]) -> None:
-    # Half a second, which nothing else needs.
-    import pooch  # noqa: PLC0415
-    import requests  # noqa: PLC0415
-
-    source = f"{_ADDRESS}{graph.file}"
-    meter = _Meter(graph.size, tell, source)
-    load = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT, chunk_size=1 << 16)
-    try:
-        load(source, str(path), None)
-    except requests.HTTPError as error:
-        problem = f"cannot be fetched: the server says {error}"
-        raise DataError(problem, path=source) from error
-    except requests.RequestException as error:
-        problem = "cannot be fetched: there is no network, or it does not lead there; "
-        problem += (
-            "with the file from elsewhere, set EMU_DATA to the folder that holds "
-        )
-        raise DataError(f"{problem}NAME/*.npz", path=source) from error
-    if pooch.file_hash(str(path)) != graph.sha256:
-        problem = f"is not the file of SHA-256 {graph.sha256[:16]}...: nothing was kept"
-        raise DataError(problem, path=source)

@@ -40,7 +40,6 @@ from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, first_lines
 from emu.graph_data.readers.vertex_table import (
-    VertexTable,
     read_features,
     read_labels,
     read_splits,
@@ -111,19 +110,26 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
+    options, tables = table or TableOptions(), []
+    for file, read in (
+        (features, read_features), (labels, read_labels), (splits, read_splits)
+    ):  # fmt: skip
+        if file is not None:
+            with one_error(file):
+                tables.append(read(file, options, tell))
     with one_error(path):
-        beside = _read_tables(features, labels, splits, table or TableOptions(), tell)
-        graph, facts, ids = _read(
-            path,
-            beside,
-            feature_length,
-            classes,
-            choices,
-            table or TableOptions(),
-            tell,
-        )
+        graph = _read_file(path, choices, options, tell)
+        own = {"features"} if graph.features else set()
+        own |= {"labels"} if graph.labels is not None else set()
+        own |= {"split"} if graph.masks or graph.splits else set()
+        instead = [t.kind for t in tables if t.kind in own]
+        graph = join_tables(graph, tables)
+        notes = [*graph.notes]
+        notes += [f"{kind} of {path.name} itself are left out" for kind in instead]
+        raw = _make_up(graph, feature_length, classes, notes).check()
+        facts = {**summarize(raw, graph.split_origin), "notes": notes}
         return prepare_arrays(
-            folder, lambda partial: _write(partial, graph, path, facts, ids)
+            folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
         )
 
 
@@ -141,9 +147,26 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
         When it is damaged.
     """
     arrays = open_imported(folder)
-    return Source(
-        f"imported {arrays.checksum}", lambda: split_at_random(_load(arrays), seed)
-    )
+
+    def load() -> RawGraph:
+        nothing = np.empty(0, np.int64)
+        split = {p: arrays.array(p) if arrays.holds(p) else nothing for p in SPLIT}
+        features = arrays.array("features")
+        graph = RawGraph(
+            Structure(arrays.array("indptr"), arrays.array("indices")),
+            arrays.array("labels"),
+            train=split["train"],
+            valid=split["valid"],
+            test=split["test"],
+            classes=arrays.facts["classes"],
+            feature_length=arrays.facts["feature_length"],
+            rows=lambda start, stop: np.asarray(features[start:stop]),
+            origin=str(folder),
+            owner=arrays.array("owner") if arrays.holds("owner") else None,
+        )
+        return split_at_random(graph, seed)
+
+    return Source(f"imported {arrays.checksum}", load)
 
 
 def open_imported(folder: Path) -> PreparedArrays:
@@ -155,47 +178,6 @@ def open_imported(folder: Path) -> PreparedArrays:
         When it is damaged.
     """
     return PreparedArrays(folder, "import the graph again")
-
-
-def _read_tables(
-    features: Path | None,
-    labels: Path | None,
-    splits: Path | None,
-    options: TableOptions,
-    tell: Tell | None,
-) -> list[VertexTable]:
-    tables = []
-    for path, read in (
-        (features, read_features), (labels, read_labels), (splits, read_splits)
-    ):  # fmt: skip
-        if path is not None:
-            with one_error(path):
-                tables.append(read(path, options, tell))
-    return tables
-
-
-def _read(
-    path: Path,
-    tables: list[VertexTable],
-    feature_length: int | None,
-    classes: int | None,
-    choices: Choices,
-    options: TableOptions,
-    tell: Tell | None,
-) -> tuple[RawGraph, dict[str, Any], NDArray[Any] | None]:
-    graph = _read_file(path, choices, options, tell)
-    own = {"features": graph.features is not None, "labels": graph.labels is not None}
-    own["split"] = bool(graph.masks or graph.splits)
-    instead_notes = [
-        f"{table.kind} of {path.name} itself are left out"
-        for table in tables
-        if own[table.kind]
-    ]
-    graph = join_tables(graph, tables)
-    notes = [*graph.notes, *instead_notes]
-    raw = _make_up(graph, feature_length, classes, notes).check()
-    facts = summarize(raw, graph.split_origin)
-    return raw, {**facts, "notes": notes}, graph.ids
 
 
 def _read_file(
@@ -216,10 +198,6 @@ def _read_file(
     if choices != NO_CHOICES:
         problem = "is text: --graph, --flatten, --relation, --split-number and "
         raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
-    return _read_text(path, options, tell)
-
-
-def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGraph:
     if not first_lines(path):
         raise DataError("holds no line", path=str(path))
     answers = {options.columns, options.header}
@@ -228,9 +206,8 @@ def _read_text(path: Path, options: TableOptions, tell: Tell | None) -> FoundGra
             problem = "is MatrixMarket: leave --columns and --header out"
             raise DataError(problem, path=str(path))
         return read_matrix(path, options, tell)
-    graph = None
-    if answers | {options.bipartite} == {None}:
-        graph = read_metis(path, tell)
+    is_open = answers | {options.bipartite} == {None}
+    graph = read_metis(path, tell) if is_open else None
     return graph or read_edge_list(path, options, tell)
 
 
@@ -240,7 +217,7 @@ def _make_up(
     counts = [len(found.labels)] if found.labels is not None else []
     counts += [found.features.vertices] if found.features else []
     counts += [found.vertices] if found.vertices else []
-    vertices = max(counts, default=0) or _highest(found) + 1
+    vertices = max(counts, default=0) or found.highest + 1
     if feature_length or classes:
         check_size(vertices, feature_length or 1, found.origin)
     for option, value, own in (
@@ -264,12 +241,6 @@ def _make_up(
     return found
 
 
-def _highest(found: FoundGraph) -> int:
-    return max(
-        int(ends.max(initial=-1)) for ends in (found.sources, found.destinations)
-    )
-
-
 def _write(
     folder: Path,
     graph: RawGraph,
@@ -277,18 +248,11 @@ def _write(
     facts: dict[str, Any],
     ids: NDArray[Any] | None,
 ) -> dict[str, Any]:
-    arrays = {
-        "indptr": graph.structure.indptr,
-        "indices": graph.structure.indices,
-        "labels": graph.labels,
-    }
-    if len(graph.train):
-        arrays |= {part: getattr(graph, part) for part in SPLIT}
-    if graph.owner is not None:
-        arrays["owner"] = graph.owner
-    if ids is not None:
-        arrays["ids"] = ids
-    write_arrays(folder, arrays)
+    arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
+    left_out = set() if len(graph.train) else {*SPLIT}
+    write_arrays(
+        folder, {n: a for n, a in arrays.items() if a is not None and n not in left_out}
+    )
     shape = graph.structure.vertices, graph.feature_length
     with (folder / "features.npy").open("wb") as file:
         write_header(file, np.dtype(np.float32), shape)
@@ -298,21 +262,3 @@ def _write(
     if ids is not None:
         note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
     return {"origin": str(path.resolve()), **facts, "ids": note}
-
-
-def _load(kept: PreparedArrays) -> RawGraph:
-    nothing = np.empty(0, np.int64)
-    split = {p: kept.array(p) if kept.holds(p) else nothing for p in SPLIT}
-    features = kept.array("features")
-    return RawGraph(
-        Structure(kept.array("indptr"), kept.array("indices")),
-        kept.array("labels"),
-        train=split["train"],
-        valid=split["valid"],
-        test=split["test"],
-        classes=kept.facts["classes"],
-        feature_length=kept.facts["feature_length"],
-        rows=lambda start, stop: np.asarray(features[start:stop]),
-        origin=str(kept.folder),
-        owner=kept.array("owner") if kept.holds("owner") else None,
-    )

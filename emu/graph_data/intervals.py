@@ -6,7 +6,6 @@ numbers of edges to other intervals (Thorpe et al., OSDI 2021, 4.1).
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,9 +83,21 @@ def cut_intervals(
             there[each:] = there[each - 1 :: -1] if each else there[:0]
             dealt = np.resize(there, len(mine))
         interval[mine] = part * each + dealt
-    if how == "balanced":
-        for part in range(parts):
-            _even_out(structure, interval, range(part * each, (part + 1) * each))
+    for part in range(parts) if how == "balanced" else ():
+        numbers = range(part * each, (part + 1) * each)
+        between = edges_between(structure, interval, numbers)
+        # No swap takes an interval above the most or below the fewest edges, so that
+        # there are fewer intervals at these two after each, and an end.
+        while True:
+            pair = int(between.argmax()), int(between.argmin())
+            ends = int(between[pair[0]]), int(between[pair[1]])
+            first, second = (numbers[place] for place in pair)
+            close = ends[0] - ends[1] <= CLOSE * between.mean()
+            swap = None if close else _swap(structure, interval, (first, second), ends)
+            if swap is None:
+                break
+            (one, other), between[[*pair]] = swap
+            interval[one], interval[other] = second, first
     return interval
 
 
@@ -99,28 +110,6 @@ def edges_between(
         _, sources = _edges_into(structure, np.flatnonzero(interval == number))
         edges[place] = np.count_nonzero(interval[sources] != number)
     return edges
-
-
-def _even_out(
-    structure: Structure, interval: NDArray[np.int32], numbers: range
-) -> None:
-    """Swap vertices between intervals in place, see `cut_intervals`.
-
-    No swap takes an interval above the most or below the fewest edges, so that there
-    are fewer intervals at these two after each, and an end.
-    """
-    between = edges_between(structure, interval, numbers)
-    while True:
-        pair = int(between.argmax()), int(between.argmin())
-        ends = int(between[pair[0]]), int(between[pair[1]])
-        if ends[0] - ends[1] <= CLOSE * between.mean():
-            return
-        first, second = (numbers[place] for place in pair)
-        swap = _swap(structure, interval, (first, second), ends)
-        if swap is None:
-            return
-        (one, other), between[[*pair]] = swap
-        interval[one], interval[other] = second, first
 
 
 def _swap(
@@ -177,13 +166,10 @@ def _gains(
 
 def _edges_into(
     structure: Structure, vertices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the place of each edge's end among ``vertices``, and its source."""
-    first = structure.indptr[vertices]
-    counts = structure.indptr[vertices + 1] - first
-    before = np.cumsum(counts) - counts
-    entries = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
-    return np.repeat(np.arange(len(vertices)), counts), structure.indices[entries]
+    indptr, sources = structure.neighbours(vertices)
+    return np.repeat(np.arange(len(vertices)), np.diff(indptr)), sources
 
 
 def interval_counts(
@@ -220,25 +206,9 @@ def interval_counts(
     degree = np.diff(structure.indptr)
     edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
     vertices = np.bincount(interval, minlength=count)
-    pushes = np.zeros((0, parts), np.int64)
-    if sources:
-        pushes = _source_counts(structure, interval, parts, each)
+    pushes = np.zeros((count if sources else 0, parts), np.int64)
+    for number in range(len(pushes)):
+        _, around = structure.neighbours(np.flatnonzero(interval == number))
+        pushes[number] = np.bincount(part[np.unique(around)], minlength=parts)
+        pushes[number, number // each] = 0
     return IntervalCounts(vertices, edges, ghosts, pushes)
-
-
-def _source_counts(
-    structure: Structure, interval: NDArray[np.int32], parts: int, each: int
-) -> NDArray[np.int64]:
-    """Return `IntervalCounts.sources`."""
-    counts = np.zeros((parts * each, parts), np.int64)
-    order = np.argsort(interval, kind="stable")
-    bounds = np.searchsorted(interval[order], np.arange(len(counts) + 1))
-    for i, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        around = [
-            structure.indices[structure.indptr[v] : structure.indptr[v + 1]]
-            for v in order[begin:end]
-        ]
-        sources = np.unique(np.concatenate(around))
-        counts[i] = np.bincount(interval[sources] // each, minlength=parts)
-        counts[i, i // each] = 0
-    return counts

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
-from emu.graph_data.readers.vertex_table import VertexTable, split_masks
+from emu.graph_data.readers.split_arrays import SPLIT
+from emu.graph_data.readers.vertex_table import VertexTable
 
 
 def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
@@ -30,32 +31,28 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     by_order = [table for table in tables if table.ids is None]
     if graph.ids is None and graph.vertices is None:
         rows = graph.features.vertices if graph.features else None
-        if rows is None and tables and not by_order:
-            ends = graph.sources, graph.destinations
-            rows = 1 + max(int(end.max(initial=-1)) for end in ends)
+        if rows is None and not by_order:
+            rows = 1 + graph.highest
         graph = replace(graph, vertices=rows)
-    for table in by_order[1:]:
-        if len(table.values) != len(by_order[0].values):
-            one, other = (
-                f"{len(part.values)} {part.kind} in {part.path.name}"
-                for part in (by_order[0], table)
-            )
-            raise DataError(f"{other} and {one}", path=graph.origin)
+    rows_of = {len(table.values): table for table in reversed(by_order)}
+    if len(rows_of) > 1:
+        counts = (f"{n} {t.kind} in {t.path.name}" for n, t in rows_of.items())
+        raise DataError(" and ".join(counts), path=graph.origin)
     if by_order and graph.vertices is None:
         graph = _take_rows(graph, by_order[0])
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
-    ids_of_tables = [table.ids for table in tables if table.ids is not None]
     if graph.vertices is None:
-        if {array.dtype.kind for array in ids_of_tables} - {ids.dtype.kind}:
-            ids = ids.astype(str)
-            ids_of_tables = [array.astype(str) for array in ids_of_tables]
-        every = (
-            np.unique(np.concatenate([ids, *ids_of_tables])) if ids_of_tables else ids
-        )
-        graph = _renumber(graph, ids, every)
-        ids = every
+        arrays = [ids, *(table.ids for table in tables if table.ids is not None)]
+        if len({array.dtype.kind for array in arrays}) > 1:
+            arrays = [array.astype(str) for array in arrays]
+        if arrays[1:]:
+            own, ids = arrays[0], np.unique(np.concatenate(arrays))
+            at = np.searchsorted(ids, own)
+            ends = at[graph.sources], at[graph.destinations]
+            graph = replace(graph, sources=ends[0], destinations=ends[1])
+        graph = replace(graph, vertices=len(ids))
     for table in tables:
-        graph = _add(graph, table, _places(table, ids, graph))
+        graph = _add(graph, table, ids)
     sequence = ids.dtype.kind == "i" and np.array_equal(ids, np.arange(len(ids)))
     return replace(graph, ids=None if sequence else ids)
 
@@ -78,27 +75,14 @@ def _take_rows(graph: FoundGraph, table: VertexTable) -> FoundGraph:
     )
 
 
-def _renumber(graph: FoundGraph, ids: NDArray[Any], every: NDArray[Any]) -> FoundGraph:
-    graph = replace(graph, vertices=len(every))
-    if np.array_equal(every, ids):
-        return graph
-    places = np.searchsorted(every, ids)
-    return replace(
-        graph, sources=places[graph.sources], destinations=places[graph.destinations]
-    )
-
-
 def _places(
-    table: VertexTable, ids: NDArray[Any], graph: FoundGraph
-) -> NDArray[np.int64] | None:
-    """Return the vertex of every row; None where they are in order."""
-    if table.ids is None:
-        return None
+    table: VertexTable, named: NDArray[Any], ids: NDArray[Any], graph: FoundGraph
+) -> NDArray[np.int64]:
+    """Return the vertex of every row."""
 
     def refuse(problem: str) -> DataError:
         return DataError(problem, path=str(table.path))
 
-    named = table.ids
     if named.dtype.kind != ids.dtype.kind:
         named, ids = named.astype(str), ids.astype(str)
     order = np.argsort(ids, kind="stable")
@@ -122,14 +106,12 @@ def _places(
     return places
 
 
-def _add(
-    graph: FoundGraph, table: VertexTable, places: NDArray[np.int64] | None
-) -> FoundGraph:
+def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph:
     values = table.values
+    places = None if table.ids is None else _places(table, table.ids, ids, graph)
     notes = (*graph.notes, f"{table.kind}: {table.path.name}, {table.how}")
     if table.kind == "features":
-        if places is not None:
-            values = values[np.argsort(places)]
+        values = values if places is None else values[np.argsort(places)]
         rows = FeatureRows.dense(values, str(table.path))
         return replace(graph, features=rows, notes=notes)
     if places is not None:
@@ -139,7 +121,7 @@ def _add(
         values = array
     if table.kind == "labels":
         return replace(graph, labels=values, notes=notes)
-    masks = split_masks(values)
+    masks = {part: values == part for part in SPLIT}
     return replace(
         graph, masks=masks, splits={}, split_origin=table.path.name, notes=notes
     )

@@ -8,12 +8,11 @@ when it is opened (1 GB/s; a store reads its own partition only).
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -172,20 +171,14 @@ def prepare_arrays(
     try:
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(folder.with_suffix(".lock")):
+            with folder.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it with the process
                 if not folder.exists():
                     _build(folder, build)
     except OSError as error:
         problem = f"prepared data cannot be written: {error.strerror or error}"
         raise DataError(problem, path=str(folder)) from error
     return PreparedArrays(folder)
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go when the holder dies
-        yield
 
 
 def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:

@@ -42,6 +42,16 @@ class RawGraph:
     class_names: tuple[str, ...] = ()
     """Words of the classes, in order; empty where they are numbers."""
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Structure, labels and split by their names in files."""
+        names = "labels", "train", "valid", "test"
+        return {
+            "indptr": self.structure.indptr,
+            "indices": self.structure.indices,
+            **{part: getattr(self, part) for part in names},
+        }
+
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.
 

@@ -21,6 +21,19 @@ from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
 
+def entries_of(
+    indptr: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row pointers of some rows of a compressed matrix, and their entries.
+
+    Those of row i are ``entries[pointers[i]:pointers[i + 1]]``, places in the matrix.
+    """
+    counts = indptr[rows + 1] - indptr[rows]
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.arange(pointers[-1]) + np.repeat(indptr[rows] - pointers[:-1], counts)
+    return pointers, entries
+
+
 @dataclass(frozen=True, eq=False)
 class Structure:
     """In-neighbours of every vertex, compressed by destination (CSC)."""
@@ -35,6 +48,19 @@ class Structure:
     def vertices(self) -> int:
         """Number of vertices."""
         return len(self.indptr) - 1
+
+    def neighbours(
+        self, vertices: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the neighbours of vertices, one's after another's.
+
+        Returns
+        -------
+        indptr, neighbours
+            int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
+        """
+        indptr, entries = entries_of(self.indptr, vertices)
+        return indptr, self.indices[entries].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

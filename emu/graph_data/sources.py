@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.graph_data.fetch import PUBLIC_GRAPHS
@@ -52,7 +52,25 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
         files = sorted((folder / name).glob("*.npz"))
         if files:
             return npz_source(files[0], seed=seed)
-    raise DataError(_missing(name, folders))
+    where = " and ".join(map(str, folders))
+    if name in _OGB:
+        inner = name.replace("-", "_")
+        raise DataError(
+            f"{name} is not there: looked for {inner}/raw in {where}; set EMU_DATA to "
+            "the folder that holds it as ogb's NodePropPredDataset leaves it "
+            "(https://ogb.stanford.edu/docs/nodeprop)"
+        )
+    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
+    if name in PUBLIC_GRAPHS:
+        raise DataError(
+            f"{name} is not there: {places}; emu data fetch {name} brings it, or set "
+            f"EMU_DATA to the folder that holds {name}/*.npz"
+        )
+    raise DataError(
+        f"no data set is called {name}: {places}; known are "
+        f"{', '.join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])}; emu import FILE -o {name} "
+        "brings in a graph of your own"
+    )
 
 
 def data_folders(root: str = "") -> list[Path]:
@@ -61,26 +79,6 @@ def data_folders(root: str = "") -> list[Path]:
         return [Path(root)]
     folders_text = os.environ.get("EMU_DATA")
     return [*([Path(folders_text)] if folders_text else []), imports_home()]
-
-
-def _missing(name: str, folders: list[Path]) -> str:
-    where = " and ".join(map(str, folders))
-    own = f"emu import FILE -o {name} brings in a graph of your own"
-    if name in _OGB:
-        inner = name.replace("-", "_")
-        return (
-            f"{name} is not there: looked for {inner}/raw in {where}; set EMU_DATA to "
-            "the folder that holds it as ogb's NodePropPredDataset leaves it "
-            "(https://ogb.stanford.edu/docs/nodeprop)"
-        )
-    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
-    if name in PUBLIC_GRAPHS:
-        return (
-            f"{name} is not there: {places}; emu data fetch {name} brings it, or set "
-            f"EMU_DATA to the folder that holds {name}/*.npz"
-        )
-    names = ", ".join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])
-    return f"no data set is called {name}: {places}; known are {names}; {own}"
 
 
 #: Folders of what was made of a prepared form, NAME-HASH-FORM.
@@ -105,7 +103,25 @@ class KeptData:
 
 def list_data() -> list[KeptData]:
     """Return every graph and every prepared form, the damaged ones named as such."""
-    return [*_graphs(), *_list_prepared()]
+    graphs = []
+    homes = [home for home in data_folders() if home.is_dir()]
+    for folder in (folder for home in homes for folder in sorted(home.iterdir())):
+        if (folder / MANIFEST).is_file():
+            try:
+                arrays = open_imported(folder)
+            except DataError as error:
+                lost = KeptData(folder.name, "imported", None, None, 0, error.problem)
+                graphs.append(lost)
+                continue
+            facts, size = arrays.facts, arrays.size
+            origin = "; ".join([facts["origin"], *facts["notes"]])
+            counts = facts["vertices"], facts["edges"]
+            graphs.append(KeptData(folder.name, "imported", *counts, size, origin))
+        elif (folder / "raw").is_dir() or any(folder.glob("*.npz")):
+            name = folder.name.replace("ogbn_", "ogbn-")
+            size = _size(folder)
+            graphs.append(KeptData(name, "file", None, None, size, str(folder)))
+    return [*graphs, *(form for form, _ in _forms())]
 
 
 def clear_data(names: list[str]) -> int:
@@ -129,7 +145,8 @@ def clear_data(names: list[str]) -> int:
         for name in names:
             import_folder = imports_home() / name
             folders = [folder for form, folder in _forms() if form.name == name]
-            folders += [import_folder] if _is_own(import_folder) else []
+            if (import_folder / MANIFEST).exists() or any(import_folder.glob("*.npz")):
+                folders.append(import_folder)
             if not folders:
                 raise DataError(
                     f"nothing is kept under this name in {cache_home()}", path=name
@@ -142,11 +159,6 @@ def clear_data(names: list[str]) -> int:
             f"cannot be removed: {error.strerror}", path=str(error.filename)
         ) from error
     return size
-
-
-def _is_own(folder: Path) -> bool:
-    """Return True for a graph that was imported or fetched."""
-    return (folder / MANIFEST).exists() or any(folder.glob("*.npz"))
 
 
 def _remove(folder: Path) -> int:
@@ -164,33 +176,6 @@ def _size(folder: Path) -> int:
     )
 
 
-def _graphs() -> Iterator[KeptData]:
-    for folder in data_folders():
-        for graph in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (graph / MANIFEST).is_file():
-                yield _describe_import(graph)
-            elif (graph / "raw").is_dir() or any(graph.glob("*.npz")):
-                name = graph.name.replace("ogbn_", "ogbn-")
-                yield KeptData(name, "file", None, None, _size(graph), str(graph))
-
-
-def _describe_import(folder: Path) -> KeptData:
-    try:
-        arrays = open_imported(folder)
-    except DataError as error:
-        return KeptData(folder.name, "imported", None, None, 0, error.problem)
-    facts = arrays.facts
-    origin = "; ".join([facts["origin"], *facts["notes"]])
-    return KeptData(
-        folder.name, "imported", facts["vertices"], facts["edges"], arrays.size, origin
-    )
-
-
-def _list_prepared() -> Iterator[KeptData]:
-    for folder, _ in _forms():
-        yield folder
-
-
 def _forms() -> Iterator[tuple[KeptData, Path]]:
     home = cache_home() / "prepared"
     for folder in sorted(home.iterdir()) if home.is_dir() else ():
@@ -199,30 +184,21 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
         try:
             arrays = PreparedArrays(folder)
         except DataError as error:
-            yield (
-                KeptData(folder.name, "prepared", None, None, 0, error.problem),
-                folder,
-            )
+            lost = KeptData(folder.name, "prepared", None, None, 0, error.problem)
+            yield lost, folder
             continue
         facts = arrays.facts
         match = _DERIVED.fullmatch(folder.name)
         name, text = facts.get("name", ""), ""
         if match is not None:
-            name, text = match["name"], _describe_derivation(match["form"], facts)
+            name, text = match["name"], match["form"].partition("-")[0]
+            if "blocks" in facts:
+                text = f"features by columns, {len(facts['blocks'])} parts"
+            elif "whole" in facts:
+                text = f"whole graph, {facts['whole']} parts"
         elif name:
-            text = _parts(facts)
+            text = f"{facts['parts']} parts by {facts['partitioner']}, seed "
+            text += f"{facts['seed']}"
+            text += "" if facts["scale"] == 1 else f", scale {facts['scale']:g}"
         sizes = facts.get("vertices"), facts.get("edges")
         yield KeptData(name, "prepared", *sizes, arrays.size, text), folder
-
-
-def _describe_derivation(form: str, facts: Mapping[str, Any]) -> str:
-    if "blocks" in facts:
-        return f"features by columns, {len(facts['blocks'])} parts"
-    if "whole" in facts:
-        return f"whole graph, {facts['whole']} parts"
-    return form.partition("-")[0]
-
-
-def _parts(facts: Mapping[str, Any]) -> str:
-    text = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
-    return text if facts["scale"] == 1 else f"{text}, scale {facts['scale']:g}"

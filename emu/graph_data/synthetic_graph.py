@@ -163,18 +163,6 @@ def _draw_edges(
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + [0, 1]]
     bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + [0, 1]]
     near = preset.in_block, preset.in_block + preset.in_class
-    keys = _draw_keys(prefix, bounds_of_block, bounds_of_class, near, edges, rng)
-    return keys // vertices, keys % vertices
-
-
-def _draw_keys(
-    prefix: NDArray[np.float64],
-    bounds_of_block: NDArray[np.int64],
-    bounds_of_class: NDArray[np.int64],
-    near: tuple[float, float],
-    edges: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
     keys = np.empty(edges, np.int64)
     slots = np.full(1 << max(2 * edges - 1, 15).bit_length(), -1, np.int64)
     draws = rng.bit_generator.ctypes
@@ -187,7 +175,7 @@ def _draw_keys(
             ffi.cast("void *", draws.state_address),
             pointer(slots), len(slots), pointer(keys),
         )  # fmt: skip
-    return keys
+    return keys // vertices, keys % vertices
 
 
 class _Features:
@@ -208,17 +196,15 @@ class _Features:
         self._block_mean = preset.signal / 2 * draw((count, length), np.float32)
         self._classes, self._blocks, self._length = classes, blocks, length
 
-    def _chunk(self, chunk: int) -> NDArray[np.float32]:
-        members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        rng = np.random.default_rng([self._seed, 4, chunk])
-        shape = len(self._classes[members]), self._length
-        rows = rng.standard_normal(shape, np.float32)
-        rows += self._class_mean[self._classes[members]]
-        rows += self._block_mean[self._blocks[members]]
-        return rows
-
     def __call__(self, start: int, stop: int) -> NDArray[np.float32]:
-        chunks = range(start // CHUNK, -(-stop // CHUNK))
-        rows = np.concatenate([self._chunk(chunk) for chunk in chunks])
+        chunks, pieces = range(start // CHUNK, -(-stop // CHUNK)), []
+        for chunk in chunks:
+            members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+            rng = np.random.default_rng([self._seed, 4, chunk])
+            shape = len(self._classes[members]), self._length
+            pieces.append(rng.standard_normal(shape, np.float32))
+            pieces[-1] += self._class_mean[self._classes[members]]
+            pieces[-1] += self._block_mean[self._blocks[members]]
+        rows = np.concatenate(pieces)
         offset = chunks.start * CHUNK
         return rows[start - offset : stop - offset]

@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.dataset import Dataset, open_for
-from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
+from emu.graph_data.prepared import prepare_arrays, write_arrays
 
 if TYPE_CHECKING:
     from emu.graph_data.sampling import Structure
@@ -37,15 +36,7 @@ if TYPE_CHECKING:
 NORMS = ("mean", "symmetric", "sum")
 
 #: Kinds of model whose aggregation takes in the vertex itself.
-_WITH_LOOPS = {
-    "gcn": True,
-    "plain_gcn": True,
-    "gin": True,
-    "gat": True,
-    "plain_gat": True,
-    "sage": False,
-    "commnet": False,
-}
+_WITH_LOOPS = {"gcn", "plain_gcn", "gin", "gat", "plain_gat"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class Aggregation:
     @classmethod
     def of_model(cls, model: Mapping[str, Any]) -> Aggregation:
         """Return the aggregation of a model of ``Job.settings``: its kind and norm."""
-        return cls(model["norm"], _WITH_LOOPS[model["kind"]])
+        return cls(model["norm"], model["kind"] in _WITH_LOOPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +177,7 @@ class WholeGraph:
         V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
         """
         part = self.part(reader)
-        ghosts: NDArray[np.int64] = part.remote[part.owners == owner]
-        return ghosts
+        return np.asarray(part.remote[part.owners == owner])
 
 
 def split_graph(
@@ -238,23 +228,6 @@ def _parts(
         yield part_of(structure, owner, local, local[:0], aggregation)
 
 
-def neighbours_of(
-    structure: Structure, vertices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the neighbours of vertices, one's after another's, and where each begin.
-
-    Returns
-    -------
-    indptr, neighbours
-        int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
-    """
-    counts = np.diff(structure.indptr)[vertices]
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.arange(indptr[-1])
-    entries += np.repeat(structure.indptr[vertices] - indptr[:-1], counts)
-    return indptr, structure.indices[entries].astype(np.int64)
-
-
 def part_of(
     structure: Structure,
     owner: NDArray[np.int32],
@@ -269,7 +242,7 @@ def part_of(
     owner
         Part that a vertex comes from, where it is neither.
     """
-    indptr, neighbours = neighbours_of(structure, local)
+    indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
     position = np.full(structure.vertices, -1, np.int32)
     position[own] = np.arange(len(own))
@@ -284,7 +257,13 @@ def part_of(
         np.concatenate([own, remote])
     ]
     ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
-    forward, backward = _weights(aggregation.norm, ends, degrees[columns])
+    # Both directions have one weight, but for a mean: the degree of the destination's.
+    if aggregation.norm == "mean":
+        forward, backward = 1.0 / ends, 1.0 / degrees[columns]
+    else:
+        forward = backward = np.ones(len(ends))
+    if aggregation.norm == "symmetric":
+        forward /= np.sqrt(ends.astype(np.float64) * degrees[columns])
     return Part(
         local,
         remote,
@@ -293,18 +272,6 @@ def part_of(
         Adjacency(indptr, columns, backward),
         held,
     )
-
-
-def _weights(
-    norm: str, local: NDArray[np.int64], other: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the weights into and out of a local vertex, from both ends' degrees."""
-    if norm == "mean":
-        return 1.0 / local, 1.0 / other
-    weights = np.ones(len(local))
-    if norm == "symmetric":
-        weights /= np.sqrt(local.astype(np.float64) * other)
-    return weights, weights
 
 
 def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
@@ -333,9 +300,38 @@ def open_prepared(
     DataError
         As `open_whole_graph`.
     """
+
+    def write(folder: Path) -> dict[str, Any]:
+        for number, part in enumerate(parts()):
+            arrays = {name: getattr(part, name) for name in _OF_VERTICES}
+            arrays |= {"held": part.held} if len(part.held) else {}
+            arrays |= {
+                "indptr": part.forward.indptr,
+                "columns": part.forward.columns,
+                "forward": part.forward.weights,
+                "backward": part.backward.weights,
+            }
+            write_arrays(folder, {f"{key}_{number}": a for key, a in arrays.items()})
+        facts = {"vertices": dataset.vertices, "edges": dataset.edges}
+        return {**facts, "whole": dataset.parts}
+
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
-    arrays = prepare_arrays(folder, lambda partial: _write(partial, dataset, parts()))
-    return functools.cache(lambda number: _read(arrays, number))
+    prepared = prepare_arrays(folder, write)
+
+    def read(number: int) -> Part:
+        names = (*_OF_VERTICES, "indptr", "columns", "forward", "backward")
+        array = {key: prepared.array(f"{key}_{number}") for key in names}
+        held = f"held_{number}"
+        return Part(
+            array["local"],
+            array["remote"],
+            array["owners"],
+            Adjacency(array["indptr"], array["columns"], array["forward"]),
+            Adjacency(array["indptr"], array["columns"], array["backward"]),
+            prepared.array(held) if prepared.holds(held) else array["local"][:0],
+        )
+
+    return functools.cache(read)
 
 
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
@@ -350,43 +346,8 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
 
 
-def _write(folder: Path, dataset: Dataset, parts: Iterator[Part]) -> dict[str, Any]:
-    for number, part in enumerate(parts):
-        arrays: dict[str, NDArray[Any]] = {
-            "local": part.local,
-            **({"held": part.held} if len(part.held) else {}),
-            "remote": part.remote,
-            "owners": part.owners,
-            "indptr": part.forward.indptr,
-            "columns": part.forward.columns,
-            "forward": part.forward.weights,
-            "backward": part.backward.weights,
-        }
-        write_arrays(folder, {f"{name}_{number}": a for name, a in arrays.items()})
-    return {
-        "vertices": dataset.vertices,
-        "edges": dataset.edges,
-        "whole": dataset.parts,
-    }
-
-
-def _read(prepared: PreparedArrays, number: int) -> Part:
-    array = {
-        name: prepared.array(f"{name}_{number}")
-        for name in (
-            "local", "remote", "owners", "indptr", "columns", "forward", "backward",
-        )
-    }  # fmt: skip
-    key = f"held_{number}"
-    indptr, columns = array["indptr"], array["columns"]
-    return Part(
-        array["local"],
-        array["remote"],
-        array["owners"],
-        Adjacency(indptr, columns, array["forward"]),
-        Adjacency(indptr, columns, array["backward"]),
-        prepared.array(key) if prepared.holds(key) else array["local"][:0],
-    )
+#: First fields of a part, arrays of their own in its files.
+_OF_VERTICES = ("local", "remote", "owners")
 
 
 def replicate_parts(
@@ -407,7 +368,19 @@ def replicate_parts(
     """
     first = 0
     for size in boxes:
-        holder, distance = _box(structure, owner, range(first, first + size), layers)
+        # The device of this box that has each vertex, and its distance; -1 beyond.
+        inside = (owner >= first) & (owner < first + size)
+        holder = np.where(inside, owner, np.int32(-1))
+        distance = np.where(inside, np.int32(0), np.int32(-1))
+        edge = np.flatnonzero(inside)
+        for far in range(1, layers + 1):
+            indptr, neighbours = structure.neighbours(edge)
+            by = np.repeat(holder[edge], np.diff(indptr)) - first
+            new = holder[neighbours] < 0
+            edge, which = np.unique(neighbours[new], return_inverse=True)
+            links = np.bincount(which * size + by[new], minlength=len(edge) * size)
+            most = links.reshape(len(edge), size).argmax(axis=1)
+            holder[edge], distance[edge] = first + most, far
         for device in range(first, first + size):
             mine = holder == device
             shells = [
@@ -418,27 +391,6 @@ def replicate_parts(
                 shell = shells[layers - layer + 1]
                 yield part_of(structure, holder, local, shell, aggregation)
         first += size
-
-
-def _box(
-    structure: Structure, owner: NDArray[np.int32], devices: range, hops: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the device of a box that has each vertex, and its distance; -1 beyond."""
-    inside = (owner >= devices.start) & (owner < devices.stop)
-    holder = np.where(inside, owner, np.int32(-1))
-    distance = np.where(inside, np.int32(0), np.int32(-1))
-    edge = np.flatnonzero(inside)
-    for far in range(1, hops + 1):
-        indptr, neighbours = neighbours_of(structure, edge)
-        by = np.repeat(holder[edge], np.diff(indptr)) - devices.start
-        new = holder[neighbours] < 0
-        edge, which = np.unique(neighbours[new], return_inverse=True)
-        links = np.bincount(
-            which * len(devices) + by[new], minlength=len(edge) * len(devices)
-        ).reshape(len(edge), len(devices))
-        holder[edge] = devices.start + links.argmax(axis=1)
-        distance[edge] = far
-    return holder, distance
 
 
 def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph, ...]]:
@@ -463,10 +415,9 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
         lambda: replicate_parts(dataset.structure, dataset.owner, boxes, layers, form),
     )
 
-    def of_layer(layer: int, number: int) -> Part:
-        return read(number * layers + layer)
+    def of_layer(layer: int) -> WholeGraph:
+        return WholeGraph(
+            dataset.vertices, dataset.parts, lambda n: read(n * layers + layer)
+        )
 
-    return dataset, tuple(
-        WholeGraph(dataset.vertices, dataset.parts, partial(of_layer, layer))
-        for layer in range(layers)
-    )
+    return dataset, tuple(map(of_layer, range(layers)))

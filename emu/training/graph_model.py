@@ -20,6 +20,7 @@ from emu.problem.workloads import PARTS, layer_shapes
 from emu.training.layers import (
     LAYERS,
     Block,
+    LayerTensors,
     MiniBatch,
     add_gradients,
     as_tensor,
@@ -31,60 +32,17 @@ if TYPE_CHECKING:
     from emu.training.layers import Tensor
 
 
-class GraphModel:
-    """Layers of one kind with ReLU between them; see `model_shapes`.
-
-    Building one gives this process a single torch thread: the machine's cores belong
-    to dozens of processes, and one thread sums in one order.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
-    """
+class GraphModel(LayerTensors):
+    """Layers of one kind with ReLU between them; see `model_shapes`."""
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
-        import torch
-
-        torch.set_num_threads(1)
-        model = settings["model"]
-        self._layer = LAYERS[model.get("kind", "sage")]
+        super().__init__(settings, dataset)
+        self._layer = LAYERS[settings["model"].get("kind", "sage")]
         self._width = dataset.feature_length
-        self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
-        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
-        self._dtype = getattr(torch, settings["precision"])
-        self._flat: Tensor = torch.zeros(
-            sum(self._sizes), dtype=self._dtype, requires_grad=True
-        )
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return len(self._shapes)
-
-    def load(self, flat: NDArray[Any]) -> None:
-        """Copy a flat parameter vector into the model.
-
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
-        """
-        import torch
-
-        size = self._flat.numel()
-        if len(flat) != size:
-            raise ValueError(f"{len(flat)} parameters for a model of {size}")
-        with torch.no_grad():
-            self._flat.copy_(as_tensor(flat))
 
     def layer(self, number: int, block: Block, hidden: Tensor) -> Tensor:
         """Return the vectors of a block's destinations after one layer."""
-        before = sum(len(shapes) for shapes in self._shapes[:number])
-        parts = self._flat.split(self._sizes)[before:]
-        shapes = self._shapes[number]
-        tensors = [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
-        out = self._layer(block, hidden, *tensors)
+        out = self._layer(block, hidden, *self._tensors_of(number))
         return out if number == self.layers - 1 else out.relu()
 
     def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
@@ -123,13 +81,14 @@ class GraphModel:
         ValueError
             As `Block`.
         """
-        self._flat.grad = None
-        loss, accuracy = add_gradients(self._scores_of, batches)
-        return self._flat.grad.numpy(), loss, accuracy
 
-    def _scores_of(self, batch: MiniBatch) -> Tensor:
-        features = as_tensor(batch.features).to(self._dtype)
-        return self.scores(make_blocks(batch.sizes, batch.edges), features)
+        def scores_of(batch: MiniBatch) -> Tensor:
+            features = as_tensor(batch.features).to(self._dtype)
+            return self.scores(make_blocks(batch.sizes, batch.edges), features)
+
+        self._flat.grad = None
+        loss, accuracy = add_gradients(scores_of, batches)
+        return self._flat.grad.numpy(), loss, accuracy
 
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""

@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import Adjacency, Dataset
+from emu.graph_data.sampling import entries_of
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
+from emu.training.layers import NEGATIVE_SLOPE
 
 if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
@@ -39,10 +41,8 @@ class RowSums:
     def __init__(
         self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
     ) -> None:
-        first = adjacency.indptr[rows]
-        counts = adjacency.indptr[rows + 1] - first
-        self._starts = np.cumsum(counts) - counts
-        entries = np.arange(int(counts.sum())) + np.repeat(first - self._starts, counts)
+        pointers, entries = entries_of(adjacency.indptr, rows)
+        self._starts = pointers[:-1]
         self._columns = adjacency.columns[entries]
         self._weights = adjacency.weights[entries].astype(dtype)[:, None]
 
@@ -135,9 +135,6 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     return np.concatenate(pieces)
 
 
-_NEGATIVE_SLOPE = 0.2  # as in the paper
-
-
 class InEdges:
     """Edges into the vertices of an interval, vertex by vertex.
 
@@ -151,13 +148,12 @@ class InEdges:
 
     def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
         self._rows = rows
-        first = adjacency.indptr[rows]
-        counts = adjacency.indptr[rows + 1] - first
-        self._starts = np.cumsum(counts) - counts
-        entries = np.arange(int(counts.sum())) + np.repeat(first - self._starts, counts)
+        pointers, entries = entries_of(adjacency.indptr, rows)
+        self._starts = pointers[:-1]
         self.columns = adjacency.columns[entries]
         """Position of every edge's source."""
-        self.ends = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        ends = np.arange(len(rows), dtype=np.int32)
+        self.ends: NDArray[Any] = np.repeat(ends, np.diff(pointers))
         """Number of every edge's destination within the interval, int32."""
 
     def both(self, vectors: Array) -> dict[str, Array]:
@@ -171,8 +167,7 @@ class InEdges:
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
         rows = attention[:, None] * vectors[self.columns]
-        sums: Array = np.add.reduceat(rows, self._starts, axis=0)
-        return sums
+        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
@@ -213,12 +208,11 @@ class Ends:
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
         scores = self._scores()
-        scores = np.where(scores > 0, scores, _NEGATIVE_SLOPE * scores)
+        scores = np.where(scores > 0, scores, NEGATIVE_SLOPE * scores)
         top = np.full(int(self.ends.max()) + 1, -np.inf, scores.dtype)
         np.maximum.at(top, self.ends, scores)
         likely = np.exp(scores - top[self.ends])
-        shares: Array = likely / self._sums(likely)[self.ends]
-        return shares
+        return np.asarray(likely / self._sums(likely)[self.ends])
 
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
@@ -240,7 +234,7 @@ class Ends:
         attention, mine = self.attention(), gradient[self.ends]
         of_attention = (mine * self.sources).sum(axis=1)
         mean = self._sums(attention * of_attention)[self.ends]
-        slope = np.where(self._scores() > 0, 1, _NEGATIVE_SLOPE)
+        slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
         of_scores = (attention * (of_attention - mean) * slope).astype(mine.dtype)
         of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]

@@ -13,19 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import SampledBatch
-from emu.problem.workloads import SPLIT_WEIGHTS
+from emu.graph_data import BatchPlan, Dataset, SampledBatch
+from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 
 if TYPE_CHECKING:
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
 
-_NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
+NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
@@ -90,7 +91,7 @@ def _attention(
     source = as_tensor(np.concatenate([block.source, loops])).long()
     destination = as_tensor(np.concatenate([block.destination, loops])).long()
     attends = (rows[: block.inner] * of_destination).sum(2)[destination]
-    scores = leaky_relu((rows * of_source).sum(2)[source] + attends, _NEGATIVE_SLOPE)
+    scores = leaky_relu((rows * of_source).sum(2)[source] + attends, NEGATIVE_SLOPE)
     # A softmax per destination, from its highest score so that none overflows.
     highest = scores.detach().new_full((block.inner, heads), -np.inf)
     places = destination.unsqueeze(1).expand_as(scores)
@@ -211,6 +212,57 @@ def make_blocks(
     ]
 
 
+class LayerTensors:
+    """Parameters of emu's layers in one flat tensor.
+
+    Building one gives this process a single torch thread: the machine's cores belong
+    to dozens of processes, and one thread sums in one order.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        length, classes = dataset.feature_length, dataset.classes
+        self._shapes = [*layer_shapes(settings["model"], length, classes)]
+        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
+        self._dtype = getattr(torch, settings["precision"])
+        self._flat: Tensor = torch.zeros(
+            sum(self._sizes), dtype=self._dtype, requires_grad=True
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self._shapes)
+
+    def load(self, flat: NDArray[Any]) -> None:
+        """Copy a flat parameter vector into the model.
+
+        Raises
+        ------
+        ValueError
+            When its length is not the model's.
+        """
+        import torch
+
+        size = self._flat.numel()
+        if len(flat) != size:
+            raise ValueError(f"{len(flat)} parameters for a model of {size}")
+        with torch.no_grad():
+            self._flat.copy_(as_tensor(flat))
+
+    def _tensors_of(self, number: int) -> list[Tensor]:
+        before = sum(len(shapes) for shapes in self._shapes[:number])
+        parts, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+
+
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
     """Sample from which a model learns in one step of one sampler."""
@@ -230,12 +282,19 @@ class MiniBatch:
         """Join a sampled batch with its rows and labels."""
         return cls(features, labels, batch.sizes, batch.edges)
 
+    @classmethod
+    def draw(
+        cls, dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
+    ) -> MiniBatch:
+        """Sample the mini-batch of one (sampler, iteration), with its features."""
+        batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
+        rows, labels = dataset.gather(batch.vertices), dataset.labels[batch.seeds]
+        return cls.of(batch, rows, labels)
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""
-        named: dict[str, NDArray[Any]] = {
-            "features": self.features,
-            "labels": self.labels,
-        }
+        named: dict[str, NDArray[Any]]
+        named = {"features": self.features, "labels": self.labels}
         for number, (source, destination) in enumerate(self.edges):
             named[f"source_{number}"] = source
             named[f"destination_{number}"] = destination

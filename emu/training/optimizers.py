@@ -7,44 +7,27 @@ whole vector, bit by bit.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 
-class Optimizer(Protocol):
+class Optimizer(ABC):
     """Changes parameters in place, given their gradient."""
-
-    def step(self, gradient: NDArray[Any]) -> None:
-        """Apply one step."""
-        ...
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return copies of the parameters and all that the next step depends on."""
-        ...
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `state` returned; parameters change in place.
-
-        Raises
-        ------
-        ValueError
-            When it is of another optimiser, or of other parameters.
-        """
-        ...
-
-
-class _Steps:
-    """Parameters that are changed in place, and the learning rate of each step."""
 
     def __init__(
         self, parameters: NDArray[Any], lr: float, half_life: float = math.inf
     ) -> None:
         self._parameters, self._lr, self._half_life = parameters, lr, half_life
         self._steps = 0
+
+    @abstractmethod
+    def step(self, gradient: NDArray[Any]) -> None:
+        """Apply one step."""
 
     def _list_state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that every step changes in place."""
@@ -56,7 +39,7 @@ class _Steps:
         return {**copies, "steps": np.array([self._steps], np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `state` returned.
+        """Go on from what `state` returned; parameters change in place.
 
         Raises
         ------
@@ -80,15 +63,16 @@ class _Steps:
         return float(self._lr * 0.5 ** ((self._steps - 1) / self._half_life))
 
 
-class Sgd(_Steps):
+class Sgd(Optimizer):
     """Plain gradient descent."""
 
+    @override
     def step(self, gradient: NDArray[Any]) -> None:
         """Subtract the learning rate times the gradient."""
         self._parameters -= self._next_rate() * gradient
 
 
-class Adam(_Steps):
+class Adam(Optimizer):
     """Adam (Kingma, Ba, ICLR 2015, Algorithm 1) with the paper's constants."""
 
     def __init__(
@@ -103,6 +87,7 @@ class Adam(_Steps):
         moments = {"first": self._first, "second": self._second}
         return super()._list_state() | moments
 
+    @override
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""
         decay, decay_square, epsilon = 0.9, 0.999, 1e-8

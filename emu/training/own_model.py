@@ -183,8 +183,7 @@ class OwnModel:
     def _flat(parts: Sequence[Tensor]) -> NDArray[Any]:
         from torch.nn.utils import parameters_to_vector
 
-        flat: NDArray[Any] = parameters_to_vector(parts).detach().numpy()
-        return flat
+        return np.asarray(parameters_to_vector(parts).detach().numpy())
 
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the module.
@@ -219,13 +218,12 @@ class OwnModel:
         self._module.train()
         self._module.zero_grad(set_to_none=True)
         with self._running("fails in training", _CALLED, worker, iteration):
-            loss, accuracy = add_gradients(self._scores_of, batches)
+            loss, accuracy = add_gradients(
+                lambda b: self.scores(b.sizes, b.edges, as_tensor(b.features)), batches
+            )
         pairs = zip(self._parameters, self._empty, strict=True)
         parts = [nothing if p.grad is None else p.grad for p, nothing in pairs]
         return self._flat(parts), loss, accuracy
-
-    def _scores_of(self, batch: MiniBatch) -> Tensor:
-        return self.scores(batch.sizes, batch.edges, as_tensor(batch.features))
 
     def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
@@ -235,7 +233,19 @@ class OwnModel:
         sizes, edges
             As in `SampledBatch`.
         """
-        blocks = self._blocks(sizes, edges)
+        import torch
+
+        ends = [(as_tensor(source), as_tensor(to)) for source, to in edges]
+        pairs = [*zip(ends, pairwise(sizes), strict=True)]
+        dgl = None if "adjs" in self._names else _dgl()
+        blocks: list[Any]
+        if dgl is None:
+            blocks = [Adjacency(torch.stack(e).long(), None, size) for e, size in pairs]
+        else:
+            blocks = [
+                dgl.create_block(e, num_src_nodes=outer, num_dst_nodes=inner)
+                for e, (outer, inner) in pairs
+            ]
         inputs = features.to(self._dtype)
         in_order = (blocks, inputs)
         if self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"]):
@@ -251,19 +261,6 @@ class OwnModel:
                 path=self._program,
             )
         return scores
-
-    def _blocks(self, sizes: Sequence[int], edges: Edges) -> list[Any]:
-        import torch
-
-        ends = [(as_tensor(source), as_tensor(to)) for source, to in edges]
-        pairs = [*zip(ends, pairwise(sizes), strict=True)]
-        dgl = None if "adjs" in self._names else _dgl()
-        if dgl is None:
-            return [Adjacency(torch.stack(e).long(), None, size) for e, size in pairs]
-        return [
-            dgl.create_block(e, num_src_nodes=outer, num_dst_nodes=inner)
-            for e, (outer, inner) in pairs
-        ]
 
     def predict(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return the class of each of the last block's destinations, not training."""
@@ -387,10 +384,30 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
     import_library("torch", program, INSTALL_TORCH)
     own = {k: settings["model"][k] for k in ("program", "source", "args", "layers")}
     key = json.dumps([own, *(settings.get(name) for name in _KEYS)], sort_keys=True)
-    if key not in _known:
-        dataset = open_for(settings)
-        _check(settings, dataset)
-        _known[key] = _measure(settings, dataset)
+    if key in _known:
+        return _known[key]
+    from torch.utils.flop_counter import FlopCounterMode
+
+    dataset = open_for(settings)
+    _check(settings, dataset)
+    plan, model = BatchPlan.from_settings(settings), OwnModel(settings, dataset)
+    each = settings["samplers_per_worker"]
+    seconds: list[float] = []
+    flops = 0.0
+    for iteration in range(_TIMED + 1):
+        batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in range(each)]
+        if iteration == 0:  # the first call loads libraries: its time is no measure
+            with FlopCounterMode(display=False) as counter:
+                model.gradient(batches)
+            flops = float(counter.get_total_flops())
+            continue
+        began = time.thread_time()
+        model.gradient(batches)
+        seconds.append(time.thread_time() - began)
+        if sum(seconds) > _ENOUGH:
+            break
+    median = float(np.median(seconds))
+    _known[key] = ModelFigures(len(model.parameters), flops, median)
     return _known[key]
 
 
@@ -441,29 +458,3 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     rows = dataset.gather(batch.vertices)
     labels = np.maximum(dataset.labels[batch.seeds], 0)  # -1 where it has none
     return MiniBatch.of(batch, rows, labels)
-
-
-def _measure(settings: Mapping[str, Any], dataset: Dataset) -> ModelFigures:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    plan, model = BatchPlan.from_settings(settings), OwnModel(settings, dataset)
-    each = settings["samplers_per_worker"]
-    seconds: list[float] = []
-    flops = 0.0
-    for iteration in range(_TIMED + 1):
-        batches = []
-        for sampler in range(each):
-            batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
-            rows, labels = dataset.gather(batch.vertices), dataset.labels[batch.seeds]
-            batches.append(MiniBatch.of(batch, rows, labels))
-        if iteration == 0:  # the first call loads libraries: its time is no measure
-            with FlopCounterMode(display=False) as counter:
-                model.gradient(batches)
-            flops = float(counter.get_total_flops())
-            continue
-        began = time.thread_time()
-        model.gradient(batches)
-        seconds.append(time.thread_time() - began)
-        if sum(seconds) > _ENOUGH:
-            break
-    return ModelFigures(len(model.parameters), flops, float(np.median(seconds)))

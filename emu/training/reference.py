@@ -9,14 +9,14 @@ is with every neighbour, layer by layer over the whole graph.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, Dataset, Structure, open_for, relabel
+from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
 from emu.training.layers import Block, MiniBatch, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
@@ -49,23 +49,35 @@ class WholeGraphModel:
         self._dtype = getattr(torch, settings["precision"])
         features = dataset.gather(np.arange(dataset.vertices))
         self._features = torch.from_numpy(features).to(self._dtype)
-        self.matrix = _matrix(self._model, dataset, self._dtype)
+        count, structure = dataset.vertices, dataset.structure
+        to = np.repeat(np.arange(count), np.diff(structure.indptr))
+        of = structure.indices.astype(np.int64)
+        if self._model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
+            to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
+        degree = np.bincount(to, minlength=count).astype(np.float64)
+        if self._model["norm"] == "symmetric":
+            weights = degree[to] ** -0.5 * degree[of] ** -0.5
+        else:
+            is_mean = self._model["norm"] == "mean"
+            weights = 1 / degree[to] if is_mean else np.ones(len(to))
+        ends, values = torch.from_numpy(np.stack([to, of])), torch.from_numpy(weights)
+        #: Weights of all edges, rows by destination.
+        self.matrix = torch.sparse_coo_tensor(
+            ends, values.to(self._dtype), (count, count), check_invariants=True
+        ).coalesce()
 
     def scores(self, flat: Tensor) -> Tensor:
         """Return a score per vertex and class, from flat parameters."""
         import torch
 
         pieces = flat.split([prod(shape) for shape in self._shapes.values()])
-        parts = {
-            name: piece.view(shape)
-            for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
-        }
+        parts = [*zip(self._shapes.items(), pieces, strict=True)]
         hidden = self._features
         for number in range(self._model["layers"]):
             own = f"layers.{number}."
             layer = {
-                name.removeprefix(own): part
-                for name, part in parts.items()
+                name.removeprefix(own): piece.view(shape)
+                for (name, shape), piece in parts
                 if name.startswith(own)
             }
             if number:
@@ -121,51 +133,12 @@ def attend(
     return torch.sparse.mm(attention, sources)
 
 
-def _matrix(model: Mapping[str, Any], dataset: Dataset, dtype: Any) -> Tensor:
-    """Return the weights of all edges, rows by destination."""
-    import torch
-
-    count, structure = dataset.vertices, dataset.structure
-    to = np.repeat(np.arange(count), np.diff(structure.indptr))
-    of = structure.indices.astype(np.int64)
-    if model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
-        to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
-    degree = np.bincount(to, minlength=count).astype(np.float64)
-    if model["norm"] == "symmetric":
-        weights = degree[to] ** -0.5 * degree[of] ** -0.5
-    else:
-        weights = 1 / degree[to] if model["norm"] == "mean" else np.ones(len(to))
-    ends, values = torch.from_numpy(np.stack([to, of])), torch.from_numpy(weights)
-    shape = count, count
-    whole = torch.sparse_coo_tensor(
-        ends, values.to(dtype), shape, check_invariants=True
-    )
-    return whole.coalesce()
-
-
-def reference_whole_graph(
+def _train_whole_graph(
     settings: Mapping[str, Any],
     epochs: int,
-    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
+    watch: Callable[[int, NDArray[Any]], None],
 ) -> tuple[NDArray[Any], list[float]]:
-    """Train on the whole graph, a step per epoch on the mean loss.
-
-    Parameters
-    ----------
-    watch
-        Called after every step with its number, from 0, and the parameters.
-
-    Returns
-    -------
-    parameters, losses
-        Flat parameters after the last step; mean cross-entropy of the training vertices
-        before each step.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for`.
-    """
+    """Return what `reference_training` does, of a step per epoch on the mean loss."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -186,24 +159,6 @@ def reference_whole_graph(
     return parameters, losses
 
 
-def predict_whole_graph(
-    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
-) -> NDArray[np.int64]:
-    """Return the predicted class of every vertex.
-
-    Raises
-    ------
-    ValueError
-        When the parameters do not fit the model.
-    """
-    import torch
-
-    with torch.no_grad():
-        scores = WholeGraphModel(settings, dataset).scores(torch.tensor(parameters))
-    classes: NDArray[np.int64] = scores.argmax(1).numpy()
-    return classes
-
-
 def reference_training(
     settings: Mapping[str, Any],
     iterations: int,
@@ -213,8 +168,8 @@ def reference_training(
     """Train as the workers and servers of a job would, without any of them.
 
     Gradients are averaged over workers in rank order, each worker's being that of its
-    mean loss (specs section 2c); a system without mini-batches takes a step per epoch
-    (`reference_whole_graph`). Nothing else may influence the weights.
+    mean loss (specs section 2c); a system without mini-batches takes a step per epoch.
+    Nothing else may influence the weights.
 
     Parameters
     ----------
@@ -235,7 +190,7 @@ def reference_training(
         As `open_for` and `BatchPlan.from_settings`.
     """
     if trains_whole_graph(settings):
-        return reference_whole_graph(settings, iterations, watch)
+        return _train_whole_graph(settings, iterations, watch)
     dataset = open_for(settings)
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)
@@ -250,7 +205,7 @@ def reference_training(
         results = [
             model.gradient(
                 [
-                    _mini_batch(dataset, plan, worker * each + number, iteration)
+                    MiniBatch.draw(dataset, plan, worker * each + number, iteration)
                     for number in range(each)
                 ],
                 worker,
@@ -262,14 +217,6 @@ def reference_training(
         losses.append(float(np.mean([loss for _, loss, _ in results])))
         watch(iteration, parameters)
     return parameters, losses
-
-
-def _mini_batch(
-    dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
-) -> MiniBatch:
-    batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
-    features = dataset.gather(batch.vertices)
-    return MiniBatch.of(batch, features, dataset.labels[batch.seeds])
 
 
 _SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own output
@@ -320,42 +267,31 @@ def predict(
     import torch
 
     if trains_whole_graph(settings):
-        return predict_whole_graph(settings, dataset, parameters)
+        with torch.no_grad():
+            scores = WholeGraphModel(settings, dataset).scores(torch.tensor(parameters))
+        return np.asarray(scores.argmax(1).numpy())
     model = build_model(settings, dataset)
     model.load(parameters)
     hidden = dataset.gather(np.arange(dataset.vertices))
     hidden = hidden.astype(settings["precision"])
     if isinstance(model, OwnModel):  # it has no layers to call one by one
         layers = settings["model"]["layers"]
-        whole = [_whole(dataset.structure)] * layers
+        to = np.arange(dataset.vertices, dtype=np.int32)
+        to = np.repeat(to, np.diff(dataset.structure.indptr))
+        whole = [(dataset.structure.indices, to)] * layers
         sizes = [dataset.vertices] * (layers + 1)
-        classes: NDArray[np.int64] = model.predict(
-            sizes, whole, as_tensor(hidden)
-        ).numpy()
-        return classes
+        return np.asarray(model.predict(sizes, whole, as_tensor(hidden)).numpy())
     with torch.no_grad():
         for number in range(model.layers):
-            outputs = [
-                model.layer(number, block, as_tensor(hidden[vertices]))
-                for vertices, block in _full_blocks(dataset.structure)
-            ]
+            outputs = []
+            for first in range(0, dataset.vertices, _SLICE):
+                inner = min(_SLICE, dataset.vertices - first)
+                own = np.arange(first, first + inner)
+                indptr, neighbours = dataset.structure.neighbours(own)
+                vertices, source = relabel(own, neighbours)
+                to = np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr))
+                block = Block(source, to, len(vertices), inner)
+                rows = as_tensor(hidden[vertices])
+                outputs.append(model.layer(number, block, rows))
             hidden = torch.cat(outputs).numpy()
-    predicted: NDArray[np.int64] = hidden.argmax(1)
-    return predicted
-
-
-def _whole(structure: Structure) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    to = np.arange(structure.vertices, dtype=np.int32)
-    return structure.indices, np.repeat(to, np.diff(structure.indptr))
-
-
-def _full_blocks(structure: Structure) -> Iterator[tuple[NDArray[np.int64], Block]]:
-    for first in range(0, structure.vertices, _SLICE):
-        last = min(first + _SLICE, structure.vertices)
-        bounds = structure.indptr[first : last + 1]
-        neighbours = structure.indices[bounds[0] : bounds[-1]].astype(np.int64)
-        vertices, source = relabel(np.arange(first, last), neighbours)
-        destination = np.repeat(
-            np.arange(last - first, dtype=np.int32), np.diff(bounds)
-        )
-        yield vertices, Block(source, destination, len(vertices), last - first)
+    return np.asarray(hidden.argmax(1), np.int64)

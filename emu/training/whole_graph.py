@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.problem.workloads import layer_shapes
-from emu.training.layers import as_tensor
+from emu.training.layers import LayerTensors, as_tensor
 
 if TYPE_CHECKING:
     from emu.training.layers import Tensor
@@ -78,12 +76,6 @@ def _sum_weighted(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tenso
     return linear(aggregate(hidden), weight)
 
 
-def _gcn(
-    aggregate: Aggregate, _local: int, hidden: Tensor, weight: Tensor, bias: Tensor
-) -> Tensor:
-    return _sum_weighted(aggregate, hidden, weight) + bias
-
-
 def _sage(
     aggregate: Aggregate,
     local: int,
@@ -115,7 +107,9 @@ def _gin(
 
 #: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
 _LAYERS: dict[str, Callable[..., Tensor]] = {
-    "gcn": _gcn,
+    "gcn": lambda sums, _, hidden, weight, bias: (
+        _sum_weighted(sums, hidden, weight) + bias
+    ),
     "sage": _sage,
     "commnet": _sage,
     "gin": _gin,
@@ -135,10 +129,8 @@ class Scored:
     """Gradient of the scores, shape (local, classes)."""
 
 
-class PartModel:
+class PartModel(LayerTensors):
     """Layers of a model on the rows of one part.
-
-    Building one gives this process a single torch thread, which sums in one order.
 
     Parameters
     ----------
@@ -154,13 +146,9 @@ class PartModel:
     ) -> None:
         import torch
 
-        torch.set_num_threads(1)
-        model = settings["model"]
-        self._layer = _LAYERS[model["kind"]]
-        self._activation = getattr(torch, model["activation"])
-        self._dtype = getattr(torch, settings["precision"])
-        self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
-        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
+        super().__init__(settings, dataset)
+        self._layer = _LAYERS[settings["model"]["kind"]]
+        self._activation = getattr(torch, settings["model"]["activation"])
         sums = [
             _product(part.forward, len(part.vertices), self._dtype) for part in parts
         ]
@@ -171,39 +159,21 @@ class PartModel:
         self._train = np.flatnonzero(np.isin(own, dataset.train))
         self._labels = dataset.labels[own[self._train]].astype(np.int64)
         self._train_count = dataset.train_count
-        self._flat: Tensor = torch.zeros(
-            sum(self._sizes), dtype=self._dtype, requires_grad=True
-        )
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
 
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return len(self._shapes)
-
+    @override
     def load(self, flat: NDArray[Any]) -> None:
-        """Copy a flat parameter vector into the model, and forget its gradient.
-
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
-        """
+        """Copy a flat parameter vector into the model, and forget its gradient."""
         import torch
 
-        if len(flat) != self._flat.numel():
-            size = self._flat.numel()
-            raise ValueError(f"{len(flat)} parameters for a model of {size}")
-        with torch.no_grad():
-            self._flat.copy_(as_tensor(flat))
+        super().load(flat)
         self._flat.grad = torch.zeros_like(self._flat)
         self._steps.clear()
 
     @property
     def gradient(self) -> NDArray[Any]:
         """Gradient of the parameters from all layers whose backward pass is done."""
-        found: NDArray[Any] = self._flat.grad.numpy()
-        return found
+        return np.asarray(self._flat.grad.numpy())
 
     def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the vectors of the local vertices after a layer.
@@ -224,16 +194,13 @@ class PartModel:
             raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
         hidden = as_tensor(rows).to(self._dtype)
         hidden.requires_grad_(number > 0)  # features need no gradient
-        before = sum(len(shapes) for shapes in self._shapes[:number])
-        pieces, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
-        tensors = [one.view(shape) for one, shape in zip(pieces, shapes, strict=False)]
         local = len(self._parts[number].local)
+        tensors = self._tensors_of(number)
         out = self._layer(self._sums[number], local, hidden, *tensors)
         if number < self.layers - 1:
             out = self._activation(out)
         self._steps[number] = hidden, out
-        found: NDArray[Any] = out.detach().numpy()
-        return found
+        return np.asarray(out.detach().numpy())
 
     def score(self, scores: NDArray[Any]) -> Scored:
         """Return the loss of the last layer's output at the training vertices."""
@@ -266,5 +233,4 @@ class PartModel:
         out.backward(as_tensor(gradient))
         if number == 0:
             return None
-        found: NDArray[Any] = hidden.grad.numpy()
-        return found
+        return np.asarray(hidden.grad.numpy())

@@ -86,7 +86,7 @@ def test_a_drawn_graph_comes_back(
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     edges = rng.integers(0, vertices, (2, int(rng.integers(1, 90)))).astype("i4")
     labels = rng.integers(0, 3, vertices)
-    labels[0] = 2
+    labels[:2] = 2, 0
     part_of = rng.integers(0, 4, vertices)  # 3: in none
     part_of[1] = 0
     shaped = {

@@ -151,11 +151,11 @@ def test_notes_and_numbers_that_numpy_lacks(tmp_path: Path, seed: int) -> None:
     np.testing.assert_array_equal(rows, content["x"].float().numpy())
 
 
-def test_sparse_features_are_an_error(tmp_path: Path) -> None:
+def test_sparse_labels_are_an_error(tmp_path: Path) -> None:
     content = graph_of_tensors(0)
-    content["x"] = content["x"].to_sparse()
+    content["y"] = content["y"].to_sparse()
 
-    with pytest.raises(DataError, match=r"x is sparse, save x\.to_dense\(\)"):
+    with pytest.raises(DataError, match=r"y is sparse, save y\.to_dense\(\)"):
         import_graph(saved(tmp_path, content), "sparse")
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers.found_graph import (
+    FEATURES,
     MATRICES,
     FoundGraph,
     check_rows,
@@ -170,10 +171,24 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
         content = choose_graph(_load(torch, path), choices, str(path))
-        if any(isinstance(key, tuple) for key in content):
-            return choose_types(_typed(torch, content, path), choices)
-        arrays, others = _arrays(torch, content, path)
-        return graph_of_arrays(arrays, str(path), choices, others)
+        if not any(isinstance(key, tuple) for key in content):
+            arrays, others = _arrays(torch, content, path)
+            return graph_of_arrays(arrays, str(path), choices, others)
+        vertices, edges = {}, {}
+        unread: dict[str, None] = {}
+        for key, values in content.items():
+            if not isinstance(values, dict) or key == "_global_store":
+                continue
+            arrays, others = _arrays(torch, values, path)
+            unread |= dict.fromkeys(others)
+            if isinstance(key, tuple):
+                source, name, target = map(str, key)
+                arrays.pop("shape", None)  # of an adjacency between two types
+                edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
+            else:
+                vertices[str(key)] = arrays
+        typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
+        return choose_types(typed_graph, choices)
 
 
 def _load(torch: Any, path: Path) -> Any:
@@ -220,7 +235,7 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     graphs = [_mapping(one) for one in several]
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
         whole, slices, *_ = graphs  # the class may follow
-        if slices is None or _are_slices(slices):
+        if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
             return _cut(whole, slices or {}, choices, origin)
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
         example = '{"edge_index": ..., "x": ..., "y": ...}'
@@ -246,14 +261,9 @@ def _mapping(content: Any) -> Any:
 
 def _are_slices(content: Any) -> bool:
     """Return True for a dict that says where each graph begins in each tensor."""
-    if not isinstance(content, dict) or not content:
-        return False
-    return all(
-        _are_slices(value)
-        if isinstance(value, dict)
-        else getattr(value, "ndim", 0) == 1
-        for value in content.values()
-    )
+    if not isinstance(content, dict):
+        return getattr(content, "ndim", 0) == 1
+    return bool(content) and all(map(_are_slices, content.values()))
 
 
 def _cut(
@@ -282,23 +292,6 @@ def _cut(
     return cut(merged, slices)
 
 
-def _typed(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
-    vertices, edges = {}, {}
-    unread: list[str] = []
-    for key, values in content.items():
-        if not isinstance(values, dict) or key == "_global_store":
-            continue
-        arrays, others = _arrays(torch, values, path)
-        unread += others
-        if not isinstance(key, tuple):
-            vertices[str(key)] = arrays
-            continue
-        source, name, target = map(str, key)
-        arrays.pop("shape", None)  # of an adjacency between two types
-        edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
-    return TypedGraph(str(path), vertices, edges, tuple(dict.fromkeys(unread)))
-
-
 def _arrays(
     torch: Any, content: dict[Any, Any], path: Path
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
@@ -312,8 +305,8 @@ def _arrays(
     unread = []
     for name, value in by_name.items():
         sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
-        if sparse and name in MATRICES:
-            arrays |= _sparse_ends(torch, name, value, path)
+        if sparse and value.ndim == 2 and name in {*MATRICES, *FEATURES}:
+            arrays |= _sparse_arrays(torch, name, value, path)
         elif is_read(name) and value is not None:
             arrays[name] = _array(torch, name, value, path)
         else:
@@ -321,18 +314,31 @@ def _arrays(
     return arrays, unread
 
 
-def _sparse_ends(
+def _sparse_arrays(
     torch: Any, name: str, value: Any, path: Path
 ) -> dict[str, NDArray[Any]]:
-    """Return rows and columns of a sparse adjacency, by the names of scipy."""
+    """Return a sparse adjacency by the names of scipy, sparse features as ``attr_*``.
+
+    Not by torch's own conversions: they write beyond their memory where indices do.
+    """
+    rows, shape = value.shape[0], np.array(value.shape)
     if value.layout == torch.sparse_coo:
         row, col = _array(torch, name, value._indices(), path)  # noqa: SLF001
+        data = value._values()  # noqa: SLF001
     else:
         parts = value.crow_indices(), value.col_indices()
         indptr, col = (_array(torch, name, part, path) for part in parts)
-        indptr = check_rows(indptr, col, value.shape[0], f"{name} ", str(path))
-        row = np.repeat(np.arange(value.shape[0]), np.diff(indptr))
-    return {"row": row, "col": col, "shape": np.array(value.shape)}
+        indptr = check_rows(indptr, col, rows, f"{name} ", str(path))
+        row, data = np.repeat(np.arange(rows), np.diff(indptr)), value.values()
+    if name in MATRICES:
+        return {"row": row, "col": col, "shape": shape}
+    order = np.argsort(row, kind="stable")
+    return {
+        "attr_indptr": np.cumsum([0, *np.bincount(row, minlength=rows)]),
+        "attr_indices": col[order],
+        "attr_data": _array(torch, name, data, path)[order],
+        "attr_shape": shape,
+    }
 
 
 def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
@@ -344,15 +350,11 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=str(path))
-    size, stored = (
-        value.numel() * value.element_size(),
-        value.untyped_storage().nbytes(),
-    )
+    size = value.numel() * value.element_size()
+    stored = value.untyped_storage().nbytes()
     if size > max(stored, ALWAYS_ALLOWED):
-        problem = (
-            f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes of "
-        )
-        problem += f"the file: save {name}.contiguous(), or leave it out"
+        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes "
+        problem += f"of the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))
     short = value.dtype == torch.bfloat16  # numpy has no such numbers
     array: NDArray[Any] = (value.float() if short else value).detach().numpy()

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.readers.found_graph import check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host.input_file import one_error, open_input, read_json
@@ -42,27 +43,17 @@ _MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True, eq=False)
 class DglGraph:
-    """A homogeneous graph as dgl has saved it."""
-
-    vertices: int
-    edges: NDArray[Any]
-    """Sources and destinations, shape (2, edges), in the order of edge ids."""
-    of_vertices: dict[str, NDArray[Any]]
-    of_edges: dict[str, NDArray[Any]]
-    """Name -> a row per vertex, or edge."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Relations:
-    """A graph of dgl with any number of types."""
+    """A graph as dgl has saved it, with any number of types."""
 
     vertices: NDArray[np.int64]
     """Number of vertices of each type."""
     ends: list[tuple[int, int]]
     """Types of sources and destinations, for each relation."""
     edges: list[NDArray[Any]]
+    """Edges of each relation, shape (2, edges), in the order of edge ids."""
     of_vertices: list[dict[str, NDArray[Any]]]
     of_edges: list[dict[str, NDArray[Any]]]
+    """Values of each type or relation: name -> a row per vertex, or edge."""
     types: list[str]
     names: list[str]
 
@@ -79,13 +70,10 @@ def read_graph(path: Path) -> DglGraph:
     if len(graphs) != 1 or len(graphs[0].edges) != 1 or len(graphs[0].types) != 1:
         problem = "holds several graphs or types; one homogeneous graph is needed"
         raise DataError(problem, path=str(path))
-    (graph,) = graphs
-    return DglGraph(
-        int(graph.vertices[0]), graph.edges[0], graph.of_vertices[0], graph.of_edges[0]
-    )
+    return graphs[0]
 
 
-def _read_graphs(path: Path) -> tuple[list[_Relations], dict[str, NDArray[Any]]]:
+def _read_graphs(path: Path) -> tuple[list[DglGraph], dict[str, NDArray[Any]]]:
     """Return the graphs of a file, and the arrays beside them (labels)."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
@@ -112,7 +100,7 @@ def _read_graphs(path: Path) -> tuple[list[_Relations], dict[str, NDArray[Any]]]
         return graphs, beside
 
 
-def _graph(content: _Content) -> _Relations:
+def _graph(content: _Content) -> DglGraph:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
@@ -128,21 +116,19 @@ def _graph(content: _Content) -> _Relations:
             f"it has two numbers of vertices, {vertices.tolist()} and others"
         )
     edges = [array for _, array in relations]
-    of_vertices, of_edges = (
-        [content.read_named_arrays() for _ in content.entries()] for _ in range(2)
-    )
-    names = [[content.text() for _ in content.entries()] for _ in range(2)]
+    frames_of = [[content.read_named_arrays() for _ in content.entries()] for _ in "ve"]
+    names = [[content.text() for _ in content.entries()] for _ in "ve"]
     counts = [*vertices.tolist()], [array.shape[1] for array in edges]
-    for frames, rows, called in zip(
-        (of_vertices, of_edges), counts, names, strict=True
-    ):
+    for frames, rows, called in zip(frames_of, counts, names, strict=True):
         if not len(frames) == len(rows) == len(called):
             raise ValueError("it has more or fewer frames than types")
         for frame, count in zip(frames, rows, strict=True):
             for name, array in frame.items():
                 if array.shape[:1] != (count,):
                     raise ValueError(f"{name} has shape {array.shape} for {count} rows")
-    return _Relations(vertices, ends, edges, of_vertices, of_edges, *names)
+    return DglGraph(
+        vertices, ends, edges, frames_of[0], frames_of[1], names[0], names[1]
+    )
 
 
 def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
@@ -159,7 +145,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         order = content.array()
         content.skip(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
-        rows, columns, indptr, indices, order = _read_rows(content)
+        rows, columns, stated, indices, order = content.read_compressed()
+        indptr = check_rows(stated, indices, rows, "its ", content.name)
         own = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
@@ -183,14 +170,6 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
     by_id = np.empty_like(edges)
     by_id[:, order] = edges
     return by_id
-
-
-def _read_rows(content: _Content) -> tuple[int, int, Any, Any, Any]:
-    rows, columns, indptr, indices, order = content.read_compressed()
-    whole = indptr.shape == (rows + 1,) and indptr[0] == 0
-    if not whole or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError("its row pointers do not fit its edges")
-    return rows, columns, indptr, indices, order
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -217,6 +196,7 @@ class _Content:
 
     def __init__(self, file: BufferedReader) -> None:
         self._file, self._size = file, os.fstat(file.fileno()).st_size
+        self.name = str(file.name)
 
     def _bytes(self, count: int) -> bytes:
         if count > self._size - self._file.tell():
@@ -286,11 +266,9 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     graphs, beside = _read_graphs(path)
     graph = graphs[choices.choose_graph(len(graphs), str(path))]
     relations = zip(graph.ends, graph.names, graph.edges, strict=True)
+    types = zip(graph.types, graph.of_vertices, graph.vertices, strict=True)
     vertices: dict[str, dict[str, NDArray[Any]]] = {
-        name: {**frame, "num_nodes": np.array(count)}
-        for name, frame, count in zip(
-            graph.types, graph.of_vertices, graph.vertices, strict=True
-        )
+        name: {**frame, "num_nodes": np.array(count)} for name, frame, count in types
     }
     unread = sorted({name for frame in graph.of_edges for name in frame})
     if len(graphs) == len(vertices) == 1:
@@ -341,7 +319,7 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
     with one_error(description):
         content = read_json(description)
         if "part-0" not in content:
-            problem = "describes no partitions of DistDGL: holds no part-0"
+            problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)
@@ -404,22 +382,23 @@ class _Part:
             problem += "use_graphbolt=False, which writes part_graph"
             raise DataError(problem, path=str(description))
         graph = read_graph(_inside(description, files["part_graph"], number))
-        ids, inner = graph.of_vertices["_ID"], graph.of_vertices["inner_node"] > 0
+        (frame,), (of_edges,), (edges,) = graph.of_vertices, graph.of_edges, graph.edges
+        ids, inner = frame["_ID"], frame["inner_node"] > 0
         self.ids: NDArray[np.int64] = ids[inner]
-        self.kinds = graph.of_vertices.get("_TYPE", np.zeros(len(ids)))[inner]
-        own = graph.of_edges["inner_edge"] > 0
-        self.edges = ids[graph.edges[:, own]]
-        self.edge_kinds = graph.of_edges.get("_TYPE", np.zeros(len(own)))[own]
+        self.kinds = frame.get("_TYPE", np.zeros(len(ids)))[inner]
+        own = of_edges["inner_edge"] > 0
+        self.edges = ids[edges[:, own]]
+        self.edge_kinds = of_edges.get("_TYPE", np.zeros(len(own)))[own]
         # "_N/feat": the default type, which files of older versions do not name.
         tensors = read_tensors(_inside(description, files["node_feats"], number))
         self.values = {
             name if "/" in name else f"{_VERTEX}/{name}": array
             for name, array in tensors.items()
         }
-        of_edges: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if "edge_feats" in files:
-            of_edges = read_tensors(_inside(description, files["edge_feats"], number))
-        self.of_edges = sorted({name.split("/")[-1] for name in of_edges})
+            values = read_tensors(_inside(description, files["edge_feats"], number))
+        self.of_edges = sorted({name.split("/")[-1] for name in values})
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:

@@ -49,6 +49,8 @@ _RIGHT = {
 }  # fmt: skip
 #: Words that say no more than that a column has vertices.
 _PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "key"}
+#: Files of MovieLens that have no header: users and items, two kinds.
+_RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
 
@@ -79,10 +81,12 @@ def read_edge_list(
         path,
         header=False if konect and options.header is None else options.header,
         tell=tell,
-        names_columns=lambda names: _named_ends(names) is not None,
+        # Letters above words may be vertices as well.
+        names_columns=lambda n: len(max(n, key=len)) > 1 and _named_ends(n) is not None,
     )
     ends, bipartite, how = _ends(table, options)
-    if not konect and not table.names and options.columns is None and "by" not in how:
+    says = konect or table.names or options.columns is not None or "by" in how
+    if not says and bipartite is not None:
         _check_rows(table)
     if konect and options.bipartite is None:
         bipartite = konect[1].lower() == "bip"
@@ -97,21 +101,18 @@ def read_edge_list(
                 f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
                 "of vertices or one? --bipartite or --no-bipartite"
             )
-        left, right = map(_fill, sides, counts)
         names = [table.names[c] for c in ends] if table.names else ["left", "right"]
+        left, right = map(_fill, sides, counts)
         return join_sides(left, right, (*names,), str(path), notes)
     keys = read_keys(table, ends, words=options.words)
     if not konect:
         _check_first(table, keys, options)
     elif counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
+    sources, destinations = keys.codes
+    count = len(keys.ids) if konect and counts[0] else None
     return FoundGraph(
-        keys.codes[0],
-        keys.codes[1],
-        str(path),
-        ids=keys.ids,
-        vertices=len(keys.ids) if konect and counts[0] else None,
-        notes=notes,
+        sources, destinations, str(path), count, ids=keys.ids, notes=notes
     )
 
 
@@ -135,15 +136,10 @@ def join_sides(
     An id that both sides have is called ``NAME:ID``.
     """
     counts = len(left.ids), len(right.ids)
-    ids: NDArray[Any]
-    if len(np.intersect1d(left.ids, right.ids)):
-        ids = np.array([
-            f"{name}:{one}"
-            for name, side in zip(names, (left, right), strict=True)
-            for one in side.ids.tolist()
-        ])  # fmt: skip
-    else:
-        ids = np.concatenate([left.ids, right.ids])
+    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
+    if len(np.unique(ids)) < len(ids):
+        named = zip(np.repeat(names, counts), ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{one}" for name, one in named])
     return FoundGraph(
         left.codes.reshape(-1),
         right.codes.reshape(-1) + counts[0],
@@ -163,26 +159,27 @@ def _ends(
     table: TextTable, options: TableOptions
 ) -> tuple[tuple[int, ...], bool | None, str]:
     """Return the columns of the ends, whether they are of two kinds, and how so."""
+    two = options.bipartite
+    if two is None and not table.names:
+        unclear = table.separator == "::" or _RATINGS.match(table.path.name)
+        two = None if unclear else False
     if options.columns is not None:
         ends = tuple(table.column(name, "--columns") for name in options.columns)
         if len({*ends}) != 2:
             raise table.error("--columns names two columns: --columns source,target")
-        two = options.bipartite
-        if two is None:
-            two = (
-                _of_two_kinds([table.names[c] for c in ends]) if table.names else False
-            )
+        if two is None and table.names:
+            two = _of_two_kinds([table.names[c] for c in ends])
         return ends, two, f"{' and '.join(map(table.name, ends))} by --columns"
     if table.width < 2:
         raise table.error(
             f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
-            "blanks, tabs, or one of , ; | between"
+            "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
     named = _named_ends(table.names or table.comment_names)
     if named is not None:
         names = table.names or table.comment_names
-        two = options.bipartite
-        two = _of_two_kinds([names[c] for c in named]) if two is None else two
+        if options.bipartite is None:
+            two = _of_two_kinds([names[c] for c in named])
         numbers = ", ".join(str(column + 1) for column in named)
         ends_text = " and ".join(names[column] for column in named)
         return named, two, f"columns {numbers} by their names, {ends_text}"
@@ -195,7 +192,7 @@ def _ends(
             f"has columns {', '.join(columns)}: which are the ends? --columns {pair}, "
             "with --bipartite or --no-bipartite; if that is an edge, --no-header"
         )
-    return (0, 1), options.bipartite or False, "columns 1, 2"
+    return (0, 1), two, "columns 1, 2"
 
 
 def _check_rows(table: TextTable) -> None:
@@ -204,10 +201,16 @@ def _check_rows(table: TextTable) -> None:
     Raises
     ------
     DataError
-        When its first column may be an index or a time, or it may be a matrix.
+        When its first column may be an index or a time, the second a relation, or it
+        may be a matrix.
     """
     if table.width < 3:
         return
+    if not any(map(is_number, table.first_row[:3])):
+        raise table.error(
+            "has three columns of words: which two are ids, is the second a relation? "
+            "--columns 1,3 or --columns 1,2"
+        )
     rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
     square = len(rows) == table.width == len(rows[-1])
     if (square and rows == [[*column] for column in zip(*rows, strict=True)]) or (
@@ -234,37 +237,29 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns whose names say that they are ends; None if none do."""
     words = [words_of(name) for name in names]
     bare = [[word for word in each if word not in _PLAIN] or each for each in words]
-    for one, other in _ENDS:
-        for exact in (True, False):
-            columns = [
-                [
-                    c
-                    for c, each in enumerate(bare)
-                    if end in each and (not exact or each == [end])
-                ]
-                for end in (one, other)
+    pairs = [({one}, {other}, exact) for one, other in _ENDS for exact in (True, False)]
+    for left, right, exact in (*pairs, (_LEFT, _RIGHT, True)):
+        one, other = (
+            [
+                column
+                for column, each in enumerate(bare)
+                if {*each} & side and (len(each) == 1 or not exact)
             ]
-            if [*map(len, columns)] == [1, 1] and columns[0] != columns[1]:
-                return columns[0][0], columns[1][0]
-    sides = [
-        [c for c, each in enumerate(bare) if len(each) == 1 and each[0] in side]
-        for side in (_LEFT, _RIGHT)
-    ]
-    if [*map(len, sides)] == [1, 1]:
-        return sides[0][0], sides[1][0]
+            for side in (left, right)
+        )
+        if len(one) == len(other) == 1 and one != other:
+            return one[0], other[0]
     alike = [
         (a, b)
         for a in range(len(names))
         for b in range(a + 1, len(names))
         if _numbered(names[a]) and _numbered(names[a]) == _numbered(names[b])
     ]
+    if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
+        return 0, 1
     # Of a table of vertices, id,f1,f2, these are features.
-    return alike[0] if len(alike) == 1 and not any(map(_is_plain, names)) else None
-
-
-def _is_plain(name: str) -> bool:
-    words = {*words_of(name)}
-    return bool(words) and words <= _PLAIN
+    of_vertices = any(each and {*each} <= _PLAIN for each in words)
+    return alike[0] if len(alike) == 1 and not of_vertices else None
 
 
 def _numbered(name: str) -> str:
@@ -280,7 +275,8 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
         if one in words[0] and other in words[1]:
             rest = words[0] - {one}, words[1] - {other}
             return None if all(rest) and rest[0] != rest[1] else False
-    if _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1]):
+    alike = _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1])
+    if names[0] == names[1] or alike:
         return False
     if words[0] & _LEFT and words[1] & _RIGHT:
         return True
@@ -295,17 +291,20 @@ def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
     DataError
         When it may be a header of words, or the sizes of the graph.
     """
-    if options.header is not None or table.names:
+    if options.header is not None:
         return
-    first_line = " ".join(table.first_row)
+    first_line = " ".join(table.names or table.first_row)
+    unclear = keys.ids.dtype.kind == "U" and bool(np.isin(table.names, keys.ids).any())
     if table.open_header:
         counts = np.bincount(keys.codes.reshape(-1), minlength=len(keys.ids))
-        if any(counts[keys.codes[:, 0]] < 2):
-            raise table.error(
-                f"is the first line, {first_line!r}, a header or an edge? "
-                "--header or --no-header"
-            )
-    elif all(map(is_number, table.first_row)) and keys.ids.dtype.kind == "i":
+        unclear = any(counts[keys.codes[:, 0]] < 2)
+    if unclear:
+        raise table.error(
+            f"is the first line, {first_line!r}, a header or an edge? "
+            "--header or --no-header"
+        )
+    numbers = not table.names and all(map(is_number, table.first_row))
+    if numbers and keys.ids.dtype.kind == "i":
         first = [float(text) for text in table.first_row]
         rest = keys.codes[:, 1:]
         fits = rest.size and keys.ids[int(rest.max())] <= max(first[:2])

@@ -117,18 +117,17 @@ class FoundGraph:
                 "--labels, or have some made up with --classes 10"
             )
         vertices = self.features.vertices
-        self._fits("vertices", self.vertices, vertices)
-        self._fits("labels", len(self.labels), vertices)
+        for what, count in (("vertices", self.vertices), ("labels", len(self.labels))):
+            if count not in {None, vertices}:
+                problem = f"has {count} {what} and features of {vertices} vertices"
+                raise self._wrong(problem)
         if not 0 < self.features.length <= WIDEST:
             raise self._wrong(f"has features of length {self.features.length}")
         check_size(vertices, self.features.length, self.origin)
         labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
-                self._ids(self.sources),
-                self._ids(self.destinations),
-                vertices=vertices,
-                origin=self.origin,
+                self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
             **check_splits(self.masks, self.splits, vertices, self.origin),
@@ -145,14 +144,10 @@ class FoundGraph:
     def _wrong(self, problem: str) -> DataError:
         return DataError(problem, path=self.origin)
 
-    def _fits(self, what: str, count: int | None, vertices: int) -> None:
-        if count is not None and count != vertices:
-            raise self._wrong(f"has {count} {what} and features of {vertices} vertices")
-
-    def _ids(self, ids: NDArray[Any]) -> NDArray[Any]:
-        if ids.dtype.kind not in "iu":
-            raise self._wrong(f"edges are {ids.dtype}, whole numbers are needed")
-        return ids
+    @property
+    def highest(self) -> int:
+        """Highest vertex of an edge, -1 without any."""
+        return max(int(e.max(initial=-1)) for e in (self.sources, self.destinations))
 
 
 def check_size(vertices: int, length: int, origin: str) -> None:
@@ -181,54 +176,50 @@ def class_numbers(
 ) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
+    Numbers that begin above 0 (1 to 7, years) are words of classes.
+
     Raises
     ------
     DataError
         When they are not one class per vertex, as a number, a text, or a one-hot row.
     """
-    labels = _one_hot_classes(stated).reshape(-1)
+    labels, one_hot = stated, False
+    if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
+        one_hot = ((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()
+        labels = np.where(labels.any(1), labels.argmax(1), -1) if one_hot else labels
+    labels = labels.reshape(-1)
+    problem = ""
     if len(labels) != len(stated):
         several = " (several classes per vertex)" if stated.ndim == 2 else ""
-        raise DataError(
-            f"labels have shape {stated.shape}{several}, one class per vertex is "
-            "needed: name a file of them with --labels",
-            path=origin,
-        )
-    if labels.dtype.kind in "US":
-        has_class = labels != labels.dtype.type()
-        names = np.unique(labels[has_class])
-        numbers = np.searchsorted(names, labels)
-        of_words = np.where(has_class, numbers, -1).astype(np.int32)
-        return of_words, len(names), (*names.tolist(),)
-    if labels.dtype.kind not in "iufb":
+        problem = f"labels have shape {stated.shape}{several}, one class per vertex is "
+        problem += "needed: name a file of them with --labels"
+    elif labels.dtype.kind not in "iufbUS":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
+    if problem:
         raise DataError(problem, path=origin)
-    if labels.dtype.kind == "f":
-        labels = np.where(np.isnan(labels), -1, labels)
     labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
-    wrong = (
-        (labels < -1) | (labels >= max(len(labels), 2)) | (np.floor(labels) != labels)
-    )
+    words = labels.dtype.kind in "US"
+    there = labels != (labels.dtype.type() if words else -1)
+    if labels.dtype.kind == "f":
+        there &= ~np.isnan(labels)
+    if not there.any():
+        raise DataError("no vertex has a label", path=origin)
+    known = labels[there]
+    whole = not words and not one_hot and known.max() < 1 << 53
+    if words or (whole and known.min() > 0 and (np.floor(known) == known).all()):
+        names, codes = np.unique(known, return_inverse=True)
+        numbers = np.full(len(labels), -1, np.int32)
+        numbers[there] = codes
+        names = names if words else names.astype(np.int64)
+        return numbers, len(names), (*map(str, names.tolist()),)
+    labels = np.where(there, labels, -1)
+    most = max(len(labels), 2)
+    wrong = (labels < -1) | (labels >= most) | (np.floor(labels) != labels)
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise DataError(
-            f"vertex {first} has label {labels[first]}, classes count from 0 and -1 "
-            "stands for none",
-            path=origin,
-        )
-    classes = int(labels.max()) + 1 if len(labels) else 0
-    if not classes:
-        raise DataError("no vertex has a label", path=origin)
-    return labels.astype(np.int32), classes, ()
-
-
-def _one_hot_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the class of every row of a one-hot matrix; other labels as they are."""
-    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
-        return labels
-    if not (((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()):
-        return labels
-    return np.where(labels.any(1), labels.argmax(1), -1)
+        problem = f"vertex {first} has label {labels[first]}, classes count from 0 and "
+        raise DataError(f"{problem}-1 stands for none", path=origin)
+    return labels.astype(np.int32), int(labels.max()) + 1, ()
 
 
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
@@ -237,7 +228,8 @@ _ENDS = (
 )  # fmt: skip
 #: Names of an adjacency.
 MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
-_FEATURES = (
+#: Names of features, dense; those in a file of torch may be sparse.
+FEATURES = (
     "x", "features", "node_features", "feat", "feats", "feature", "node_feat", "X",
 )  # fmt: skip
 _LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
@@ -249,7 +241,7 @@ _WEIGHTS = ("adj_data", "data")
 
 #: Every name that is looked at, besides those of splits.
 NAMES = {
-    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *_FEATURES, *_LABELS,
+    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *FEATURES, *_LABELS,
     *_COUNTS, *_CSR, "format", *(f"adj_{part}" for part in _CSR),
     *(f"attr_{part}" for part in (*_CSR, "data")),
 }  # fmt: skip
@@ -281,7 +273,7 @@ def graph_of_arrays(
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
     sources, destinations, vertices, edges = _edges(arrays, origin)
     feature, label, count = (
-        first_name(arrays, names) for names in (_FEATURES, _LABELS, _COUNTS)
+        first_name(arrays, names) for names in (FEATURES, _LABELS, _COUNTS)
     )
     if feature:
         features: FeatureRows | None = FeatureRows.dense(arrays[feature], origin)
@@ -318,12 +310,8 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     """Return sentences on arrays that are not read."""
     of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
     others = ", ".join(printable(n) for n in names if n not in of_edges)
-    return (*notes_on_unused(of_edges), *([f"not read: {others}"] if others else []))
-
-
-def notes_on_unused(names: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence per value of edges that is not read."""
-    return tuple(f"{printable(n)} was left out: edges count alike" for n in names)
+    unused = (f"{printable(n)} was left out: edges count alike" for n in of_edges)
+    return (*unused, *([f"not read: {others}"] if others else []))
 
 
 def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
@@ -334,13 +322,7 @@ def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
     DataError
         When there are none, or ends are no whole numbers.
     """
-    sources, destinations, *_ = _edges(arrays, origin)
-    ends = np.stack([sources, destinations])
-    if ends.dtype.kind not in "iu":
-        raise DataError(
-            f"edges are {ends.dtype}, whole numbers are needed", path=origin
-        )
-    return ends
+    return np.stack(_edges(arrays, origin)[:2])
 
 
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
@@ -353,17 +335,33 @@ _Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
 
 def _edges(arrays: Arrays, origin: str) -> _Edges:
     """Return ends of edges, the number of vertices if it is stated, names read."""
+    ends: tuple[NDArray[Any], ...]
+    vertices: int | None = None
+    names: tuple[str, ...]
+    pair = next((pair for pair in _ENDS if {*pair} <= {*arrays}), None)
     if key := first_name(arrays, _EDGES):
-        ends = _ends(arrays[key], _EDGES[key], key, origin)
-        return *ends, None, (key,)
-    if matrix := first_name(arrays, MATRICES):
-        return _matrix_edges(arrays[matrix], matrix, origin)
-    for pair in _ENDS:
-        if all(name in arrays for name in pair):
-            shape = arrays.get("shape")
-            square = None if shape is None else _square(shape, origin)
-            return arrays[pair[0]], arrays[pair[1]], square, (*pair, "shape")
-    return _row_edges(arrays, origin)
+        edges, axis, names = arrays[key], _EDGES[key], (key,)
+        if edges.ndim != 2 or 2 not in edges.shape:
+            problem = f"{key} has shape {edges.shape}, it needs two ends per edge"
+            raise DataError(problem, path=origin)
+        axis = axis if edges.shape[axis] == 2 else 1 - axis
+        ends = edges.take(0, axis), edges.take(1, axis)
+    elif key := first_name(arrays, MATRICES):
+        matrix, names = arrays[key], (key,)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            problem = f"{key} is {matrix.dtype} of shape {matrix.shape}, a square "
+            raise DataError(f"{problem}matrix of numbers is needed", path=origin)
+        vertices, ends = _square(matrix.shape, origin), np.nonzero(matrix)
+    elif pair:
+        ends, names = (arrays[pair[0]], arrays[pair[1]]), (*pair, "shape")
+        vertices = _square(arrays["shape"], origin) if "shape" in arrays else None
+    else:
+        own, others, vertices, names = _row_edges(arrays, origin)
+        ends = own, others
+    kind = next((end.dtype for end in ends if end.dtype.kind not in "iu"), None)
+    if kind is not None:
+        raise DataError(f"edges are {kind}, whole numbers are needed", path=origin)
+    return ends[0], ends[1], vertices, names
 
 
 def _row_edges(arrays: Arrays, origin: str) -> _Edges:
@@ -392,27 +390,6 @@ def _square(shape: Any, origin: str) -> int:
         problem = f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
         raise DataError(problem + "square one is needed", path=origin)
     return sides[0]
-
-
-def _matrix_edges(matrix: NDArray[Any], name: str, origin: str) -> _Edges:
-    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        problem = f"{name} is {matrix.dtype} of shape {matrix.shape}, a square matrix "
-        raise DataError(problem + "of numbers is needed", path=origin)
-    vertices = _square(matrix.shape, origin)
-    rows, columns = np.nonzero(matrix)
-    return rows, columns, vertices, (name,)
-
-
-def _ends(
-    edges: NDArray[Any], axis: int, name: str, origin: str
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    if edges.ndim != 2 or 2 not in edges.shape:
-        raise DataError(
-            f"{name} has shape {edges.shape}, it needs two ends per edge", path=origin
-        )
-    if edges.shape[axis] != 2:
-        axis = 1 - axis
-    return edges.take(0, axis), edges.take(1, axis)
 
 
 def check_rows(
@@ -462,7 +439,7 @@ def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         slots = slice(indptr[start], indptr[stop])
         part = np.zeros((stop - start, width), np.float32)
         row = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
-        part[row, indices[slots]] = data[slots]
+        np.add.at(part, (row, indices[slots]), data[slots])  # an entry may stand twice
         return part
 
     return FeatureRows(rows, width, dense)

@@ -7,7 +7,6 @@ size, its weights, and its neighbours from 1, each with the weight of the edge.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,28 +55,24 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
         size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
         weights = (int(header[3]) if len(header) > 3 else 1) if weighs else 0
         before = size + weights
-        most = vertices * before + 2 * edges * step
-        numbers, lengths = _read_lines(lines, vertices, most)
+        numbers, lengths = array("q"), array("q")
+        for line in lines:
+            fields = line.split()
+            if len(lengths) == vertices and fields:
+                raise ValueError(f"more than {vertices} lines follow")
+            if len(lengths) < vertices:
+                lengths.append(len(fields))
+                numbers.extend(map(int, fields))
+            if len(numbers) > vertices * before + 2 * edges * step:
+                raise ValueError(f"more numbers follow than {edges} edges have")
     # Vertices without an edge at the end may lack their empty lines.
     counts = np.zeros(vertices, np.int64)
     counts[: len(lengths)] = lengths
-    sources, ends = _neighbours(np.array(numbers, np.int64), counts, before, step)
-    if len(sources) != 2 * edges:
-        raise ValueError(f"{len(sources)} neighbours stand for {edges} edges")
-    if (ends < 0).any() or (ends >= vertices).any() or (sources == ends).any():
-        raise ValueError(
-            f"a neighbour is not from 1 to {vertices}, or the vertex itself"
-        )
-    forth, back = sources * vertices + ends, ends * vertices + sources
-    if not np.array_equal(np.sort(forth), np.sort(back)):
-        raise ValueError("an edge stands at one of its ends only")
     parts = ["sizes of vertices"] * size + ["weights of vertices"] * weighs
     parts += ["weights of edges"] * (step - 1)
     rest = f"; skipped: {', '.join(parts)}" if parts else ""
-    once = sources < ends  # each edge stands at both ends
     return FoundGraph(
-        sources[once],
-        ends[once],
+        *_take_edges(np.array(numbers, np.int64), counts, before, step, edges),
         str(path),
         vertices,
         ids=np.arange(1, vertices + 1),
@@ -85,34 +80,28 @@ def _read(path: Path, tell: Tell | None) -> FoundGraph:
     )
 
 
-def _read_lines(
-    lines: Iterator[str], vertices: int, most: int
-) -> tuple[array[int], array[int]]:
-    """Return the numbers of all lines, and how many each has; it stops at too many."""
-    numbers, lengths = array("q"), array("q")
-    for line in lines:
-        fields = line.split()
-        if len(lengths) == vertices and fields:
-            raise ValueError(f"more than {vertices} lines follow")
-        if len(lengths) < vertices:
-            lengths.append(len(fields))
-            numbers.extend(map(int, fields))
-        if len(numbers) > most:
-            raise ValueError(f"more than {most} numbers follow")
-    return numbers, lengths
-
-
-def _neighbours(
-    numbers: NDArray[np.int64], counts: NDArray[np.int64], before: int, step: int
+def _take_edges(
+    numbers: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    before: int,
+    step: int,
+    edges: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return both ends of every entry, from 0."""
+    """Return both ends of every edge, from 0, if each stands at both of them."""
     if ((counts < before) & (counts > 0)).any() or (before and (counts == 0).any()):
         raise ValueError(f"a line has fewer than {before} numbers before neighbours")
     if ((counts - before) % step).any():
         raise ValueError("a neighbour has no weight")
-    starts = np.cumsum(counts) - counts
+    starts, vertices = np.cumsum(counts) - counts, len(counts)
     place = np.arange(len(numbers)) - np.repeat(starts, counts)
-    is_neighbour = (place >= before) & ((place - before) % step == 0)
-    return np.repeat(np.arange(len(counts)), counts)[is_neighbour], numbers[
-        is_neighbour
-    ] - 1
+    is_end = (place >= before) & ((place - before) % step == 0)
+    sources, ends = np.repeat(np.arange(vertices), counts)[is_end], numbers[is_end] - 1
+    if len(sources) != 2 * edges:
+        raise ValueError(f"{len(sources)} neighbours stand for {edges} edges")
+    if (ends < 0).any() or (ends >= vertices).any() or (sources == ends).any():
+        problem = f"a neighbour is not from 1 to {vertices}, or the vertex itself"
+        raise ValueError(problem)
+    forth, back = sources * vertices + ends, ends * vertices + sources
+    if not np.array_equal(np.sort(forth), np.sort(back)):
+        raise ValueError("an edge stands at one of its ends only")
+    return sources[sources < ends], ends[sources < ends]

@@ -62,8 +62,16 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         When a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
-    if not raw.is_dir():
+    if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
+        described = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
+        if described:
+            problem = (
+                "is a data set of GraphBolt or dgl's csv, which is not read: import "
+            )
+            problem += f"the edges that {described[0]} names, with --features, --labels"
+        elif (folder / "processed").is_dir():
+            problem += ": PyTorch Geometric has its graph in processed/*.pt"
         raise DataError(problem, path=str(folder))
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
@@ -75,11 +83,19 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
 def _read(folder: Path) -> FoundGraph:
     raw = folder / "raw"
-    archive = raw / "data.npz"
-    reader = _read_packed if archive.exists() else _read_text
-    edges, features, labels = reader(raw)
-    vertices = len(labels)
-    _check_count(raw, vertices)
+    if (raw / "data.npz").exists():
+        labels = np.asarray(_member(raw / "node-label.npz", "node_label"))
+        edges = _member(raw / "data.npz", "edge_index")
+        features: NDArray[Any] | None = _member(raw / "data.npz", "node_feat")
+    else:
+        labels = _table(raw / "node-label.csv.gz", np.float64)
+        edges, stated = _edge_table(raw / "edge.csv.gz").T, raw / "node-feat.csv.gz"
+        features = _table(stated, np.float32) if stated.exists() else None
+    vertices, counted = len(labels), raw / "num-node-list.csv.gz"
+    counts = _table(counted, np.int64).reshape(-1).tolist() if counted.exists() else []
+    if counts not in ([], [vertices]):
+        problem = f"says {', '.join(map(str, counts[:4]))} vertices, one graph of "
+        raise DataError(f"{problem}{vertices} labels is there", path=str(counted))
     if features is not None and len(features) != vertices:
         raise DataError(
             f"{len(features)} feature rows for {vertices} labels", path=str(raw)
@@ -107,7 +123,7 @@ def _read(folder: Path) -> FoundGraph:
 def _read_types(folder: Path) -> TypedGraph:
     """Return the graph of several types that ogbn-mag's layout holds."""
     raw = folder / "raw"
-    counts = _words(raw / "num-node-dict.csv.gz")
+    counts = _table(raw / "num-node-dict.csv.gz", str)
     vertices: dict[str, dict[str, NDArray[Any]]] = {
         name: {"num_nodes": np.array(int(count))}
         for name, count in zip(*counts, strict=True)
@@ -122,7 +138,7 @@ def _read_types(folder: Path) -> TypedGraph:
             for path in sorted(folder.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
                 arrays[part] = _table(path, np.int64).reshape(-1)
     edges = {}
-    for source, relation, target in _words(raw / "triplet-type-list.csv.gz"):
+    for source, relation, target in _table(raw / "triplet-type-list.csv.gz", str):
         path = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
         edges[source, relation, target] = _edge_table(path).T
     unread = {
@@ -133,29 +149,6 @@ def _read_types(folder: Path) -> TypedGraph:
     return TypedGraph(str(folder), vertices, edges, tuple(sorted(unread)))
 
 
-def _check_count(raw: Path, vertices: int) -> None:
-    path = raw / "num-node-list.csv.gz"
-    if not path.exists():
-        return
-    counts = _table(path, np.int64).reshape(-1)
-    if counts.tolist() != [vertices]:
-        counts_text = ", ".join(map(str, counts[:4]))
-        problem = (
-            f"says {counts_text} vertices, one graph of {vertices} labels is there"
-        )
-        raise DataError(problem, path=str(path))
-
-
-_Parts = tuple["NDArray[Any]", "NDArray[Any] | None", "NDArray[Any]"]
-
-
-def _read_text(raw: Path) -> _Parts:
-    edges = _edge_table(raw / "edge.csv.gz")
-    stated = raw / "node-feat.csv.gz"
-    features = _table(stated, np.float32) if stated.exists() else None
-    return edges.T, features, _table(raw / "node-label.csv.gz", np.float64)
-
-
 def _edge_table(path: Path) -> NDArray[np.int64]:
     edges: NDArray[np.int64] = _table(path, np.int64)
     if edges.shape[1] != 2:
@@ -163,31 +156,12 @@ def _edge_table(path: Path) -> NDArray[np.int64]:
     return edges
 
 
-def _words(path: Path) -> list[list[str]]:
-    """Return the fields of a short table."""
-    try:
-        with open_gzip(path) as stream, io.TextIOWrapper(stream, "utf-8") as lines:
-            return [line.strip().split(",") for line in lines if line.strip()]
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {problem}", path=str(path)) from error
-
-
-def _read_packed(raw: Path) -> _Parts:
-    labels = _member(raw / "node-label.npz", "node_label")
-    return (
-        _member(raw / "data.npz", "edge_index"),
-        _member(raw / "data.npz", "node_feat"),
-        np.asarray(labels),
-    )
-
-
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
     try:
         with (
             warnings.catch_warnings(action="ignore"),  # it may be empty
             open_gzip(path) as stream,
-            io.TextIOWrapper(stream, "ascii") as lines,
+            io.TextIOWrapper(stream, "utf-8") as lines,
         ):
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:

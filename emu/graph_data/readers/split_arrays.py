@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 
 SPLIT = ("train", "valid", "test")
+
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.
 NESTED = ("split_idx", "idx_split", "split_dict", "splits", "split")
 _PART = r"(?:trai?n(?:ing)?|trn|val(?:id(?:ation)?)?|dev|te?st(?:ing)?)"
@@ -92,35 +93,21 @@ def sort_splits(
             continue
         if part in masks or part in ids:
             raise DataError(f"states the {part} split twice: {name}", path=origin)
-        array = _choose_column(name, arrays[name], choices, origin)
+        array = arrays[name]
+        square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
+        if array.ndim > 2 or square:
+            problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
+            raise DataError(problem, path=origin)
+        rows = array.reshape(1, -1) if array.ndim < 2 else array
+        rows = rows.T if array.ndim == 2 and len(rows) > rows.shape[1] else rows
+        problem = f"{name} holds {len(rows)} splits"
+        number = choices.split_number
+        array = rows[_choose("split-number", len(rows), number, problem, origin)]
         if _is_mask(name, array, choices, origin):
             masks[part] = array != 0
         else:
             ids[part] = array
     return masks, ids
-
-
-def _choose_column(
-    name: str, array: NDArray[Any], choices: Choices, origin: str
-) -> NDArray[Any]:
-    if array.ndim < 2:
-        if choices.split_number:
-            _choose(
-                "split-number",
-                1,
-                choices.split_number,
-                f"{name} holds one split",
-                origin,
-            )
-        return array
-    if array.ndim > 2 or array.shape[0] == array.shape[1] > 1:
-        problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
-        raise DataError(problem, path=origin)
-    rows = array.T if array.shape[0] > array.shape[1] else array
-    problem = f"{name} holds {len(rows)} splits"
-    number = _choose("split-number", len(rows), choices.split_number, problem, origin)
-    column: NDArray[Any] = rows[number]
-    return column
 
 
 def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
@@ -163,7 +150,8 @@ def check_splits(
         none is for training.
     """
     parts: dict[str, NDArray[np.int64]] = {}
-    for part in SPLIT:
+    owner = np.full(vertices, -1, np.int8)
+    for number, part in enumerate(SPLIT):
         mask = masks.get(part)
         if mask is not None and mask.shape != (vertices,):
             problem = f"the {part} mask has {len(mask)} entries for {vertices} vertices"
@@ -176,26 +164,17 @@ def check_splits(
             beyond = members[0] if members[0] < 0 else members[-1]
             problem = f"the {part} split names vertex {beyond}, there are only "
             raise DataError(f"{problem}0..{vertices - 1}", path=origin)
-        parts[part] = members.astype(np.int64)
-    if (masks or ids) and not len(parts["train"]):
-        raise DataError("its train split is empty or missing", path=origin)
-    _refuse_doubles(parts, vertices, origin)
-    return parts
-
-
-def _refuse_doubles(
-    parts: Mapping[str, NDArray[np.int64]], vertices: int, origin: str
-) -> None:
-    owner = np.full(vertices, -1, np.int8)
-    for number, part in enumerate(SPLIT):
-        ids = parts[part]
-        doubles = ids[1:][ids[1:] == ids[:-1]]
+        members = parts[part] = members.astype(np.int64)
+        doubles = members[1:][members[1:] == members[:-1]]
         if len(doubles):
             problem = f"the {part} split names vertex {doubles[0]} twice"
             raise DataError(problem, path=origin)
-        overlap = ids[owner[ids] >= 0]
+        overlap = members[owner[members] >= 0]
         if len(overlap):
             other = SPLIT[owner[overlap[0]]]
             problem = f"vertex {overlap[0]} is in the {other} and in the {part} split"
             raise DataError(problem, path=origin)
-        owner[ids] = number
+        owner[members] = number
+    if (masks or ids) and not len(parts["train"]):
+        raise DataError("its train split is empty or missing", path=origin)
+    return parts

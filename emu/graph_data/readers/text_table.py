@@ -16,6 +16,7 @@ import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
@@ -35,15 +36,18 @@ COMMENTS = ("#", "%")
 _NO_ROW = ("", *COMMENTS)
 #: First of what networkx writes behind an edge, {'weight': 3}.
 _ATTRIBUTES = "{"
-#: Of these the first that stands outside of quotes; else blanks.
-_SEPARATORS = "\t;|,"
+#: Of these the first that stands outside of quotes; else blanks. "::" is MovieLens'.
+_SEPARATORS = ("\t", ";", "|", ",", "::")
+#: Names of columns that a line lists, of the many that it skips.
+_SHOWN = 8
 _WHOLE = re.compile(r"\+?(\d+)(\.0*)?")
 #: Openings of files that are no tables, and what they are.
 _OTHERS = {
-    "graph [": "GML", "*vertices": "Pajek", "<": "XML (GraphML, GEXF)",
-    "nodedef>": "GDF", "{": "JSON", "[": "JSON", "digraph": "DOT", "graph {": "DOT",
-    "p edge": "DIMACS", "p sp": "DIMACS", "par1": "Parquet",
-    "\x89hdf": "HDF5", "\x93numpy": "npy", "pk\x03\x04": "zip", "bzh": "bzip2",
+    "graph [": "GML", "creator ": "GML", "<": "XML (GraphML, GEXF)",
+    "*vertices": "Pajek", "nodedef>": "GDF", "{": "JSON", "[": "JSON",
+    "digraph": "DOT", "graph {": "DOT", "c 9th": "DIMACS", "p edge": "DIMACS",
+    "p sp": "DIMACS", "par1": "Parquet", "arrow1": "Arrow", "\x89hdf": "HDF5",
+    "\x93numpy": "npy", "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2",
     "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
 }  # fmt: skip
 
@@ -101,29 +105,23 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     open_content = open_gzip if is_gzip else open_input
     with open_content(path) as content:
         start = content.read(1 << 20)
-    encoding = "utf-8-sig"
-    if start[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        encoding = "utf-16"
-    else:
-        try:
-            start[: start.rfind(b"\n") + 1 or None].decode()
-        except UnicodeDecodeError:
-            encoding = "latin-1"
-    with open_content(path) as content:
+        content.seek(0)
+        encoding = "utf-8-sig"
+        if start[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+            encoding = "utf-16"
+        else:
+            try:
+                start[: start.rfind(b"\n") + 1 or None].decode()
+            except UnicodeDecodeError:
+                encoding = "latin-1"
         part = _Progress(cast("BinaryIO", content), tell or (lambda _: None), path.name)
         yield io.TextIOWrapper(cast("Any", part), encoding)
 
 
 def first_lines(path: Path, count: int = 1) -> list[str]:
     """Return the first lines that are not empty, without what ends them."""
-    lines: list[str] = []
     with open_lines(path) as file:
-        for line in file:
-            if line.strip():
-                lines.append(line.rstrip("\r\n"))
-            if len(lines) == count:
-                break
-    return lines
+        return [*islice((x.rstrip("\r\n") for x in file if x.strip()), count)]
 
 
 def is_number(text: str) -> bool:
@@ -172,7 +170,8 @@ class TextTable:
     def skipped(self, used: Sequence[int | None]) -> str:
         """Return the names of the other columns, as the end of a sentence."""
         names = [self.name(c) for c in range(self.width) if c not in used]
-        return f"; skipped: {', '.join(names)}" if names else ""
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"; skipped: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states.
@@ -188,9 +187,8 @@ class TextTable:
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
         names = f": {', '.join(self.names)}" if self.names else ""
-        raise self.error(
-            f"{option} names {stated!r}, there are {self.width} columns{names}"
-        )
+        there = f"there are {self.width} columns{names}"
+        raise self.error(f"{option} names {stated!r}, {there}")
 
     def error(self, problem: str) -> DataError:
         """Return an error about this file."""
@@ -213,22 +211,22 @@ class TextTable:
         ValueError, OverflowError
             When a field is none, or a row has more or fewer columns than the first.
         """
-        places = {column: place for place, column in enumerate(columns)}
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [
-            (f"f{column}", dtype if column in places else "U1")
+            (f"f{column}", dtype if column in columns else "U1")
             for column in range(self.width)
         ]
-        whole = len(places) == self.width
+        whole = len({*columns}) == self.width
         with open_lines(self.path, self.tell) as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
+            long = self.separator == "::"  # numpy takes one character
             table = np.loadtxt(
-                lines,
+                (line.replace("::", "\t") for line in lines) if long else lines,
                 dtype if whole else np.dtype(kinds),
                 comments=self.comment,
-                delimiter=self.separator,
+                delimiter="\t" if long else self.separator,
                 quotechar='"',
                 ndmin=2 if whole else 1,
             )
@@ -244,8 +242,8 @@ class TextTable:
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         for number, fields in self.rows():
-            short = len(fields) != self.width
-            if short or not fits([fields[column] for column in columns]):
+            apart = len(fields) != self.width
+            if apart or not fits([fields[column] for column in columns]):
                 line = printable(" ".join(fields), limit=60)
                 problem = f"line {number} is {line!r}, it needs {need}"
                 if len(fields) > self.width:
@@ -262,7 +260,8 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     if comment in text or _ATTRIBUTES in text:
         for mark in (f" {comment}", f"\t{comment}", _ATTRIBUTES):
             text = text.split(mark, 1)[0]
-    if '"' not in text:  # a reader of csv per line takes 4 us
+    # A reader of csv takes 4 us per line, and one character between fields.
+    if '"' not in text or separator == "::":
         fields = text.split(separator)
         return fields if separator is None else [field.strip() for field in fields]
     reader = csv.reader(
@@ -294,21 +293,26 @@ def open_table(
     DataError
         When it holds no row, or is a file of another kind.
     """
-    start = "".join(first_lines(path))[:20].lower()
+    start = "".join(first_lines(path)).lower()
     other = next(
-        (kind for begin, kind in _OTHERS.items() if start.startswith(begin)), ""
+        (kind for begin, kind in _OTHERS.items() if start.startswith(begin)),
+        "tar, to be unpacked, or another binary file" if "\0" in start else "",
     )
     if other:
-        problem = f"is {other}, which is not read: write a table, an id or two per line"
+        problem = f"is {other}, which is not read here: write a table (csv); features "
+        problem += "and labels may be npy"
         raise DataError(problem, path=str(path))
     rows, above = _first_rows(path)
     if not rows:
         raise DataError("holds no line", path=str(path))
     at, first, separator, comment = rows[0]
     below = rows[1][1] if rows[1:] else ()
-    unclear = False
+    shift = len(below) == len(first) + 1
+    over = zip(first, below[shift:], strict=False)
+    above_numbers = any(not is_number(a) and a and is_number(b) for a, b in over)
+    unclear = header is None and not above_numbers and not any(map(is_number, first))
     if header is None:
-        header, unclear = _is_header(first, below, names_columns)
+        header = above_numbers or (unclear and names_columns(first))
     if not header:
         above = above if len(above) == len(first) else ()
         return TextTable(
@@ -316,27 +320,17 @@ def open_table(
         )
     if not below:
         raise DataError("holds no line below its header", path=str(path))
-    # Tables with names of rows have one more column than names (R, pandas).
-    names = ("", *first) if len(first) == len(below) - 1 else first
+    # Tables with names of rows have one more column than names (R, pandas); a last name
+    # may stand for a list of any length (JODIE's comma_separated_list_of_features).
+    if len(first) < len(below) and "list" in first[-1]:
+        first, shift = (*first, *[""] * (len(below) - len(first))), False
+    names = ("", *first) if shift else first
     if all(map(is_number, first)):
         return TextTable(path, comment, separator, at, (), below, tell, sizes=first)
     if len(names) != len(below):
         problem = f"has {len(first)} names of columns and {len(below)} columns"
         raise DataError(problem, path=str(path))
     return TextTable(path, comment, separator, at, names, below, tell)
-
-
-def _is_header(
-    first: Sequence[str], second: Sequence[str], known: Any
-) -> tuple[bool, bool]:
-    """Return whether the first row is a header, and whether that is unclear."""
-    shift = len(second) - len(first) if len(second) == len(first) + 1 else 0
-    above = zip(first, second[shift:], strict=False)
-    if any(not is_number(a) and a and is_number(b) for a, b in above):
-        return True, False
-    if any(map(is_number, first)):
-        return False, False
-    return (True, False) if known(first) else (False, True)
 
 
 _Row = tuple[int, tuple[str, ...], "str | None", str]
@@ -426,9 +420,8 @@ def _whole(text: str) -> str:
 def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
     places: dict[str, int] = {}
     codes = array("q")
-    width = table.width
     for _, fields in table.rows():
-        if len(fields) != width:
+        if len(fields) != table.width:
             del codes[:]
             break
         for column in columns:
@@ -436,6 +429,7 @@ def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
     if not codes or "" in places:
         count = ("a vertex id", "two vertex ids")[len(columns) - 1]
         kind = ", whole numbers from 0 (or --words)" if form is _whole else ""
+        kind += ", by --columns" if len(columns) == 2 < table.width else ""
         raise table.bad_line(
             columns, lambda fields: all(map(form, fields)), count + kind
         )

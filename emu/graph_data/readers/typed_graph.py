@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from emu.graph_data.readers.found_graph import (
     graph_of_arrays,
     name_unread,
 )
-from emu.graph_data.readers.split_arrays import SPLIT, Choices, check_splits
+from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
 if TYPE_CHECKING:
@@ -53,19 +53,32 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     """
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))
-    if choices.relation:
-        return _take_relation(graph, choices)
-    if len(types) == len(graph.edges) == 1:
-        return _take_relation(graph, replace(choices, relation=(*graph.edges,)[0]))
-    if choices.flatten:
-        return _flatten(graph, types, choices)
-    within = [",".join(r) for r in graph.edges if r[0] == r[2]]
-    problem = f"has several types: vertices {_list(types)}; relations "
-    problem += f"{_list(','.join(relation) for relation in graph.edges)}: --flatten "
-    problem += "makes one graph of them all"
-    if within:
-        problem += f", --relation {printable(within[0])} takes one relation"
-    raise DataError(problem, path=graph.origin)
+    alone = len(types) == len(graph.edges) == 1
+    relation = choices.relation or ((*graph.edges,)[0] if alone else ())
+    if not relation:
+        if choices.flatten:
+            return _flatten(graph, types, choices)
+        within = [",".join(r) for r in graph.edges if r[0] == r[2]]
+        problem = f"has several types: vertices {_list(types)}; relations "
+        problem += f"{_list(','.join(relation) for relation in graph.edges)}: "
+        problem += "--flatten makes one graph of them all"
+        if within:
+            problem += f", --relation {printable(within[0])} takes one relation"
+        raise DataError(problem, path=graph.origin)
+    edges = next((e for r, e in graph.edges.items() if r == relation), None)
+    named = ",".join(relation)
+    if edges is None:
+        problem = f"holds no relation {named}, but "
+        problem += _list(",".join(one) for one in graph.edges)
+        raise DataError(problem, path=graph.origin)
+    if relation[0] != relation[2]:
+        problem = f"--relation {named} joins two types of vertices: --flatten makes "
+        raise DataError(f"{problem}one graph of all types", path=graph.origin)
+    arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
+    one = graph_of_arrays(arrays, graph.origin, choices)
+    only = [f"only {named} was taken"] if len(graph.edges) > 1 else []
+    notes = (*only, *one.notes, *name_unread(graph.unread))
+    return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
 
 
 def _list(names: Any) -> str:
@@ -74,91 +87,74 @@ def _list(names: Any) -> str:
     return " ".join(words[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _take_relation(graph: TypedGraph, choices: Choices) -> FoundGraph:
-    relation = choices.relation
-    edges = next((e for r, e in graph.edges.items() if r == relation), None)
-    if edges is None:
-        relation_text = ",".join(relation)
-        problem = f"holds no relation {relation_text}, but "
-        problem += _list(",".join(one) for one in graph.edges)
-        raise DataError(problem, path=graph.origin)
-    if relation[0] != relation[2]:
-        problem = f"--relation {','.join(relation)} joins two types of vertices: "
-        problem += "--flatten makes one graph of all types"
-        raise DataError(problem, path=graph.origin)
-    arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
-    graph_of_relation = graph_of_arrays(arrays, graph.origin, choices)
-    return replace(
-        graph_of_relation,
-        owner=graph.owner.get(relation[0]),
-        notes=(
-            *([f"only {','.join(relation)} was taken"] if len(graph.edges) > 1 else []),
-            *graph_of_relation.notes,
-            *name_unread(graph.unread),
-        ),
-    )
+class _Type(NamedTuple):
+    """The vertices of one type, and where they begin in the graph of all."""
+
+    name: str
+    begin: int
+    size: int
+    own: FoundGraph
+    """Their features, labels and splits, without edges."""
 
 
-def _flatten(graph: TypedGraph, types: tuple[str, ...], choices: Choices) -> FoundGraph:
-    nothing = np.empty((2, 0), np.int64)
-    parts = [
-        graph_of_arrays(
-            {**graph.vertices.get(name, {}), "edge_index": nothing},
-            graph.origin,
-            choices,
-        )
-        for name in types
-    ]
-    counts = [
-        _count(graph, name, part) for name, part in zip(types, parts, strict=True)
-    ]
-    starts = np.cumsum([0, *counts])
-    sources, destinations = _stack_edges(graph, types, starts)
-    owner = [graph.owner[name] for name in types if name in graph.owner]
+def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> FoundGraph:
+    types: list[_Type] = []
+    total = 0
+    for name in names:
+        arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
+        own = graph_of_arrays(arrays, graph.origin, choices)
+        types.append(_Type(name, total, _count(graph, name, own), own))
+        total += types[-1].size
+    sources, destinations = _stack_edges(graph, {one.name: one for one in types})
+    splits: dict[str, list[NDArray[np.int64]]] = {}
+    for _, begin, size, own in types:
+        if own.masks or own.splits:
+            parts = check_splits(own.masks, own.splits, size, graph.origin)
+            for part, ids in parts.items():
+                splits.setdefault(part, []).append(ids + begin)
+    owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
         sources,
         destinations,
         graph.origin,
-        vertices=int(starts[-1]),
-        features=_stack_features(parts, starts),
-        labels=_stack_labels(graph, types, parts, counts),
-        splits=_stack_splits(parts, starts, graph.origin),
+        vertices=total,
+        features=_stack_features(types, total),
+        labels=_stack_labels(types, graph.origin),
+        splits={part: np.concatenate(ids) for part, ids in splits.items()},
         split_origin="; ".join(
-            f"{part.split_origin} for {name}"
-            for name, part in zip(types, parts, strict=True)
-            if part.split_origin
+            f"{one.own.split_origin} for {one.name}"
+            for one in types
+            if one.own.split_origin
         ),
-        types=np.repeat(np.arange(len(types), dtype=np.int32), counts),
-        type_names=types,
+        types=np.repeat(np.arange(len(types), dtype=np.int32), [t.size for t in types]),
+        type_names=names,
         owner=np.concatenate(owner) if owner else None,
-        notes=_describe(graph, types, parts, counts),
+        notes=(*_describe(types), *name_unread(graph.unread)),
     )
 
 
-def _stack_edges(
-    graph: TypedGraph, types: tuple[str, ...], starts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+_NO_EDGES = np.empty((2, 0), np.int64)
+
+
+def _stack_edges(graph: TypedGraph, types: dict[str, _Type]) -> NDArray[np.int64]:
     """Return the edges of all relations, shape (2, edges), by vertices of one graph."""
-    edges = [np.empty((2, 0), np.int64)]
+    edges = [_NO_EDGES]
     for (source, name, target), ends in graph.edges.items():
         ids = ends.astype(np.int64)
-        for end, row in zip((source, target), ids, strict=True):
-            begin, stop = starts[types.index(end) :][:2]
-            if len(row) and not 0 <= row.min() <= row.max() < stop - begin:
-                problem = (
-                    f"an edge of {name} leaves the {stop - begin} vertices of type "
-                )
-                raise DataError(problem + end, path=graph.origin)
-            row[...] += begin
+        for end, row in zip((types[source], types[target]), ids, strict=True):
+            if len(row) and not 0 <= row.min() <= row.max() < end.size:
+                problem = f"an edge of {name} leaves the {end.size} vertices of type "
+                raise DataError(problem + end.name, path=graph.origin)
+            row[...] += end.begin
         edges.append(ids)
     return np.concatenate(edges, axis=1)
 
 
-def _count(graph: TypedGraph, name: str, part: FoundGraph) -> int:
+def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:
     """Return the number of vertices of a type, by what shows it."""
-    counts = [part.vertices] if part.vertices is not None else []
-    counts += [part.features.vertices] if part.features else []
-    counts += [len(part.labels)] if part.labels is not None else []
+    counts = [own.vertices] if own.vertices is not None else []
+    counts += [own.features.vertices] if own.features else []
+    counts += [len(own.labels)] if own.labels is not None else []
     if len({*counts}) > 1:
         text = " and ".join(map(str, counts))
         raise DataError(f"type {name} has {text} vertices", path=graph.origin)
@@ -171,79 +167,51 @@ def _count(graph: TypedGraph, name: str, part: FoundGraph) -> int:
     return counts[0] if counts else max(highest, default=0)
 
 
-def _stack_features(
-    parts: list[FoundGraph], starts: NDArray[np.int64]
-) -> FeatureRows | None:
+def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     """Return the features of all types, filled with zeros, and one-hots of types."""
-    width = max((part.features.length for part in parts if part.features), default=0)
+    width = max((t.own.features.length for t in types if t.own.features), default=0)
     if not width:
         return None
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
-        matrix = np.zeros((stop - start, width + len(parts)), np.float32)
-        for number, (part, begin) in enumerate(zip(parts, starts[:-1], strict=True)):
-            first, last = max(start, int(begin)), min(stop, int(starts[number + 1]))
+        matrix = np.zeros((stop - start, width + len(types)), np.float32)
+        for number, (_, begin, size, own) in enumerate(types):
+            first, last = max(start, begin), min(stop, begin + size)
             if first >= last:
                 continue
             place = matrix[first - start : last - start]
             place[:, width + number] = 1
-            if part.features:
-                own = part.features.rows(first - int(begin), last - int(begin))
-                place[:, : own.shape[1]] = own
+            if own.features:
+                read = own.features.rows(first - begin, last - begin)
+                place[:, : read.shape[1]] = read
         return matrix
 
-    return FeatureRows(int(starts[-1]), width + len(parts), rows)
+    return FeatureRows(total, width + len(types), rows)
 
 
-def _stack_labels(
-    graph: TypedGraph,
-    types: tuple[str, ...],
-    parts: list[FoundGraph],
-    counts: list[int],
-) -> NDArray[np.int32] | None:
+def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
     """Return the labels of the type that has some, -1 elsewhere."""
-    holders = [n for n, part in enumerate(parts) if part.labels is not None]
-    if not holders:
-        return None
+    holders = [one.name for one in types if one.own.labels is not None]
     if len(holders) > 1:
-        problem = f"labels of {_list(types[n] for n in holders)} are classes of their "
-        problem += "own: --relation takes one type, --labels names others for all"
-        raise DataError(problem, path=graph.origin)
-    return np.concatenate(
-        [
-            np.full(count, -1, np.int32)
-            if part.labels is None
-            else class_numbers(part.labels, graph.origin)[0]
-            for part, count in zip(parts, counts, strict=True)
-        ]
-    )
+        problem = f"labels of {_list(holders)} are classes of their own: --relation "
+        problem += "takes one type, --labels names others for all"
+        raise DataError(problem, path=origin)
+    labels = [
+        np.full(one.size, -1, np.int32)
+        if one.own.labels is None
+        else class_numbers(one.own.labels, origin)[0]
+        for one in types
+    ]
+    return np.concatenate(labels) if holders else None
 
 
-def _stack_splits(
-    parts: list[FoundGraph], starts: NDArray[np.int64], origin: str
-) -> dict[str, NDArray[np.int64]]:
-    splits: dict[str, list[NDArray[np.int64]]] = {}
-    for part, begin, end in zip(parts, starts[:-1], starts[1:], strict=True):
-        if part.masks or part.splits:
-            own = check_splits(part.masks, part.splits, int(end - begin), origin)
-            for name in SPLIT:
-                splits.setdefault(name, []).append(own[name] + begin)
-    return {name: np.concatenate(ids) for name, ids in splits.items()}
-
-
-def _describe(
-    graph: TypedGraph,
-    types: tuple[str, ...],
-    parts: list[FoundGraph],
-    counts: list[int],
-) -> tuple[str, ...]:
-    lengths = [part.features.length if part.features else 0 for part in parts]
-    text = _list(f"{t} ({n})" for t, n in zip(types, counts, strict=True))
-    notes = [f"one graph of {len(types)} types, in this order: {text}"]
-    one_hot = f"the last {len(types)} features say the type, one-hot in this order"
-    if len({*lengths}) > 1:
-        one_hot += "; features of types with fewer are filled with zeros"
-    for name, part in zip(types, parts, strict=True):
-        notes += [f"{name}: {note}" for note in part.notes]
-    one_hot_notes = [one_hot] if any(lengths) else []
-    return (*notes, *one_hot_notes, *name_unread(graph.unread))
+def _describe(types: list[_Type]) -> Iterator[str]:
+    lengths = {one.own.features.length if one.own.features else 0 for one in types}
+    text = _list(f"{one.name} ({one.size})" for one in types)
+    yield f"one graph of {len(types)} types, in this order: {text}"
+    for one in types:
+        yield from (f"{one.name}: {note}" for note in one.own.notes)
+    if any(lengths):
+        text = f"the last {len(types)} features say the type, one-hot in this order"
+        more = "; features of types with fewer are filled with zeros"
+        yield text + more * (len(lengths) > 1)

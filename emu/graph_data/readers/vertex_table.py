@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.edge_list import is_id, words_of
-from emu.graph_data.readers.split_arrays import SPLIT
 from emu.graph_data.readers.text_table import (
     first_lines,
     is_number,
@@ -32,7 +31,9 @@ _CLASS = {
 }  # fmt: skip
 _PART = {"split", "set", "fold", "part", "subset", "train", "valid", "val", "test"}
 _PART |= {"mask"}
-_NO_CLASS = {"", "nan", "na", "none", "null", "-1"}
+_NO_CLASS = {
+    "", "nan", "na", "none", "null", "-1", "unknown", "unlabeled", "unlabelled",
+}  # fmt: skip
 _PARTS = {
     "train": "train", "training": "train", "tr": "train",
     "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
@@ -79,11 +80,20 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     columns = [c for c in range(table.width) if c not in {*others, place}]
     if not columns:
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
-    values = _read_numbers(table, columns)
-    rest = table.skipped([*columns, place])
-    how = f"{len(columns)} columns, {_by(table, place)}{rest}"
-    ids = None if place is None else _ids(table, place, options)
-    return VertexTable(path, "features", values, ids, how)
+    try:
+        values = table.read(columns, np.float32).T
+    except (ValueError, OverflowError, UserWarning):
+        values = np.full((1, 1), np.nan, np.float32)  # its line is named below
+    if not np.isfinite(values).all():
+
+        def fits(fields: list[str]) -> bool:
+            return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
+
+        raise table.bad_line(columns, fits, f"{len(columns)} numbers")
+    how = f"{len(columns)} columns, {_by(table, place)}"
+    how += table.skipped([*columns, place])
+    ids = _ids(table, place, options)
+    return VertexTable(path, "features", np.ascontiguousarray(values), ids, how)
 
 
 def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
@@ -140,7 +150,7 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
-    ids = None if place is None else _ids(table, place, options)
+    ids = _ids(table, place, options)
     return VertexTable(path, "labels", values, ids, how + note)
 
 
@@ -155,7 +165,20 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
         When a vertex has two parts, or a part is none of train, valid and test.
     """
     if path.is_dir():
-        return _read_lists(path, options, tell)
+        stems = {file: file.name.split(".")[0].lower() for file in path.iterdir()}
+        lists = {f: part for f in sorted(stems) if (part := _PARTS.get(stems[f], ""))}
+        if "train" not in lists.values():
+            raise DataError("holds no list of ids called train.txt", path=str(path))
+        ids_of_lists = []
+        for file in lists:
+            table = _open(file, tell)
+            if table.width != 1:
+                problem = f"has {table.width} columns, an id per line is needed"
+                raise table.error(problem)
+            ids_of_lists.append(read_keys(table, [0], words=options.words))
+        parts = np.repeat([*lists.values()], [k.codes.size for k in ids_of_lists])
+        named = np.concatenate([keys.ids[keys.codes[0]] for keys in ids_of_lists])
+        return VertexTable(path, "split", parts, named, "lists of ids")
     table = _open(path, tell)
     place = _id_column(table, options)
     columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
@@ -167,29 +190,9 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     wrong = next((word for word in words if word not in _PARTS), None)
     if wrong is not None:
         raise table.error(f"has a part {wrong!r}: train, valid or test")
-    ids = None if place is None else _ids(table, place, options)
     parts = np.array([_PARTS[word] for word in words])
+    ids = _ids(table, place, options)
     return VertexTable(path, "split", parts, ids, _by(table, place))
-
-
-def _read_lists(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
-    parts: list[str] = []
-    ids: list[NDArray[Any]] = []
-    for file in sorted(path.iterdir()):
-        part = _PARTS.get(file.name.split(".")[0].lower(), "")
-        if part:
-            table = _open(file, tell)
-            if table.width != 1:
-                raise table.error(
-                    f"has {table.width} columns, an id per line is needed"
-                )
-            ids.append(_ids(table, 0, options))
-            parts += [part] * len(ids[-1])
-    if "train" not in parts:
-        raise DataError("holds no list of ids called train.txt", path=str(path))
-    return VertexTable(
-        path, "split", np.array(parts), np.concatenate(ids), "lists of ids"
-    )
 
 
 def _open(path: Path, tell: Tell | None) -> TextTable:
@@ -275,7 +278,8 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
     elif table.width == 2:
         others = [1]
     else:
-        others = [c for c in others if not is_number(table.first_row[c]) and c]
+        first = table.first_row
+        others = [c for c in others if c and first[c] and not is_number(first[c])]
     if len(others) != 1:
         raise table.error(
             f"has {table.width} columns: name that of the classes with --label-column"
@@ -287,23 +291,13 @@ def _by(table: TextTable, place: int | None) -> str:
     return "rows in order" if place is None else f"by id in {table.name(place)}"
 
 
-def _ids(table: TextTable, column: int, options: TableOptions) -> NDArray[Any]:
+def _ids(
+    table: TextTable, column: int | None, options: TableOptions
+) -> NDArray[Any] | None:
+    if column is None:
+        return None
     keys = read_keys(table, [column], words=options.words)
     return np.asarray(keys.ids[keys.codes[0]])
-
-
-def _read_numbers(table: TextTable, columns: Sequence[int]) -> NDArray[np.float32]:
-    try:
-        values = table.read(columns, np.float32).T
-        if np.isfinite(values).all():
-            return np.ascontiguousarray(values)
-    except (ValueError, OverflowError, UserWarning):
-        pass  # named below
-
-    def fits(fields: list[str]) -> bool:
-        return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
-
-    raise table.bad_line(columns, fits, f"{len(columns)} numbers")
 
 
 def _read_column(table: TextTable, column: int) -> list[str]:
@@ -334,14 +328,10 @@ def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
     ])  # fmt: skip
     there = values[values != -1]
     odd = (there < 0) | (there % 1 != 0)
-    if odd.any() or not len(there) or (there.min() == 0 and there.max() < len(words)):
+    # Those that begin above 0 are numbered where all labels are.
+    if odd.any() or not len(there) or there.min() > 0 or there.max() < len(words):
         return values, ""
     numbers, codes = np.unique(there, return_inverse=True)
     values[values != -1] = codes
     text = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
     return values, f"; classes are the {text}"
-
-
-def split_masks(parts: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
-    """Return a mask per part of a split."""
-    return {part: parts == part for part in SPLIT}

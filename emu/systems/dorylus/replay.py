@@ -2,7 +2,7 @@
 
 Written from the definitions, apart from the programs: the matrix is that of the whole
 graph, and every value is a function of the epochs that the log of reads names. What
-`pipe` trains so is what `emu.training.reference.reference_whole_graph` trains.
+`pipe` trains so is what `emu.training.reference.reference_training` trains.
 """
 
 from __future__ import annotations
