@@ -73,6 +73,46 @@ def test_validate_is_good_where_it_simulates(
         assert prepare(load(file, edits)).simulate().makespan > 0
 
 
+_SEVERAL = """
+cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}
+jobs:
+- name: a
+  job: {system: custom, iterations: 3, tasks: [{name: t, time: 1 s, pin: m0}]}
+- name: b
+  job: {system: custom, iterations: 2, tasks: [{name: t, time: 1 s, pin: m1}]}
+"""
+_ONE = """
+cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}
+job: {system: custom, iterations: 3, tasks: [{name: t, time: 1 s, pin: m0}]}
+"""
+
+
+@pytest.mark.parametrize("text", [_SEVERAL, _ONE])
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("at", ["2 s", "2.5 s", "3 s", "9 s", "drawn"])
+def test_validate_is_good_where_no_death_ends_it(
+    text: str, at: str, tmp_path: Path, *, restarts: bool
+) -> None:
+    edits = {"on_failure": "restart"} if restarts else {}
+    deaths: dict[str, object] = {"events": [{"at": at, "kill": "m0"}]}
+    if at == "drawn":
+        deaths = {"failures": {"machine": {"every": "2 s", "what": "kill", "most": 2}}}
+    file = tmp_path / "it.yaml"
+    file.write_text(f"name: it\n{text}\n")
+    errors = find_errors(file, edits | deaths)
+    lasts = at in {"3 s", "9 s"}
+    assert [error.key for error in errors] == (
+        [] if lasts or (restarts and text == _ONE) else [*deaths]
+    )
+    experiment = prepare(load(file, edits | deaths))
+    if errors:
+        with pytest.raises(EmulatorError) as raised:
+            experiment.attempts()
+        assert str(raised.value) in str(errors[0])
+    else:
+        assert experiment.attempts().makespan >= 3
+
+
 @pytest.mark.parametrize("backend", ["lambda", "cpu", "gpu"])
 def test_who_asks_for_stashed_weights_sends_nothing(backend: str) -> None:
     """The request is order alone, whoever makes it; what is stashed has its bytes."""

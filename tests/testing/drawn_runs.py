@@ -123,6 +123,6 @@ def _complaints(
         said.append(f"the verdict is {verdict['trust']}: {verdict['reasons']}")
     if result["prediction"]["outcome"] != "agrees":
         said.append(f"the prediction {result['prediction']}")
-    report, _ = audit_whole(read_to_audit(run), ROUNDING, 1e-6)
+    report, _ = audit_whole(read_to_audit(run), ROUNDING, 1e-6, rule=True)
     said += [str(found) for found in report.violations if found.subject != _LITTLE]
     return said[:6]
