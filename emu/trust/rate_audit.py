@@ -560,8 +560,8 @@ def _instants(
             assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
         for event, flow in list(flows.items()):
             left, flow.rate = flow.volume - assigned[event].at(time), 0.0
-            # In a run a flow ends with its last rate, which is 0: of two that end 1e-9 s
-            # apart only the scheduler knows the first. Simulations state no such rate.
+            # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s
+            # only the scheduler knows the first. Simulations state no such rate.
             is_served = left <= _ROUNDING * flow.volume
             if stops[event] < high if event in stops else is_served:
                 del flows[event], assigned[event]
