@@ -111,7 +111,7 @@ def attempts(
     NodeLost
         When one dies and none may begin again.
     ScenarioError
-        When one of several jobs dies, and may begin again.
+        When one of several jobs is killed, and may begin again.
     """
     deaths: list[Killed] = []
     start, holders = began, None
@@ -126,7 +126,8 @@ def attempts(
         error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
         if len(deaths) == rules.restarts:
             raise NodeLost(error + _no_more(rules.restarts))
-        if len(job.job_names) > 1:
+        # What died by itself, of nobody knows which process, had a run begin all again.
+        if len(job.job_names) > 1 and due.now[0].processes:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)
         newest, cut_time = _last_cut(schedule, rules, first, ran)
