@@ -21,8 +21,10 @@ from emu.experiment.crossover import compare_systems, compare_variants
 from emu.experiment.systems import list_translatable, write_rows
 from emu.report.comparison import Candidate, SystemResult
 from emu.scenario import Experiment, load, prepare
+from emu.scenario.scenario_file import loads
 from tests.fidelity.corpus import RULES
-from tests.scenario.test_edits import TIMED, loads, scenario, training
+from tests.scenario.test_edits import TIMED, scenario, training
+from tests.scenario.test_edits import loads as loads_content
 
 PLACEMENTS = ("ifs", "etp", "best", "distdgl", "random", "round_robin")
 
@@ -36,7 +38,7 @@ def drawn(rng: np.random.Generator) -> emu.Scenario | None:
         content = training(seed, system)
         at = PLACEMENTS if system == "dgtp" else PLACEMENTS[:3]
         content["placement"] = {"policy": str(rng.choice(at))}
-        made = loads(content)
+        made = loads_content(content)
     if made is None:
         return None
     changes: dict[str, Any] = {"seed": int(rng.integers(9))}
@@ -121,6 +123,44 @@ def check_drawn(seed: int) -> int:
 @given(st.integers(0, 2**32 - 1))
 def test_every_row_is_the_simulation_of_the_scenario_that_it_leaves(seed: int) -> None:
     check_drawn(seed)
+
+
+_RANDOM = """
+name: it
+cluster: {machines: [{name: a, nic: 10 B/s, cpu: 3}, {name: b, nic: 20 B/s, cpu: 1}]}
+job:
+  system: custom
+  iterations: 3
+  tasks:
+    - {name: s, time: 1 s, demands: {cpu: 1}}
+    - {name: t, time: 1 s, demands: {cpu: 1}}
+  flows: [{from: s, to: t, volume: 10 B}]
+placement: {policy: random}
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("machine", ["a", "b"])
+def test_a_later_seed_may_stand_where_a_move_leads(seed: int, machine: str) -> None:
+    """It counts as it is; where it leaves no room there, the row says so."""
+    text = loads(_RANDOM, {"seed": seed})
+    bases = [prepare(load(text, {"seed": seed + n})) for n in range(3)]
+    stands = [base.tasks["s"] == machine for base in bases]
+    full = [
+        machine == "b" == base.tasks["t"] and base.tasks["s"] == "a" for base in bases
+    ]
+    if stands[0] or full[0]:
+        with pytest.raises(ScenarioError, match=r"moves nothing|cannot be"):
+            compare_variants(bases[0], moves=[("s", machine)], seeds=3)
+        return
+    base, moved = compare_variants(bases[0], moves=[("s", machine)], seeds=3)
+    if any(full):
+        assert "cannot be with a later seed" in str(moved.refused)
+        return
+    for n, is_there in enumerate(stands):
+        if is_there:
+            assert moved.makespans[seed + n] == base.makespans[seed + n]
+    assert check_files([base, moved]) == 2
 
 
 #: A search finds another placement for each of these rules.
