@@ -64,8 +64,13 @@ def in_virtual_time(
 
 def find_disagreement(seed: int, folder: Path) -> tuple[str, str]:
     """Return what became of a draw, and what is wrong with that, empty if nothing."""
+    return find_wrong(draw_scenario(seed), folder)
+
+
+def find_wrong(content: dict[str, Any], folder: Path) -> tuple[str, str]:
+    """Do likewise with the content of a scenario file."""
     file = folder / "drawn.yaml"
-    file.write_text(json.dumps(draw_scenario(seed)))
+    file.write_text(json.dumps(content))
     (folder / "rule.py").write_text(RULE)
     logging.disable()
     try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.documents import ROOT
-from tests.testing.drawn_runs import find_disagreement
+from tests.testing.drawn_runs import find_disagreement, find_wrong
 from tests.testing.drawn_scenarios import draw_scenario, key_paths
 
 #: Keys that no draw states: files and code of one's own, hosts, kernel NICs, figures
@@ -35,6 +36,30 @@ def test_what_is_good_simulates_runs_and_passes_its_audit(
     outcome, wrong = find_disagreement(seed, tmp_path)
     assert wrong == "", f"tools/hostile drawn --count 1 --seed {seed}"
     assert outcome in {"ran", "refused"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cut_that_is_over_before_a_sender_looks_holds_its_bytes_back(
+    seed: int, tmp_path: Path
+) -> None:
+    """A line of the time after it may take the place of that of the cut."""
+    rng = np.random.default_rng(seed)
+    size, lasts = float(rng.uniform(20, 60)), float(rng.uniform(0.3, 0.9))
+    begins = size / 10 - float(rng.uniform(0.02, 0.4))
+    own = {"name": "a", "time": "0 s", "pin": "m0", "iterations": 1}
+    tasks = [own, own | {"name": "b", "pin": "m1"}, {"name": "c", "time": "0.7 s"}]
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
+        "emulation": {"time_scale": 0.05, "byte_scale": 3000, "compute": "timed"},
+        "job": {
+            "system": "custom",
+            "iterations": 9,
+            "tasks": tasks,
+            "flows": [{"from": "a", "to": "b", "volume": f"{size!r} B"}],
+        },
+        "events": [{"at": f"{begins!r} s", "cut": "m0", "for": f"{lasts!r} s"}],
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
 
 
 def test_every_key_of_a_scenario_is_drawn() -> None:

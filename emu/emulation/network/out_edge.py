@@ -204,6 +204,10 @@ class OutEdge:
             if first <= now:
                 entry.obeyed = line
             if (obeyed := entry.obeyed) is not None:
+                # A line between both, of a cut say, may never have been seen: what the
+                # one to come has carried by then, the flow has at most until then.
+                if first > now and obeyed.at(now) > line.served:
+                    obeyed = RateSegment(obeyed.iteration, line.served, 0.0, now)
                 line = self._follow(entry, obeyed, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
