@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     #: Function that names them, and the task or edge and the iteration of each.
     _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
-#: Seconds by which a time may be off, simulated or emulated: rounding. What processes
-#: report late, the scheduler knows late: its decisions are judged by `task_settled`.
-ROUNDING = 1e-6
 #: Wall seconds by which bytes of the kernel may be ahead of a port, whose rates are
 #: unknown: at most 7 ms among 387 flows of 23 processes on two busy cores.
 PUNCTUALITY = 0.01

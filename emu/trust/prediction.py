@@ -171,10 +171,6 @@ def links_to_blame(
     return [problem.links[port].name for port in most if losses[port] >= least]
 
 
-def _error(found: float, expected: float) -> float:
-    return found / expected - 1 if expected else float(found > 0)
-
-
 def _since(emulated: Schedule, other: Schedule, threshold: float) -> float:
     """Return the end of the first task that is off by the threshold of the makespan."""
     off = np.abs(emulated.task_end - other.task_end)

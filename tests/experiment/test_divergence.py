@@ -15,13 +15,13 @@ from emu.experiment import run_experiment
 from emu.experiment.expectations import run_figures
 from emu.experiment.recompute import audit_whole
 from emu.experiment.training_results import evaluate_run
+from emu.problem.schedule import ROUNDING
 from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import curve_until_divergence
-from emu.trust.audit import ROUNDING
 from tests.integration.scenarios import command
 from tests.testing.drawn_runs import in_virtual_time
 from tests.testing.trial_cases import CASES

@@ -14,13 +14,13 @@ from unittest import mock
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.recompute import audit_whole
+from emu.problem.schedule import ROUNDING
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors
 from emu.testing.trials import Case, run_trial, wires
 from emu.testing.trials.drawn import EXACT
-from emu.trust.audit import ROUNDING
 from tests.testing.drawn_scenarios import RULE, draw_scenario
 
 if TYPE_CHECKING:

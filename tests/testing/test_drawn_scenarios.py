@@ -62,6 +62,23 @@ def test_a_cut_that_is_over_before_a_sender_looks_holds_its_bytes_back(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
+@pytest.mark.parametrize("iterations", [1, 5])
+@pytest.mark.parametrize("time_scale", [0.05, 1, 5])
+def test_a_job_of_no_time_agrees_with_its_prediction(
+    iterations: int, time_scale: float, tmp_path: Path
+) -> None:
+    """Its makespan is 0 simulated, and what clocks are apart by in a run."""
+    tasks = [{"name": name, "time": "0 s"} for name in "ab"]
+    flow = {"from": "a", "to": "b", "volume": "0 B"}
+    job = {"system": "custom", "iterations": iterations, "tasks": tasks}
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
+        "emulation": {"time_scale": time_scale, "compute": "timed"},
+        "job": job | {"flows": [flow]},
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
 def test_every_key_of_a_scenario_is_drawn() -> None:
     drawn = {
         path.rpartition(".")[2].removesuffix("[]")
