@@ -41,7 +41,7 @@ from emu.scenario.document import (
 )
 from emu.scenario.error_messages import MISSING, describe, either, guess_key, trail_of
 from emu.scenario.events_section import event_errors
-from emu.scenario.experiment import prepare
+from emu.scenario.experiment import following_placement, prepare
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.realize import realize
 from emu.scenario.run_sections import LabFile, name_errors
@@ -136,10 +136,12 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     tasks = scenario.placement.tasks
     try:
         outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
+        subject = following_placement(
+            scenario, Problem(cluster, job, outcome.placement)
+        )
         # That tasks wait for slots forever only a simulation shows.
         waits = any(task.takes for task in job.tasks)
         if scenario.job.system == "custom" and policy == policy_tried and waits:
-            subject = Problem(cluster, job, outcome.placement)
             simulate(subject, subject.stretch(realize(scenario, job)))
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,31 @@ def test_validate_is_good_where_it_simulates(
             prepare(load(file, edits)).simulate()
     else:
         assert prepare(load(file, edits)).simulate().makespan > 0
+
+
+@pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("to", ["peer", "disk"])
+def test_validate_asks_for_a_machine_beside_one_that_keeps_state(
+    name: str, count: int, to: str, tmp_path: Path
+) -> None:
+    content = loads(f"name: it\n{CASES[name]}\n").to_json()
+    machines = content["cluster"]["machines"][:1]
+    content["cluster"] = {"machines": [machines[0] | {"name": "m", "count": count}]}
+    names = [f"m{n}" for n in range(count)] if count > 1 else ["m"]
+    if name == "dorylus":
+        content["job"] |= {"parameter_servers": names[:1], "machines": names}
+    content["checkpoint"] = {"every": "1 iterations", "to": to}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    errors = find_errors(file)
+    if count > 1 or to == "disk":
+        assert errors == []
+        assert prepare(load(file)).simulate().makespan > 0
+    else:
+        assert [error.key for error in errors] == ["checkpoint.to"]
+        with pytest.raises(EmulatorError, match="no machine is next to it"):
+            prepare(load(file))
 
 
 _SEVERAL = """
