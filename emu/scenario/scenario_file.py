@@ -26,7 +26,7 @@ from emu.host.input_file import one_error
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
-from emu.problem import Job, Problem
+from emu.problem import Cluster, Job, Problem
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
@@ -41,9 +41,13 @@ from emu.scenario.document import (
 )
 from emu.scenario.error_messages import MISSING, describe, either, guess_key, trail_of
 from emu.scenario.events_section import event_errors
-from emu.scenario.experiment import following_placement, prepare
+from emu.scenario.experiment import (
+    following_placement,
+    place_one_by_one,
+    prepare,
+)
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
-from emu.scenario.realize import realize
+from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -117,10 +121,12 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
     Call it on a scenario without `consistency_errors`.
     """
+    alone_wrong = False
     for position, (_, alone) in enumerate(scenario.parts()):
         for trail, problem in preparation_errors(alone):
+            alone_wrong = True
             yield ("jobs", position, *trail), problem
-    if scenario.jobs:
+    if alone_wrong:
         return
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
@@ -128,25 +134,34 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             read_profile(scenario.profile).profile(without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
-    if scenario.job.trains:
+    if scenario.job.trains and not scenario.jobs:
         yield from _data_errors(job)
-    policy = scenario.placement.policy
-    # A search finds a placement where IFS does.
-    policy_tried = "ifs" if policy in SEARCHES else policy
-    tasks = scenario.placement.tasks
     try:
-        outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
-        subject = following_placement(
-            scenario, Problem(cluster, job, outcome.placement)
-        )
-        # That tasks wait for slots forever only a simulation shows.
-        waits = any(task.takes for task in job.tasks)
-        if scenario.job.system == "custom" and policy == policy_tried and waits:
-            simulate(subject, subject.stretch(realize(scenario, job)))
+        _check_room(scenario, job, cluster)
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
     except SchedulingError as error:
         yield ("placement",), str(error)
+
+
+def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
+    """Raise the PlacementError or SchedulingError that a placement fails with."""
+    if scenario.jobs and scenario.place_jobs == "sequential":
+        # Each fits by itself: what is left for it only their own placements tell.
+        if any(task.demands for task in job.tasks):
+            place_one_by_one(scenario, build_job(scenario), cluster)
+        return
+    policy = scenario.placement.policy
+    # A search finds a placement where IFS does.
+    policy_tried = "ifs" if policy in SEARCHES else policy
+    tasks = scenario.placement.tasks
+    outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
+    placed = Problem(cluster, job, outcome.placement)
+    subject = following_placement(scenario, placed)
+    # That tasks wait for slots forever only a simulation shows.
+    waits = any(task.takes for task in job.tasks)
+    if scenario.job.system == "custom" and policy == policy_tried and waits:
+        simulate(subject, subject.stretch(realize(scenario, job)))
 
 
 def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:

@@ -198,6 +198,43 @@ def test_a_row_is_placed_under_its_own_rule_unless_one_is_kept(
         assert line in shown + " ".join(one.name for one in tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("joint", [False, True])
+def test_rows_of_two_jobs_are_what_simulate_says_of_their_files(
+    seed: int, tmp_path: Path, *, joint: bool
+) -> None:
+    """Placements that were searched for another rule made 23.1 % of 12.3."""
+    rng = np.random.default_rng(seed)
+    machines = [
+        {"name": f"m{n}", "nic": f"{rng.integers(5, 20)} B/s"} for n in range(3)
+    ]
+    jobs = []
+    for name in "ab":
+        tasks = [{"name": f"t{n}", "time": f"{rng.integers(1, 4)} s"} for n in range(4)]
+        flows = [
+            {"from": f"t{n}", "to": f"t{n + 1}", "volume": f"{rng.integers(5, 60)} B"}
+            for n in range(3)
+        ]
+        job = {"system": "custom", "iterations": 4, "tasks": tasks, "flows": flows}
+        item = {"name": name, "job": job}
+        jobs.append(item if joint else item | {"placement": {"policy": "best"}})
+    content = {"cluster": {"machines": machines}, "jobs": jobs, "seed": seed}
+    if joint:
+        content |= {"place_jobs": "joint", "placement": {"policy": "best"}}
+    file, folder = tmp_path / "two.json", tmp_path / "rows"
+    file.write_text(json.dumps(content))
+
+    rows = said("compare", str(file), "--policies", "mrtf,fifo", "--write", str(folder))
+    again = {
+        one.name: said("simulate", str(one))["makespan"] for one in folder.iterdir()
+    }
+    assert sorted(again.values()) == sorted(row["makespan"] for row in rows)
+    for row in rows[1:]:
+        assert [name for name in again if row["policy"] in name]
+        stated = ["simulate", str(file), "--set", f"schedule.policy={row['policy']}"]
+        assert said(*stated)["makespan"] == row["makespan"]
+
+
 def test_what_explain_says_of_a_rule_is_what_setting_it_gives() -> None:
     stated = emu.load("demo", DEMO[2::2])
     rules = [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from emu.errors import EmulatorError
@@ -137,6 +139,52 @@ def test_validate_is_good_where_no_death_ends_it(
         assert str(raised.value) in str(errors[0])
     else:
         assert experiment.attempts().makespan >= 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_validate_knows_whether_several_jobs_have_room(
+    seed: int, tmp_path: Path
+) -> None:
+    """Each by itself has more often than all: beside each other, and one by one."""
+    rng = np.random.default_rng(seed)
+    policies = ["ifs", "best", "random", "round_robin", "explicit"]
+
+    def placement(names: list[str]) -> dict[str, Any]:
+        section: dict[str, Any] = {"policy": str(rng.choice(policies))}
+        if section["policy"] == "explicit":
+            count = len(names) - int(rng.random() < 0.3)
+            section["tasks"] = {n: f"m{rng.integers(2)}" for n in names[:count]}
+        return section
+
+    jobs, joint = [], bool(rng.random() < 0.5)
+    for name in "ab":
+        tasks = [
+            {
+                "name": f"t{n}",
+                "time": "1 s",
+                "demands": {"cpu": int(rng.integers(1, 3))},
+            }
+            for n, cpu in enumerate(rng.integers(1, 3, 2))
+        ]
+        job = {"system": "custom", "iterations": 1, "tasks": tasks}
+        own = {} if joint else {"placement": placement(["t0", "t1"])}
+        jobs.append({"name": name, "job": job} | own)
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "9 B/s", "cpu": 3}]},
+        "jobs": jobs,
+    }
+    if joint:
+        names = ["a/t0", "a/t1", "b/t0", "b/t1"]
+        content |= {"place_jobs": "joint", "placement": placement(names)}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    try:
+        fits = not find_errors(file)
+        prepare(load(file))
+    except EmulatorError:
+        assert not fits
+    else:
+        assert fits
 
 
 @pytest.mark.parametrize("backend", ["lambda", "cpu", "gpu"])
