@@ -62,6 +62,23 @@ def test_a_cut_that_is_over_before_a_sender_looks_holds_its_bytes_back(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
+@pytest.mark.parametrize("size", [3.0, 17.1, 19.6, 26.0, 90.0])
+@pytest.mark.parametrize("catch_up", ["0 s", "1 ms", "unlimited"])
+def test_a_sender_loses_nothing_of_what_it_holds_back_itself(
+    size: float, catch_up: str, tmp_path: Path
+) -> None:
+    """A few bytes wait for more of them, 4 kB: who may not catch up lost these."""
+    tasks = [{"name": n, "time": "0 s", "pin": f"m{n == 'b':d}"} for n in "ab"]
+    flow = {"from": "a", "to": "b", "volume": f"{size!r} kB"}
+    job = {"system": "custom", "iterations": 4, "tasks": tasks, "flows": [flow]}
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "2 MB/s"}]},
+        "emulation": {"time_scale": 2, "compute": "timed", "catch_up": catch_up},
+        "job": job,
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
 @pytest.mark.parametrize("iterations", [1, 5])
 @pytest.mark.parametrize("time_scale", [0.05, 1, 5])
 def test_a_job_of_no_time_agrees_with_its_prediction(

@@ -234,9 +234,9 @@ class OutEdge:
         )
         limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
-        # has lost something would lose more by waiting.
+        # may not catch up all would lose what it holds back.
         least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (1 if queued.bucket.lost else least):
+        if limit < (least if depth.catch_up == math.inf else 1):
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
