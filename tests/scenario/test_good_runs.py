@@ -181,13 +181,12 @@ def test_validate_knows_whether_several_jobs_have_room(
         content |= {"place_jobs": "joint", "placement": placement(names)}
     file = tmp_path / "it.yaml"
     file.write_text(json.dumps(content))
+    fits = True
     try:
-        fits = not find_errors(file)
         prepare(load(file))
     except EmulatorError:
-        assert not fits
-    else:
-        assert fits
+        fits = False
+    assert fits is (find_errors(file) == [])
 
 
 @pytest.mark.parametrize("backend", ["lambda", "cpu", "gpu"])
