@@ -17,12 +17,12 @@ from emu.host.foreign_code import code_of_others
 from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
+from emu.problem.schedule import ROUNDING
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.edits import ScenarioEdits
-from emu.trust.audit import ROUNDING
 from emu.trust.audit import audit as audit_schedule
 from emu.trust.violation import AuditReport
 

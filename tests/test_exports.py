@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import emu
-from emu.scenario.scenario_file import collect_seldom
+from emu.scenario.document import collect_seldom
 from tests.integration.scenarios import tiny_training
 
 PUBLIC = [

@@ -59,10 +59,10 @@ from emu.problem import Schedule
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
-    failures_line,
     job_line,
     job_table,
     model_rows,
+    most_failing,
     pace_line,
     print_placing,
     recovery_lines,
@@ -233,7 +233,8 @@ def _print_makespan(
     for line in recovery_lines(recovery, schedule.length):
         console.print(line)
     if failures := count_failures(experiment, recovery.makespan):
-        console.print(failures_line(failures))
+        count = sum(failures.values())
+        console.print(f"failures drawn: {count} ({most_failing(failures)})")
     print_placing(experiment.placing, console)
     for remark in experiment.remarks(schedule):
         terminal(sys.stderr).print(f"warning: {remark}")

@@ -121,7 +121,7 @@ def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
     try:
         return whole.attempts()
     except (NodeLost, ScenarioError):
-        # Of a kill so near to the end that the run had ended; or one of several jobs.
+        # A kill so near to the end that the run had ended; or one of several jobs.
         return None
 
 

@@ -80,7 +80,7 @@ def compare_variants(
             base = prepare(
                 load(base.stated or base.unchosen or base.scenario, {"seed": seed})
             )
-        near = [*_near(base.problem, moves, swaps)]
+        near = [*_near(base.problem, moves, swaps, again=seed > first)]
         own = base.scenario.placed_by, base.policy
         variants = [_candidate(base, base, *own, exact=seed == first)]
         rules_here = rules or {"": own[1]}
@@ -94,7 +94,7 @@ def _variants(
     base: Experiment,
     placements: Sequence[str],
     rules: Mapping[str, str],
-    near: Sequence[Neighbour],
+    near: Sequence[Neighbour | ScenarioError],
     *,
     keep: bool,
 ) -> Iterator[Candidate]:
@@ -107,6 +107,9 @@ def _variants(
         scenario = base.stated  # another rule may need more steps
     standing = ScenarioEdits(scenario).standing
     for one in near:
+        if isinstance(one, ScenarioError):
+            yield Candidate(str(one.file), own[1], refused=one)
+            continue
         edit = standing(replace(base.problem, placement=one.placement))
         yield _simulated(base, str(one), own[1], scenario, edit, moves=one.moves)
     if base.unchosen is not None and not keep:
@@ -202,17 +205,22 @@ def _candidate(
     )
 
 
-def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
-    """Yield the placements after each move and swap."""
+def _near(
+    problem: Problem, moves: Pairs, swaps: Pairs, *, again: bool
+) -> Iterator[Neighbour | ScenarioError]:
+    """Yield the placements after each move and swap.
+
+    ``again``: with a later seed, whose placement may be that already, or leave no room:
+    its row then has the reason.
+    """
     machines = [machine.name for machine in problem.cluster.machines]
     for name, machine in moves:
         option = f"--move {name}={machine}"
         if machine not in machines:
             said = f"no machine {machine!r}, {nearest(machine, machines)}"
             raise ScenarioError(said, file=option)
-        yield _move_tasks(
-            problem, {_process(problem.job, name, option): machine}, option
-        )
+        places = {_process(problem.job, name, option): machine}
+        yield _move_tasks(problem, places, option, again=again)
     for names in swaps:
         option = f"--swap {','.join(names)}"
         one, other = (_process(problem.job, name, option) for name in names)
@@ -220,7 +228,8 @@ def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
             process: machines[problem.placement.machine_of[members[0]]]
             for process, members in problem.job.units.items()
         }
-        yield _move_tasks(problem, {one: there[other], other: there[one]}, option)
+        places = {one: there[other], other: there[one]}
+        yield _move_tasks(problem, places, option, again=again)
 
 
 def _process(job: Job, name: str, option: str) -> str:
@@ -232,12 +241,18 @@ def _process(job: Job, name: str, option: str) -> str:
         ) from error
 
 
-def _move_tasks(problem: Problem, machines: dict[str, str], option: str) -> Neighbour:
+def _move_tasks(
+    problem: Problem, machines: dict[str, str], option: str, *, again: bool
+) -> Neighbour | ScenarioError:
     try:
         near = move(problem, machines)
     except PlacementError as error:
-        raise ScenarioError(f"cannot be: {error}", file=option) from error
-    if not near.moves:
+        when = " with a later seed" if again else ""
+        problem_of_move = ScenarioError(f"cannot be{when}: {error}", file=option)
+        if again:
+            return problem_of_move
+        raise problem_of_move from error
+    if not near.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
     return near
 
@@ -271,7 +286,6 @@ def measure(
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
     scenario_of_system: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
-        changes = {**(overrides or {}), "seed": seed}
         changes = {**(overrides or {}), "seed": seed}
         scenario_of_system[seed] = chosen_system(scenario, system, changes, machines)
         ready = prepare(scenario_of_system[seed])

@@ -20,6 +20,7 @@ from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
+from emu.experiment.resumption import with_until
 from emu.experiment.run_experiment import (
     emulation_settings,
     manifest,
@@ -47,7 +48,6 @@ from emu.runs.recorded_run import RecordedRun
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import model_programs
-from emu.scenario.run_sections import UntilSection
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
 from emu.trust.violation import AuditReport, Findings, agreement, disagreement
@@ -137,11 +137,7 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     with one_error(run.path / "manifest.json"):
         ends = [Ended(**one) for one in run.manifest.get("attempts", ())]
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
-        experiment = experiment.beginning_at(first, began)
-        if stated_until := run.manifest.get("until"):
-            until = UntilSection.model_validate(stated_until)
-            iteration = run.manifest.get("reached")
-            experiment = replace(experiment, until=until, reached=iteration)
+        experiment = with_until(experiment, run.manifest).beginning_at(first, began)
         before = foreseen(experiment, ends)
     by = "the scenario"
     problem = problem_to_json(experiment.problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from emu.problem.cut import Cut
 from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
+from emu.scenario.run_sections import UntilSection
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,7 @@ def resume_run(
         choice = manifest.get("auto_scale")
         choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
     now = read_scenario(run, manifest) if stated is None else stated()
+    now = _as_long(now, scenario, manifest.get("until"))
     if different := apart(now, manifest["scenario"]):
         raise ScenarioError(
             f"cannot go on with another scenario: {different[0]}",
@@ -68,7 +70,7 @@ def resume_run(
     if scenario.checkpoint is None:
         problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
         raise DataError(problem, path=path)
-    experiment = prepare(scenario)
+    experiment = with_until(prepare(scenario), manifest)
     start = read_last_cut(experiment, run, notify)
     last = experiment.problem.job.iterations
     if start.iteration >= last:
@@ -84,6 +86,34 @@ def resume_run(
     coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
     rest = replace(rest, kills=later(coming, rest.first, began))
     return Beginning(rest, choice_of_scale, RunDirectory(run), start)
+
+
+def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
+    """Return a scenario with the length that ``until`` gave the noted one.
+
+    It keeps its own where that is another.
+    """
+    if now.until is None or until is None:
+        return now
+    keys = type(noted.job).model_fields.keys() & {"iterations", "epochs"}
+    length = {key: getattr(noted.job, key) for key in keys}
+    job = now.job.model_copy(update=length)
+    other = None if now.until.model_dump(mode="json") == until else now.until
+    return now.model_copy(update={"until": other, "job": job})
+
+
+def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
+    """Return an experiment with the accuracy that decided its length, if one did.
+
+    Parameters
+    ----------
+    manifest
+        Of its run: the scenario there has the length alone.
+    """
+    if not (stated := manifest.get("until")):
+        return experiment
+    until = UntilSection.model_validate(stated)
+    return replace(experiment, until=until, reached=manifest.get("reached"))
 
 
 def _manifest_of_unfinished(run: Path) -> dict[str, Any]:

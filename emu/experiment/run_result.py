@@ -27,6 +27,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario import Experiment, Scenario
+from emu.scenario.deaths import count_failures
 from emu.scenario.experiment import cost_of
 from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion
@@ -101,6 +102,8 @@ class RunResult:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
         until, first = self.experiment.until, self.experiment.first
         depth = pipeline_depth(job)
+        end = self.experiment.began + self.run.schedule.length
+        failures = count_failures(self.experiment, end)
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -115,6 +118,7 @@ class RunResult:
             "flow_ends": scenario.emulation.flow_ends,
             **({"until": until.model_dump(mode="json")} if until else {}),
             **({"first_iteration": first} if first else {}),
+            **({"failures": failures} if failures else {}),
         }
 
     def _reads(self) -> dict[str, Any]:
@@ -218,8 +222,11 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
 
 
 def nic_figures(run: EmulatedRun) -> dict[str, Any]:
-    """Return ``nics``: what kernel NICs carried before the run, of what is stated."""
-    shares = {host["name"]: host["nic"] for host in run.hosts if "nic" in host}
+    """Return ``nics``: what kernel NICs carried before the run, of what is stated.
+
+    Other hosts report the name of theirs.
+    """
+    shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
     figures = {"seconds": run.startup.get("nics"), "shares": shares}
     return {"nics": figures} if shares else {}
 

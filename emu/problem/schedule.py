@@ -47,6 +47,11 @@ class ActiveFlow(NamedTuple):
         return f"{self.edge} of iteration {self.iteration}"
 
 
+#: Seconds by which a time may be off, simulated or emulated: rounding. What processes
+#: report late, the scheduler knows late: its decisions are judged by `task_settled`.
+ROUNDING = 1e-6
+
+
 @dataclass(frozen=True, eq=False)
 class RateHistory:
     """Assigned rates, one row per change, in the order of time.
@@ -153,11 +158,12 @@ class Schedule:
     def error_over(self, expected: Schedule) -> float:
         """Return how far the makespan is off another one, as a share of that.
 
-        Recovery is left out of what it is a share of: it would dilute any error.
+        Recovery is left out of what it is a share of: it would dilute any error. Of no
+        time at all it is 1, or 0 where clocks are apart by rounding.
         """
         apart = self.makespan - expected.makespan
         up = expected.makespan - expected.outages.recovery
-        return apart / up if up else float(apart > 0)
+        return apart / up if up else float(apart > ROUNDING)
 
     @property
     def tasks(self) -> pd.DataFrame:

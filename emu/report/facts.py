@@ -17,6 +17,7 @@ from emu.report.explanation_tables import (
     difference,
     length_text,
     model_rows,
+    most_failing,
     pace_rows,
     placing_line,
     warn_of_unclaimed,
@@ -133,6 +134,8 @@ def setting(result: dict[str, Any]) -> Iterator[Fact]:
         length = length_text(iterations, result.get("mini_batches", iterations))
         counts.insert(0, length)
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
+    if drawn := result.get("failures"):
+        yield Fact("failures", f"{sum(drawn.values())} drawn", most_failing(drawn))
     if "placing" in result:
         yield Fact("placement", result["placement"], placing_line(result["placing"]))
         if line := warn_of_unclaimed(result["placing"]):

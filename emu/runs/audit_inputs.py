@@ -17,6 +17,7 @@ from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
 from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
+from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import ProcessesShape
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -25,7 +26,7 @@ from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
 from emu.systems.system import system_guards
-from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
+from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.guards import GUARDS, Evidence, examine
 from emu.trust.rate_audit import rule_audit
 from emu.trust.verdict import host_figures

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from emu.errors import DataError
 from emu.host.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
+from emu.problem.schedule import ROUNDING
 from emu.runs.problem_json import schedule_of
 from emu.scenario.experiment import following_placement
 from emu.scenario.realize import with_figures
@@ -22,8 +23,8 @@ VERSION = 1
 
 
 def relative_error(found: float, expected: float) -> float:
-    """Return found / expected - 1; 0 when both are 0."""
-    return found / expected - 1 if expected else float(found > 0)
+    """Return found / expected - 1; 0 when both are 0 but for rounding."""
+    return found / expected - 1 if expected else float(found > ROUNDING)
 
 
 def task_rows(

@@ -362,7 +362,8 @@ def scenario_errors(
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         problems.append((("placement",), problem))
-    problems += [*_cost_errors(scenario), *_until(scenario), *_recovery(scenario)]
+    problems += [*_machine_errors(scenario), *_cost_errors(scenario)]
+    problems += [*_until(scenario), *_recovery(scenario)]
     if not problems and any(event.kill for event in scenario.events):
         problems += _kill_problems(
             scenario, scenario.to_job(train_vertices=1, pins=False)
@@ -374,6 +375,18 @@ def scenario_errors(
         if getattr(scenario.expect, key) is not None:
             problems.append((("expect", key), "this is of one job, remove this key"))
     return problems
+
+
+def _machine_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield the machines of jobs that are placed together, where these differ."""
+    parts = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
+    for position, machines in enumerate(parts):
+        if scenario.place_jobs == "joint" and machines and len({*parts}) > 1:
+            problem = (
+                "jobs that are placed together share their machines: state the same "
+                "ones in each, or write place_jobs: sequential"
+            )
+            yield ("jobs", position, "job", "machines"), problem
 
 
 def _cost_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:

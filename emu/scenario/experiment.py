@@ -45,9 +45,9 @@ from emu.problem.workloads import (
     with_peers,
     without_copies,
 )
+from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.scenario_file import collect_seldom
 from emu.scenario.virtual_training import steps_until
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 

@@ -310,7 +310,10 @@ class Scenario(Section):
         cluster = replace(cluster, changes=changes, tuners=tuners)
         cluster = with_faults(cluster, faults)
         names = {machine.name for machine in cluster.machines}
-        machines = None if self.jobs else self.job.movable_on
+        machines = self.job.movable_on
+        if self.jobs:  # placed together they have the same; else each its own
+            machines = self.jobs[0].job.movable_on
+            machines = machines if self.place_jobs == "joint" else None
         # Unknown names are an error of their own.
         return (
             cluster if machines is None else cluster.only(names & {*machines} or names)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +13,7 @@ from ruamel.yaml import YAML
 
 from emu.errors import (
     DataError,
+    NodeLost,
     PlacementError,
     ScenarioError,
     ScenarioErrors,
@@ -23,11 +21,12 @@ from emu.errors import (
 )
 from emu.graph_data.sources import find_source
 from emu.host.files import write_atomic
+from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
-from emu.problem import Job, Problem
+from emu.problem import Cluster, Job, Problem
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
@@ -36,13 +35,19 @@ from emu.scenario.document import (
     Document,
     Source,
     apply_overrides,
+    collect_seldom,
     parse_document,
     read_document,
 )
 from emu.scenario.error_messages import MISSING, describe, either, guess_key, trail_of
 from emu.scenario.events_section import event_errors
+from emu.scenario.experiment import (
+    following_placement,
+    place_one_by_one,
+    prepare,
+)
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
-from emu.scenario.realize import realize
+from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -57,24 +62,6 @@ from emu.systems.training_section import batch_problem, program_text
 if TYPE_CHECKING:
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
     Texts: TypeAlias = Mapping[str, str]
-
-_NEW_OBJECTS = 10_000
-
-
-@contextlib.contextmanager
-def collect_seldom() -> Iterator[None]:
-    """Look for garbage after more new objects than usual; nothing else changes.
-
-    Python does so after every 700, often through all there are. What makes millions and
-    keeps them spends a sixth of its time there: compiling, reading 300,000 values.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.
@@ -136,10 +123,12 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
     Call it on a scenario without `consistency_errors`.
     """
+    alone_wrong = False
     for position, (_, alone) in enumerate(scenario.parts()):
         for trail, problem in preparation_errors(alone):
+            alone_wrong = True
             yield ("jobs", position, *trail), problem
-    if scenario.jobs:
+    if alone_wrong:
         return
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
@@ -147,23 +136,34 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             read_profile(scenario.profile).profile(without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
-    if scenario.job.trains:
+    if scenario.job.trains and not scenario.jobs:
         yield from _data_errors(job)
-    policy = scenario.placement.policy
-    # A search finds a placement where IFS does.
-    policy_tried = "ifs" if policy in SEARCHES else policy
-    tasks = scenario.placement.tasks
     try:
-        outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
-        # That tasks wait for slots forever only a simulation shows.
-        waits = any(task.takes for task in job.tasks)
-        if scenario.job.system == "custom" and policy == policy_tried and waits:
-            subject = Problem(cluster, job, outcome.placement)
-            simulate(subject, subject.stretch(realize(scenario, job)))
+        _check_room(scenario, job, cluster)
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
     except SchedulingError as error:
         yield ("placement",), str(error)
+
+
+def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
+    """Raise the PlacementError or SchedulingError that a placement fails with."""
+    if scenario.jobs and scenario.place_jobs == "sequential":
+        # Each fits by itself: what is left for it only their own placements tell.
+        if any(task.demands for task in job.tasks):
+            place_one_by_one(scenario, build_job(scenario), cluster)
+        return
+    policy = scenario.placement.policy
+    # A search finds a placement where IFS does.
+    policy_tried = "ifs" if policy in SEARCHES else policy
+    tasks = scenario.placement.tasks
+    outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
+    placed = Problem(cluster, job, outcome.placement)
+    subject = following_placement(scenario, placed)
+    # That tasks wait for slots forever only a simulation shows.
+    waits = any(task.takes for task in job.tasks)
+    if scenario.job.system == "custom" and policy == policy_tried and waits:
+        simulate(subject, subject.stretch(realize(scenario, job)))
 
 
 def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:
@@ -379,14 +379,31 @@ def _rule_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("schedule", "policy"), f"{section.rule}: {problem}"
 
 
+def _deaths(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield the death that ends a job for good, which only simulating it tells.
+
+    Nothing where that needs training, or code of others.
+    """
+    key = "events" if any(event.kill for event in scenario.events) else "failures"
+    is_mortal = scenario.failures is not None and scenario.failures.mortal
+    if scenario.until is not None or not (key == "events" or is_mortal):
+        return
+    try:
+        with code_of_others(runs=False, tell=lambda _: None):
+            prepare(scenario).attempts()
+    except CodeWithheld:
+        return
+    except (NodeLost, ScenarioError) as error:
+        yield (key,), str(error)
+
+
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
     """Return every error of a file, in the order of its lines; none if it is good.
 
-    Beyond `load` this finds data and profiles that are not there, and that no placement
-    Beyond `load` this finds data and profiles that are not there, and that no placement
-    exists: what simulating the scenario would fail with, but for ``until``, which only
-    training tells. Of code of others it looks at the text alone: nothing of it is run
-    or imported.
+    Beyond `load` this finds data and profiles that are not there, that no placement
+    exists, and that a death ends the job: what simulating the scenario would fail with,
+    but for ``until``, which only training tells. Of code of others it looks at the text
+    alone: nothing of it is run or imported.
 
     Raises
     ------
@@ -398,8 +415,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         scenario, errors = _check_document(document)
         if scenario is None or errors:
             return errors
-        beyond = chain(_rule_errors(scenario), preparation_errors(scenario))
-        return _locate_errors(document, beyond)
+        beyond = [*_rule_errors(scenario), *preparation_errors(scenario)]
+        return _locate_errors(document, beyond or _deaths(scenario))
 
 
 def _check_document(

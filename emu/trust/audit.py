@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     #: Function that names them, and the task or edge and the iteration of each.
     _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
-#: Seconds by which a time may be off, simulated or emulated: rounding. What processes
-#: report late, the scheduler knows late: its decisions are judged by `task_settled`.
-ROUNDING = 1e-6
 #: Wall seconds by which bytes of the kernel may be ahead of a port, whose rates are
 #: unknown: at most 7 ms among 387 flows of 23 processes on two busy cores.
 PUNCTUALITY = 0.01
@@ -273,7 +270,9 @@ class _Auditor:
             yield self._same_bytes(sizes, volumes_stated, 0.0, (edge, n), "carried")
         if self._pieces is not None:
             fluid = fluid_bytes(self._pieces)[edge, n]
-            slack = self._tolerance * self._narrowest()[edge]
+            most = self._problem.links.steps.most
+            narrowest = [most[list(path)].min(initial=np.inf) for path in self._hops]
+            slack = self._tolerance * np.array(narrowest)[edge]
             yield self._same_bytes(
                 fluid, sizes, slack, (edge, n), "was given rates for"
             )
@@ -357,11 +356,6 @@ class _Auditor:
         link = self._problem.links[port]
         constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
         return Violation(constraint, link.name, excess, unit, f"port {link.name} {how}")
-
-    def _narrowest(self) -> Floats:
-        capacities = self._problem.links.steps.most
-        least = [capacities[list(path)].min(initial=np.inf) for path in self._hops]
-        return np.array(least)
 
     def _task(self, task: int, iteration: int) -> str:
         return task_name(self._job, task, iteration)

@@ -386,7 +386,10 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     could[:, 1:] = settle_times[:, :-1]
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        handovers = settle_times[edge.source, :count]
+        # One without bytes waits, too: for the flows before it on its channel or edge.
+        handovers = np.fmax(
+            settle_times[edge.source, :count], schedule.flow_start[e, :count]
+        )
         ends = np.where(with_bytes[e, :count], there[e, :count], handovers)
         into = could[edge.destination, edge.lag : edge.lag + count]
         np.maximum(into, ends, out=into)

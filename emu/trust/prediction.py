@@ -136,11 +136,12 @@ def judge_prediction(
         reasons += of_network(emulated, links, flows, time_scale)
     if by_network or emulated.outages != replayed.outages:
         reasons += _of_causes(budget, off)
+    wrong = np.abs(emulated.task_end - other.task_end) > threshold * other.length
     return Prediction(
         Outcome.DIFFERS,
         error,
         threshold,
-        _since(emulated, other, threshold),
+        float(np.min(emulated.task_end, initial=emulated.length, where=wrong)),
         tuple(links),
         tuple(reasons) or NO_REASON,
     )
@@ -169,17 +170,6 @@ def links_to_blame(
             busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
-
-
-def _error(found: float, expected: float) -> float:
-    return found / expected - 1 if expected else float(found > 0)
-
-
-def _since(emulated: Schedule, other: Schedule, threshold: float) -> float:
-    """Return the end of the first task that is off by the threshold of the makespan."""
-    off = np.abs(emulated.task_end - other.task_end)
-    wrong = off > threshold * other.length
-    return float(np.min(emulated.task_end, initial=emulated.length, where=wrong))
 
 
 def _of_tasks(
@@ -265,6 +255,7 @@ def _of_shares(
 ) -> Iterator[str]:
     """Yield the late flow that lost most to one beside it on one of the links."""
     problem, names = emulated.problem, emulated.problem.job.edge_names
+    start, end = emulated.flow_start, emulated.flow_end
     ports = {link.name: port for port, link in enumerate(problem.links)}
     pairs = []
     for flow in late:
@@ -272,7 +263,7 @@ def _of_shares(
             loss = shares[flow][1] - shares[flow][0] if flow in shares else 0.0
             at = [x for x in links if ports[x] in problem.hops[flow[0]]]
             at = [x for x in at if ports[x] in problem.hops[other[0]]]
-            if at and _overlap(emulated, flow, other):
+            if at and start[flow] < end[other] and start[other] < end[flow]:
                 pairs.append((min(loss, got - fair), flow, other, at[0]))
     if not pairs:
         return
@@ -284,12 +275,6 @@ def _of_shares(
             f"max-min share in iteration {flow[1]}, {names[other[0]]} beside it "
             f"{100 * two:.3g} %"
         )
-
-
-def _overlap(emulated: Schedule, one: tuple[int, int], two: tuple[int, int]) -> bool:
-    """Return True where two flows moved at the same time."""
-    start, end = emulated.flow_start, emulated.flow_end
-    return bool(start[one] < end[two] and start[two] < end[one])
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
@@ -434,12 +419,14 @@ class Witnesses:
             (self.measured, self.packets), prediction.threshold, time_scale, budget
         )
         maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
-        of_packets = [*self._of_rule(maxmin, fluid, by_packets), *self._of_drops()]
-        of_run = [
-            *self._of_rule(fluid, maxmin, run),
-            *self._of_gifts(),
-            *_of_measurement(verdict),
-        ]
+        of_packets = [*self._of_rule(maxmin, fluid, by_packets)]
+        if self.dropped:
+            drops = f"queues dropped {self.dropped:,} packets, which were sent again"
+            of_packets.append(drops)
+        of_run = [*self._of_rule(fluid, maxmin, run), *self._of_gifts()]
+        if verdict.reasons:
+            sentence = f"the measurement is {verdict.trust}: {verdict.reasons[0]}"
+            of_run.append(sentence)
         return (
             Pair("packets", "fluid", _lead_with(of_packets, by_packets)),
             Pair("measured", "fluid", prediction),
@@ -477,10 +464,6 @@ class Witnesses:
                 f"{math.fsum(gifts):.3g} s of the {len(gifts)} on the critical path"
             )
 
-    def _of_drops(self) -> Iterator[str]:
-        if self.dropped:
-            yield f"queues dropped {self.dropped:,} packets, which were sent again"
-
 
 def _judge_pair(
     both: tuple[Schedule, Schedule],
@@ -491,11 +474,6 @@ def _judge_pair(
     of, over = both
     how: Any = {"threshold": threshold, "time_scale": time_scale, "budget": budget}
     return judge_prediction(of, over, over, **how)
-
-
-def _of_measurement(verdict: Verdict) -> Iterator[str]:
-    if verdict.reasons:
-        yield f"the measurement is {verdict.trust}: {verdict.reasons[0]}"
 
 
 def _lead_with(reasons: list[str], verdict: Prediction) -> Prediction:

@@ -15,13 +15,14 @@ from emu.experiment import run_experiment
 from emu.experiment.expectations import run_figures
 from emu.experiment.recompute import audit_whole
 from emu.experiment.training_results import evaluate_run
+from emu.problem.schedule import ROUNDING
 from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
+from emu.scenario.deaths import count_failures
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import curve_until_divergence
-from emu.trust.audit import ROUNDING
 from tests.integration.scenarios import command
 from tests.testing.drawn_runs import in_virtual_time
 from tests.testing.trial_cases import CASES
@@ -114,3 +115,39 @@ def test_a_curve_ends_where_it_diverges(
     found = curve_until_divergence(curve, np.array([1.0, weight]))
     assert len(found["training"]) == kept
     assert found.get("diverged") == diverged
+
+
+@pytest.mark.parametrize("every", ["1 s", "2 s", "1000 s"])
+@pytest.mark.parametrize("what", ["pause", "cut", "kill"])
+def test_a_result_counts_failures_as_a_simulation_does(
+    what: str, every: str, tmp_path: Path
+) -> None:
+    """What a kernel's NICs carry is of those alone: other hosts name theirs."""
+    drawn = {"every": every, "what": what, "most": 3, "for": "0.2 s"}
+    if what == "kill":
+        del drawn["for"]
+    machines = [{"name": "m", "count": 2, "nic": "10 B/s"}]
+    tasks = [
+        {"name": name, "time": "1 s", "pin": f"m{n}"} for n, name in enumerate("ab")
+    ]
+    flow = {"from": "a", "to": "b", "volume": "5 B"}
+    content = {
+        "cluster": {"machines": machines},
+        "emulation": {"byte_scale": 3000, "time_scale": 0.5},
+        "job": {"system": "custom", "iterations": 4, "tasks": tasks, "flows": [flow]},
+        "failures": {"machine": drawn},
+        "on_failure": "restart",
+        "max_restarts": 9,
+    }
+    scenario = loads(json.dumps(content))
+    run = carried_out(scenario, tmp_path)
+
+    result = strict((run / "result.json").read_text())
+    experiment = prepare(scenario)
+    count = count_failures(experiment, experiment.attempts().makespan)
+    assert result.get("failures", {}) == count
+    assert bool(count) == (every != "1000 s")
+    told = [fact.value for fact in run_facts(result) if fact.label == "failures"]
+    assert told == ([f"{sum(count.values())} drawn"] if count else [])
+    assert "nics" not in result
+    assert audit_whole(read_to_audit(run), ROUNDING, 1e-6)[0].passed

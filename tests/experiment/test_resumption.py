@@ -7,9 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from emu.errors import ScenarioError
 from emu.experiment.attempts import cut_plan
 from emu.experiment.resumption import resume_run
-from emu.experiment.run_experiment import emulation_settings, manifest
+from emu.experiment.run_experiment import (
+    _write_beginning,
+    emulation_settings,
+    manifest,
+)
 from emu.problem.cut import Cut
 from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import prepare
@@ -60,3 +65,32 @@ def test_events_come_at_the_times_of_the_whole_job(tmp_path: Path, first: int) -
     killed = left.attempts().killed[0]
     assert killed.first_iteration == 4
     assert "w1 is killed" in killed.error
+
+
+@pytest.mark.parametrize("accuracy", ["6 %", "8 %"])
+@pytest.mark.parametrize("by_file", [False, True])
+def test_what_goes_on_knows_the_accuracy_that_decided_its_length(
+    accuracy: str, tmp_path: Path, *, by_file: bool
+) -> None:
+    text = DGTP.replace("iterations: 3", "iterations: 60")
+    text += "checkpoint: {every: 1 iterations}\n"
+    training = {"job.optimizer": {"name": "adam", "lr": 0.1}}
+    until = {"accuracy": accuracy, "split": "train"}
+    scenario = loads(f"name: it\n{text}", training | {"until": until})
+    whole, directory = prepare(scenario), RunDirectory(tmp_path)
+    settings = emulation_settings(whole.scenario)
+    _write_beginning(whole, settings, directory, None, again=False)
+    plan = cut_plan(whole, tmp_path)
+    assert plan is not None
+    plan.keep(Cut(1, {"ps0": {"parameters": np.zeros(2)}}))
+
+    stated = (lambda: scenario) if by_file else None
+    left = resume_run(tmp_path, stated, lambda _: None).experiment
+
+    assert whole.until is not None
+    assert (left.until, left.reached) == (whole.until, whole.reached)
+    assert left.first == 1
+    assert left.problem.job.iterations == whole.problem.job.iterations - 1
+    other = loads(f"name: it\n{text}", training | {"until": until | {"every": 2}})
+    with pytest.raises(ScenarioError, match="until"):
+        resume_run(tmp_path, lambda: other, lambda _: None)

@@ -52,6 +52,10 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
              "from iteration 3"],
         ),
         (
+            {"failures": {"m0": 2, "m1": 7, "l": 1, "x": 1, "y": 1}},
+            ["failures 12 drawn m1 7, m0 2, l 1, x 1, 1 others"],
+        ),
+        (
             {"nics": {"shares": {"m0": {"out": 0.97, "in": 1.01}}, "seconds": 2.0},
              "network": "kernel", "sharing": "fair",
              "transport": {"segments": 80, "retransmitted": 7, "timeouts": 5}},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from emu.errors import EmulatorError
@@ -54,6 +57,9 @@ def jobs(text: str) -> str:
         (CASES["dgtp"], ["job.batch_size=99"], "job.batch_size"),
         (CASES["dgtp"], ["job.batch_size=50", "job.epoch=shard"], "job.batch_size"),
         (CASES["p3"], ["job.batch_size=99"], "job.batch_size"),
+        (CASES["p3"], ["job.dataset.feature_length=2"], "job.columns"),
+        (CASES["p3"], ["job.dataset.feature_length=2", "job.columns=[1, 0, 2]"], ""),
+        (CASES["p3"], ["job.dataset.feature_length=3"], ""),
         (jobs(CASES["dgtp"]), [], "until"),
         (_SLOTS, [], "placement"),
         (_SLOTS.replace("frees: none", "frees: gpu"), [], ""),
@@ -71,6 +77,116 @@ def test_validate_is_good_where_it_simulates(
             prepare(load(file, edits)).simulate()
     else:
         assert prepare(load(file, edits)).simulate().makespan > 0
+
+
+@pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("to", ["peer", "disk"])
+def test_validate_asks_for_a_machine_beside_one_that_keeps_state(
+    name: str, count: int, to: str, tmp_path: Path
+) -> None:
+    content = loads(f"name: it\n{CASES[name]}\n").to_json()
+    machines = content["cluster"]["machines"][:1]
+    content["cluster"] = {"machines": [machines[0] | {"name": "m", "count": count}]}
+    names = [f"m{n}" for n in range(count)] if count > 1 else ["m"]
+    if name == "dorylus":
+        content["job"] |= {"parameter_servers": names[:1], "machines": names}
+    content["checkpoint"] = {"every": "1 iterations", "to": to}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    errors = find_errors(file)
+    if count > 1 or to == "disk":
+        assert errors == []
+        assert prepare(load(file)).simulate().makespan > 0
+    else:
+        assert [error.key for error in errors] == ["checkpoint.to"]
+        with pytest.raises(EmulatorError, match="no machine is next to it"):
+            prepare(load(file))
+
+
+_SEVERAL = """
+cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}
+jobs:
+- name: a
+  job: {system: custom, iterations: 3, tasks: [{name: t, time: 1 s, pin: m0}]}
+- name: b
+  job: {system: custom, iterations: 2, tasks: [{name: t, time: 1 s, pin: m1}]}
+"""
+_ONE = """
+cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}
+job: {system: custom, iterations: 3, tasks: [{name: t, time: 1 s, pin: m0}]}
+"""
+
+
+@pytest.mark.parametrize("text", [_SEVERAL, _ONE])
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("at", ["2 s", "2.5 s", "3 s", "9 s", "drawn"])
+def test_validate_is_good_where_no_death_ends_it(
+    text: str, at: str, tmp_path: Path, *, restarts: bool
+) -> None:
+    edits = {"on_failure": "restart"} if restarts else {}
+    deaths: dict[str, object] = {"events": [{"at": at, "kill": "m0"}]}
+    if at == "drawn":
+        deaths = {"failures": {"machine": {"every": "2 s", "what": "kill", "most": 2}}}
+    file = tmp_path / "it.yaml"
+    file.write_text(f"name: it\n{text}\n")
+    errors = find_errors(file, edits | deaths)
+    lasts = at in {"3 s", "9 s"}
+    assert [error.key for error in errors] == (
+        [] if lasts or (restarts and text == _ONE) else [*deaths]
+    )
+    experiment = prepare(load(file, edits | deaths))
+    if errors:
+        with pytest.raises(EmulatorError) as raised:
+            experiment.attempts()
+        assert str(raised.value) in str(errors[0])
+    else:
+        assert experiment.attempts().makespan >= 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_validate_knows_whether_several_jobs_have_room(
+    seed: int, tmp_path: Path
+) -> None:
+    """Each by itself has more often than all: beside each other, and one by one."""
+    rng = np.random.default_rng(seed)
+    policies = ["ifs", "best", "random", "round_robin", "explicit"]
+
+    def placement(names: list[str]) -> dict[str, Any]:
+        section: dict[str, Any] = {"policy": str(rng.choice(policies))}
+        if section["policy"] == "explicit":
+            count = len(names) - int(rng.random() < 0.3)
+            section["tasks"] = {n: f"m{rng.integers(2)}" for n in names[:count]}
+        return section
+
+    jobs, joint = [], bool(rng.random() < 0.5)
+    for name in "ab":
+        tasks = [
+            {
+                "name": f"t{n}",
+                "time": "1 s",
+                "demands": {"cpu": int(rng.integers(1, 3))},
+            }
+            for n, cpu in enumerate(rng.integers(1, 3, 2))
+        ]
+        job = {"system": "custom", "iterations": 1, "tasks": tasks}
+        own = {} if joint else {"placement": placement(["t0", "t1"])}
+        jobs.append({"name": name, "job": job} | own)
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "9 B/s", "cpu": 3}]},
+        "jobs": jobs,
+    }
+    if joint:
+        names = ["a/t0", "a/t1", "b/t0", "b/t1"]
+        content |= {"place_jobs": "joint", "placement": placement(names)}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    fits = True
+    try:
+        prepare(load(file))
+    except EmulatorError:
+        fits = False
+    assert fits is (find_errors(file) == [])
 
 
 @pytest.mark.parametrize("backend", ["lambda", "cpu", "gpu"])

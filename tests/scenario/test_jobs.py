@@ -270,6 +270,25 @@ def test_pins_of_a_job_hold_when_all_are_placed_together() -> None:
     assert prepared(content).tasks["b/w"] == "m0"
 
 
+@pytest.mark.parametrize("policy", ["best", "etp", "ifs", "random"])
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_that_are_placed_together_keep_to_their_machines(
+    policy: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    own = [f"m{n}" for n in rng.permutation(5)[:3]]
+    content = crowded(place_jobs="joint", placement={"policy": policy}, seed=seed)
+    content["cluster"]["machines"][0]["count"] = 5
+    jobs = content["jobs"] = json.loads(json.dumps(content["jobs"]))
+    for job in jobs:
+        job["job"]["machines"] = [str(name) for name in rng.permutation(own)]
+
+    assert {*prepared(content).tasks.values()} <= {*own}
+    del jobs[seed % 2]["job"]["machines"]
+    with pytest.raises(ScenarioError, match="share their machines: state the same"):
+        prepared(content)
+
+
 def test_a_resolved_scenario_of_several_jobs_loads_back_equal() -> None:
     scenario = loads(json.dumps(document(GOLDEN["two_jobs"])))
 

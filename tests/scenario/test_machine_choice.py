@@ -54,12 +54,13 @@ def content(machines: list[Drawn], **job: Any) -> Drawn:
     }
 
 
-def with_weak_machines(seed: int) -> Scenario:
-    """Return a job on one or two machines, and one or two with a slow NIC."""
+def with_weak_machines(seed: int, most: int = 2) -> Scenario:
+    """Return a job on one or two machines, and one to ``most`` with a slow NIC."""
     rng = np.random.default_rng(seed)
     machines: list[Drawn] = []
     for kind, nics in (("strong", (10, 25)), ("weak", (0.5, 1, 2.5))):
-        for number in range(rng.integers(1, 3)):
+        count = rng.integers(1, 1 + (most if kind == "weak" else 2))
+        for number in range(count):
             nic = f"{rng.choice(nics)} Gbit/s"
             rooms = {"cpu": int(rng.choice((4, 8))), "memory": "16 GB"}
             machines.append({"name": f"{kind}{number}", "nic": nic, **rooms})

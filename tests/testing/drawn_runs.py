@@ -14,13 +14,13 @@ from unittest import mock
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.recompute import audit_whole
+from emu.problem.schedule import ROUNDING
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors
 from emu.testing.trials import Case, run_trial, wires
 from emu.testing.trials.drawn import EXACT
-from emu.trust.audit import ROUNDING
 from tests.testing.drawn_scenarios import RULE, draw_scenario
 
 if TYPE_CHECKING:
@@ -64,8 +64,13 @@ def in_virtual_time(
 
 def find_disagreement(seed: int, folder: Path) -> tuple[str, str]:
     """Return what became of a draw, and what is wrong with that, empty if nothing."""
+    return find_wrong(draw_scenario(seed), folder)
+
+
+def find_wrong(content: dict[str, Any], folder: Path) -> tuple[str, str]:
+    """Do likewise with the content of a scenario file."""
     file = folder / "drawn.yaml"
-    file.write_text(json.dumps(draw_scenario(seed)))
+    file.write_text(json.dumps(content))
     (folder / "rule.py").write_text(RULE)
     logging.disable()
     try:
@@ -123,6 +128,6 @@ def _complaints(
         said.append(f"the verdict is {verdict['trust']}: {verdict['reasons']}")
     if result["prediction"]["outcome"] != "agrees":
         said.append(f"the prediction {result['prediction']}")
-    report, _ = audit_whole(read_to_audit(run), ROUNDING, 1e-6)
+    report, _ = audit_whole(read_to_audit(run), ROUNDING, 1e-6, rule=True)
     said += [str(found) for found in report.violations if found.subject != _LITTLE]
     return said[:6]

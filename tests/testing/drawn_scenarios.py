@@ -564,7 +564,7 @@ class Scenario:
             ]
             ends = {"for": f"{draw.one(1, 2, 3) * self.unit!r} s"}
             what = draw.one("nic", "link", "cut", "slow", "pause", "slow_nic")
-            if self.restarts and draw.chance(0.5):
+            if draw.chance(0.5 if self.restarts else 0.03):
                 events.append({"at": at, "kill": draw.one(*self.names)})
                 continue
             if "topology" in self.cluster:  # devices without NICs
@@ -595,6 +595,8 @@ class Scenario:
         machine: Section = {"every": each, "for": lasts} | draw.maybe(most=(1, 5))
         if draw.chance(0.4):
             machine |= {"what": "slow", "by": 2}
+        elif draw.chance(0.2):
+            machine = {"every": each, "what": "kill"}
         section: Section = {"machine": machine} | draw.maybe(seed=(0, 5))
         if (self.links or self.racks) and draw.chance(0.5):
             section["link"] = {"every": each, "for": lasts, "what": "cut"}
@@ -603,7 +605,9 @@ class Scenario:
     def _recovery(self, *, several: bool) -> Section:
         """Return checkpoints, and whether a job that dies goes on."""
         draw = self.draw
-        if several or not self.trains or not draw.chance(0.2):
+        if several or not self.trains:
+            return draw.maybe(0.15, on_failure="restart")
+        if not draw.chance(0.2):
             return {}
         kept = {"every": f"{draw.one(1, 2)} iterations"}
         kept |= draw.maybe(0.4, to=("disk", "peer"), takes=f"{self.unit!r} s")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.documents import ROOT
-from tests.testing.drawn_runs import find_disagreement
+from tests.testing.drawn_runs import find_disagreement, find_wrong
 from tests.testing.drawn_scenarios import draw_scenario, key_paths
 
 #: Keys that no draw states: files and code of one's own, hosts, kernel NICs, figures
@@ -24,13 +25,75 @@ _LEFT_OUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(12))
+#: Draws in which ends of flows are 1e-11 s apart, as clocks of a run tell them.
+_CLOSE_ENDS = (1003, 2021)
+
+
+@pytest.mark.parametrize("seed", [*range(12), *_CLOSE_ENDS])
 def test_what_is_good_simulates_runs_and_passes_its_audit(
     seed: int, tmp_path: Path
 ) -> None:
     outcome, wrong = find_disagreement(seed, tmp_path)
     assert wrong == "", f"tools/hostile drawn --count 1 --seed {seed}"
     assert outcome in {"ran", "refused"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cut_that_is_over_before_a_sender_looks_holds_its_bytes_back(
+    seed: int, tmp_path: Path
+) -> None:
+    """A line of the time after it may take the place of that of the cut."""
+    rng = np.random.default_rng(seed)
+    size, lasts = float(rng.uniform(20, 60)), float(rng.uniform(0.3, 0.9))
+    begins = size / 10 - float(rng.uniform(0.02, 0.4))
+    own = {"name": "a", "time": "0 s", "pin": "m0", "iterations": 1}
+    tasks = [own, own | {"name": "b", "pin": "m1"}, {"name": "c", "time": "0.7 s"}]
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
+        "emulation": {"time_scale": 0.05, "byte_scale": 3000, "compute": "timed"},
+        "job": {
+            "system": "custom",
+            "iterations": 9,
+            "tasks": tasks,
+            "flows": [{"from": "a", "to": "b", "volume": f"{size!r} B"}],
+        },
+        "events": [{"at": f"{begins!r} s", "cut": "m0", "for": f"{lasts!r} s"}],
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
+@pytest.mark.parametrize("size", [3.0, 17.1, 19.6, 26.0, 90.0])
+@pytest.mark.parametrize("catch_up", ["0 s", "1 ms", "unlimited"])
+def test_a_sender_loses_nothing_of_what_it_holds_back_itself(
+    size: float, catch_up: str, tmp_path: Path
+) -> None:
+    """A few bytes wait for more of them, 4 kB: who may not catch up lost these."""
+    tasks = [{"name": n, "time": "0 s", "pin": f"m{n == 'b':d}"} for n in "ab"]
+    flow = {"from": "a", "to": "b", "volume": f"{size!r} kB"}
+    job = {"system": "custom", "iterations": 4, "tasks": tasks, "flows": [flow]}
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "2 MB/s"}]},
+        "emulation": {"time_scale": 2, "compute": "timed", "catch_up": catch_up},
+        "job": job,
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
+@pytest.mark.parametrize("iterations", [1, 5])
+@pytest.mark.parametrize("time_scale", [0.05, 1, 5])
+def test_a_job_of_no_time_agrees_with_its_prediction(
+    iterations: int, time_scale: float, tmp_path: Path
+) -> None:
+    """Its makespan is 0 simulated, and what clocks are apart by in a run."""
+    tasks = [{"name": name, "time": "0 s"} for name in "ab"]
+    flow = {"from": "a", "to": "b", "volume": "0 B"}
+    job = {"system": "custom", "iterations": iterations, "tasks": tasks}
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
+        "emulation": {"time_scale": time_scale, "compute": "timed"},
+        "job": job | {"flows": [flow]},
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
 
 
 def test_every_key_of_a_scenario_is_drawn() -> None:

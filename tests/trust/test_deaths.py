@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.errors import ScenarioError
 from emu.experiment.attempts import Ended, foreseen, outages_of, with_deaths
-from emu.problem import Outages, Schedule
+from emu.problem import Kill, Outages, Schedule
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
 from emu.testing.trials import Case, Trial, run_trial
@@ -107,6 +108,31 @@ def test_what_is_foreseen_begins_with_the_first_attempt() -> None:
         (0, "w0 died"),
         (6, "w1 died"),
     ]
+
+
+@pytest.mark.parametrize("deaths", [[0.7], [2.5], [1.0, 0.4]])
+def test_a_crash_beside_other_jobs_has_all_begin_again(
+    deaths: list[float],
+) -> None:
+    """As a run does: each of its attempts is part of what is predicted."""
+    item = "job: {system: custom, iterations: 4, tasks: [{name: t, time: 1 s}]}"
+    text = f"jobs: [{{name: a, {item}}}, {{name: b, {item}}}]\n"
+    cluster = "cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}\n"
+    more = "on_failure: restart\nrecovery: 2 s\n"
+    whole = prepare(loads(f"name: several\n{cluster}{text}{more}"))
+    began, ended = 0.0, []
+    for ran in deaths:
+        ended.append(Ended(0, 0, ran, ran, 0.1, 2.0, "b/t died", began=began))
+        began += ran + 2.0
+
+    before = foreseen(whole, ended)
+
+    assert before is not None
+    assert [one.ran for one in before.killed] == pytest.approx(deaths)
+    assert before.makespan == pytest.approx(began + 4.0)
+    killed = replace(whole, kills=(Kill(1.0, "m1", ("b/t",)),))
+    with pytest.raises(ScenarioError, match="with several jobs"):
+        killed.attempts()
 
 
 EFFECT = HostEffect(10.0, 10.0, 10.0, 10.0)

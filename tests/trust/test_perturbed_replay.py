@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -23,7 +25,7 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
-from emu.trust.lateness import delay, sensitivity
+from emu.trust.lateness import delay, late_times, sensitivity
 from tests.emulation.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
 
@@ -160,3 +162,20 @@ def test_a_job_that_takes_no_time_is_not_sensitive() -> None:
     nothing = Realization(0 * realization.times, 0 * realization.volumes)
 
     assert sensitivity(nothing, "oes", None, simulate(problem, nothing, "oes")) == 0.0
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+@settings(max_examples=60, deadline=None)
+@given(drawn=problems(channels=True))
+def test_where_nothing_came_late_tasks_take_their_own_time(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    """A flow without bytes that waits for its turn on a channel is no late one."""
+    problem, realization = drawn
+    made = simulate(problem, realization, policy, record_rates=True)
+    known = replace(made, task_settled=made.task_end, flow_settled=made.flow_end)
+
+    found = late_times(known)
+
+    ran = ~np.isnan(made.task_end)
+    assert found[ran] == pytest.approx(realization.times[ran], abs=1e-9)

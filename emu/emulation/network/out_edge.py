@@ -185,6 +185,10 @@ class OutEdge:
             if first <= now:
                 entry.obeyed = line
             if (obeyed := entry.obeyed) is not None:
+                # A line between both, of a cut say, may never have been seen: what the
+                # one to come has carried by then, the flow has at most until then.
+                if first > now and obeyed.at(now) > line.served:
+                    obeyed = RateSegment(obeyed.iteration, line.served, 0.0, now)
                 line = self._follow(entry, obeyed, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
@@ -211,9 +215,9 @@ class OutEdge:
         )
         limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
-        # has lost something would lose more by waiting.
+        # may not catch up all would lose what it holds back.
         least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (1 if queued.bucket.lost else least):
+        if limit < (least if depth.catch_up == math.inf else 1):
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()

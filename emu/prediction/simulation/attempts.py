@@ -111,7 +111,7 @@ def attempts(
     NodeLost
         When one dies and none may begin again.
     ScenarioError
-        When one of several jobs dies, and may begin again.
+        When one of several jobs is killed, and may begin again.
     """
     deaths: list[Killed] = []
     start, holders = began, None
@@ -128,7 +128,8 @@ def attempts(
             text = f"; there were {rules.restarts} restarts before (max_restarts: "
             text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
             raise NodeLost(error + text)
-        if len(job.job_names) > 1:
+        # What died by itself, of nobody knows which process, had a run begin all again.
+        if len(job.job_names) > 1 and due.now[0].processes:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)
         newest, cut_time = _last_cut(schedule, rules, first, ran)

@@ -185,6 +185,11 @@ else:
     Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
 
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
+#: Of machines and features.
+_TOO_FEW = (
+    "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
+    "which some are 0"
+)
 
 
 class P3JobSection(ReplicaSection):
@@ -252,6 +257,9 @@ class P3JobSection(ReplicaSection):
                 f"write one of {', '.join(map(str, fitting))}"
             )
             yield ("job", "cache"), problem
+        elif not self.columns and members > (self.dataset.feature_length or members):
+            problem = _TOO_FEW.format(members, self.dataset.feature_length)
+            yield ("job", "columns"), problem
         elif self.columns and len(self.columns) != members:
             problem = (
                 f"found {len(self.columns)} shares for {members} machines of a group, "
@@ -333,10 +341,7 @@ def _check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None
     """Compare the columns of every machine with its memory."""
     length = dataset.feature_length
     if not config.columns and config.members > length:
-        problem = (
-            f"{config.members} machines cannot share {length} features, "
-            f"write {length} or fewer of them, or shares of which some are 0"
-        )
+        problem = _TOO_FEW.format(config.members, length)
         raise ScenarioError(problem, key="job.columns")
     blocks = config.blocks(length)
     for rank, name in enumerate(config.machines):

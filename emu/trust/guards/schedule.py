@@ -433,7 +433,7 @@ def _time(problem: Problem, link: str, volume: float) -> float:
 
 
 def _over(found: float, expected: float) -> float:
-    return found / expected - 1 if expected else float(found > 0)
+    return found / expected - 1 if expected else float(found > _ROUNDING)
 
 
 def _alike(said: Any, number: float | None) -> bool:

@@ -74,15 +74,12 @@ def of_flows(
     if not over.size:
         return None
     worst = int(np.argmax(excess))
-    since = _begin(start[: worst + 1], sent[: worst + 1], capacity)
+    # It begins where these flows, the latest first, overfill the most.
+    start, sent = start[: worst + 1], sent[: worst + 1]
+    latest = np.argsort(-start, kind="stable")
+    by_start = np.cumsum(sent[latest]) + capacity * start[latest]
+    since = float(start[latest[int(np.argmax(by_start))]])
     return Overflow(float(end[over[0]]), float(excess[worst]), since, float(end[worst]))
-
-
-def _begin(start: Floats, sent: Floats, capacity: float) -> float:
-    """Return where the interval begins that these flows overfill the most."""
-    latest_first = np.argsort(-start, kind="stable")
-    excess = np.cumsum(sent[latest_first]) + capacity * start[latest_first]
-    return float(start[latest_first[int(np.argmax(excess))]])
 
 
 LINK_BYTES = "link bytes"
@@ -200,20 +197,17 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
     packets = float(sizes[stand_for].mean()) / PACKET
     if packets < FEW:
+        remedy = ""
+        if packets:
+            enough = math.log10(evidence.byte_scale * FEW / packets)
+            remedy = f"raise byte_scale to {10.0 ** math.ceil(enough):g}"
         yield Finding(
             ENOUGH,
             math.nan,
             "nothing was carried: this run tests control, not the network "
             f"({packets:.2g} packets per flow, {sizes.sum():,.0f} real bytes in all)",
-            _remedy(evidence.byte_scale, packets),
+            remedy,
         )
-
-
-def _remedy(byte_scale: float, packets: float) -> str:
-    if not packets:
-        return ""
-    enough = 10.0 ** math.ceil(math.log10(byte_scale * FEW / packets))
-    return f"raise byte_scale to {enough:g}"
 
 
 CLOCKS_NAME = "clocks"
