@@ -174,7 +174,10 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
-    names = [*(() if marker is None else marker.args), *_take_list(options, "scenario")]
+    names = [
+        *(() if marker is None else marker.args),
+        *([options.pop("scenario")] if "scenario" in options else []),
+    ]
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
     sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
@@ -194,10 +197,6 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     except EmulatorError as error:
         line = f"@pytest.mark.emu: {error}"
         raise pytest.fail.Exception(line, pytrace=False) from None
-
-
-def _take_list(options: dict[str, Any], key: str) -> list[Any]:
-    return [options.pop(key)] if key in options else []
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -107,7 +107,16 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
+            text = os.environ.get("EMU_RAY_CPUS", "1")
+            try:
+                cpus = float(text)
+            except ValueError:
+                cpus = 0.0
+            if not 0 < cpus < math.inf:
+                raise ScenarioError(
+                    f"found {text!r}, write a number", file="EMU_RAY_CPUS"
+                )
+            bundles = launch.bundles_of(experiment.problem, cpus, hosts)
             return launch.RayLauncher(self.ray, bundles)
         if self.file is not None:
             return launch.SshLauncher(
@@ -161,18 +170,6 @@ class Hosts:
             any_version=self.any_version,
             **changes,
         )
-
-
-def _ray_cpus() -> float:
-    """Return the CPUs that a process reserves of a Ray cluster."""
-    text = os.environ.get("EMU_RAY_CPUS", "1")
-    try:
-        cpus = float(text)
-    except ValueError:
-        cpus = 0.0
-    if not 0 < cpus < math.inf:
-        raise ScenarioError(f"found {text!r}, write a number", file="EMU_RAY_CPUS")
-    return cpus
 
 
 def _program(text: str) -> str:

@@ -84,7 +84,13 @@ def judgement(
     if by_kernel:  # no sender was to keep to rates
         subject = dataclasses.replace(schedule, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
-    budget = error_budget(subject, replayed, _sends(run), chain, first)
+    budget = error_budget(
+        subject,
+        replayed,
+        send_rows(figures["flows"] for figures in run.statistics.values()),
+        chain,
+        first,
+    )
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
     verdict = decide(
@@ -174,10 +180,6 @@ def prediction_of(
         timed=emulation.compute != "real",
         budget=budget,
     )
-
-
-def _sends(run: EmulatedRun) -> dict[tuple[int, int], NDArray[np.float64]]:
-    return send_rows(figures["flows"] for figures in run.statistics.values())
 
 
 def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
@@ -282,7 +284,9 @@ def carry_out(
             experiment, start, directory.path, observer, once
         )
         if ends:
-            _note_attempts(directory, ends)
+            content = read_manifest(directory.path / "manifest.json")
+            content["attempts"] = [asdict(one) for one in ends]
+            directory.write_json("manifest.json", content)
         policy, prediction = rest.choose_policy(), rest.simulate()
         replay_run = replay(rest, run, policy)
         training, weights = learnt(rest, run, policy)
@@ -333,13 +337,6 @@ def _write_beginning(
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
     directory.write_json("manifest.json", content | {"source": source})
     directory.write_problem(experiment.problem)
-
-
-def _note_attempts(directory: RunDirectory, ended: Sequence[Ended]) -> None:
-    """Add the attempts before the last to the manifest of the last."""
-    content = read_manifest(directory.path / "manifest.json")
-    content["attempts"] = [asdict(one) for one in ended]
-    directory.write_json("manifest.json", content)
 
 
 def _emulate_experiment(

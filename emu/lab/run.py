@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError, RunError
 from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
-from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
+from emu.lab.machines.programs import PLACES, TIME_SCALE, Started, starts
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
@@ -305,7 +305,13 @@ class LabPrograms:
                 run = self.runs[number]
                 self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
                 waits = set() if run.code else waits - {number}
-            self._change_nics()
+            while self._events and self._events[0].time <= self.samples.seconds:
+                new = event_nic(self._events.pop(0))
+                self._lab.change_nic(new)
+                self.changes.append(
+                    NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
+                )
+                self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -338,16 +344,6 @@ class LabPrograms:
             run.end, run.code = self.samples.seconds, program.code
         self.samples.take_when_due()
         return [program.number for program in ends]
-
-    def _change_nics(self) -> None:
-        """Make NICs what events say that have come due."""
-        while self._events and self._events[0].time <= self.samples.seconds:
-            new = event_nic(self._events.pop(0))
-            self._lab.change_nic(new)
-            self.changes.append(
-                NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
-            )
-            self._watch(f"the NIC of {new.name} has changed")
 
 
 def _how(code: int | None) -> str:
@@ -394,7 +390,13 @@ def run_lab(
     with open_lab(file) as lab:
         if plain and prediction is not None:
             watch(forecast(prediction, lab.time_scale).sentence())
-        todo = _list_starts(lab, file, programs, directory.path)
+        # Raises ValueError when a program names a place that there is none of;
+        # `open_lab` refuses that.
+        addresses = {m.name: lab.address(m.name) for m in lab.machines}
+        hosts = directory.path / "hosts.txt"
+        hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
+        paths = (str(hosts.resolve()), str(file.folder), sys.executable)
+        todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = _check_lab_nics(lab, file)
         watch(f"NICs measured in {check.seconds:.2f} s")
@@ -488,18 +490,3 @@ def _judge_prediction_of_lab(
         timeouts=timeouts,
         time_scale=running.time_scale,
     )
-
-
-def _list_starts(
-    lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
-) -> list[Started]:
-    """Return the programs to start, and write their hosts file.
-
-    Raises ValueError when a program names a place that there is none of; `open_lab`
-    refuses that.
-    """
-    addresses = {m.name: lab.address(m.name) for m in lab.machines}
-    hosts = folder / "hosts.txt"
-    hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
-    paths = (str(hosts.resolve()), str(file.folder), sys.executable)
-    return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

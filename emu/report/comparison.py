@@ -129,11 +129,6 @@ def _price(candidate: Candidate) -> tuple[str, str]:
 _LISTED = 6
 
 
-def _equal(one: Candidate, first: Candidate) -> bool:
-    """Return True where two makespans are closer than rounding moves either."""
-    return 0 < abs(one.makespan - first.makespan) < max(one.rounding, first.rounding)
-
-
 def _no_different(one: Candidate, first: Candidate) -> str:
     shift = format_duration(max(one.rounding, first.rounding))
     return f"{one.name}: as good as the first row, rounding alone moves it by {shift}"
@@ -181,7 +176,12 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         + [
             _no_different(one, first)
             for one in candidates
-            if first and _equal(one, first)
+            if first
+            and (
+                0
+                < abs(one.makespan - first.makespan)
+                < max(one.rounding, first.rounding)
+            )
         ]
         + [f"{one.name}: {reason(one.refused)}" for one in candidates if one.refused]
         + _rule_of_placements(candidates)

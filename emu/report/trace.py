@@ -241,7 +241,11 @@ class _Group:
 
     def events(self) -> Iterator[Event]:
         """Yield all events."""
-        yield from self._machine_names()
+        names = [machine.name for machine in self._problem.cluster.machines]
+        for m, name in enumerate([*names, "links"] if self._links.shared else names):
+            pid = self._pid(m)
+            yield _meta("process_name", pid, name=f"{self._name}: {name}")
+            yield _meta("process_sort_index", pid, sort_index=pid)
         yield from self._task_bars()
         yield from self._lane_names()
         yield from self._flow_bars()
@@ -252,13 +256,6 @@ class _Group:
 
     def _pid(self, machine: int) -> int:
         return self._first + machine + 1
-
-    def _machine_names(self) -> Iterator[Event]:
-        names = [machine.name for machine in self._problem.cluster.machines]
-        for m, name in enumerate([*names, "links"] if self._links.shared else names):
-            pid = self._pid(m)
-            yield _meta("process_name", pid, name=f"{self._name}: {name}")
-            yield _meta("process_sort_index", pid, sort_index=pid)
 
     def _task_bar(self, task: int, iteration: int) -> _Slice:
         at = task, iteration

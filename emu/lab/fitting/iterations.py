@@ -380,7 +380,13 @@ def _fit_rounds(
                         row[number] += value
             stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
     took = sums.summed[:, 1:].max(0) - ready.max(0)
-    overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
+    machines = [machine for machine, _ in ring.members]
+    hops = 2 * (len(machines) - 1)
+    overhead = max(
+        float(np.median(took))
+        - (hops * sums.volume / len(machines) / float(nics[:, machines].min())),
+        0.0,
+    )
     mean = sums.summed.mean(0)
     return FittedIterations(
         ring.members,
@@ -394,10 +400,3 @@ def _fit_rounds(
         mean[1:],
         first + 1,
     )
-
-
-def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float:
-    """Return the seconds that the slowest NIC needs for an all-reduce."""
-    machines = [machine for machine, _ in ring.members]
-    hops = 2 * (len(machines) - 1)
-    return hops * volume / len(machines) / float(nics[:, machines].min())

@@ -123,7 +123,19 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
-        cut = _Way(some.time, some.bytes, _gaps(some, silence))
+        sizes = some.bytes[:-1]
+        values, places = np.unique(sizes, return_inverse=True)
+        usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
+        other = usual if usual >= _SMALL else FULL  # of another MTU
+        cut = _Way(
+            some.time,
+            some.bytes,
+            np.append(
+                True,
+                (np.diff(some.time) > silence)
+                | np.asarray((sizes % FULL != 0) & (sizes % other != 0)),
+            ),
+        )
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
@@ -167,19 +179,6 @@ class _Way:
     bytes: NDArray[np.int64]
     ended: NDArray[np.bool_]
     """Per packet: what came before it was over."""
-
-
-def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
-    """Return before which packets something ended: behind a silence or a short one."""
-    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
-
-
-def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which packets are not full, as the last of a message."""
-    values, places = np.unique(sizes, return_inverse=True)
-    usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
-    other = usual if usual >= _SMALL else FULL  # of another MTU
-    return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
 
 
 def _parts(

@@ -237,7 +237,9 @@ class LiveRun:
     def _fold(self) -> None:
         for moment, what in self.tape.drain():
             self._take(moment, what)
-        self._notice_end()
+        if self._phase == "running" and (self._done >= self._rounds).all():
+            self._phase, self._processes = "ended", 0
+            self._sample()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
@@ -253,7 +255,13 @@ class LiveRun:
                 self._task_ended(replace(what, iteration=n, start=start, end=end))
             case FlowEnded():
                 self._measure_delay(received, base + what.time)
-                self._flow_ended(what)
+                edge = what.edge
+                self._over[edge] = what.iteration
+                self._active.pop(edge, None)
+                self._volumes.pop((edge, what.iteration), None)
+                self._port_rate -= self._crossing[:, edge] * self._rate[edge]
+                self._rate[edge] = 0.0
+                self._arrived += self._crossing[:, edge] * what.volume
             case Decisions():
                 self._apply_decisions(what)
             case RunTask():
@@ -286,12 +294,6 @@ class LiveRun:
         for rates in (self._served, self._rate, self._since, self._port_rate):
             rates[:] = 0.0
 
-    def _notice_end(self) -> None:
-        """End with the last task: simulations and the verdict follow, not the run."""
-        if self._phase == "running" and (self._done >= self._rounds).all():
-            self._phase, self._processes = "ended", 0
-            self._sample()
-
     def _measure_delay(self, received: float, happened: float) -> None:
         """Advance to an event; the fastest one so far fixes run time 0."""
         self._zero = min(self._zero, received - happened * self._scale)
@@ -323,15 +325,6 @@ class LiveRun:
             self._figures[message.task] = figures
         for figure, value in figures.items():
             self.history.report(message.end, figure, value)
-
-    def _flow_ended(self, message: FlowEnded) -> None:
-        edge = message.edge
-        self._over[edge] = message.iteration
-        self._active.pop(edge, None)
-        self._volumes.pop((edge, message.iteration), None)
-        self._port_rate -= self._crossing[:, edge] * self._rate[edge]
-        self._rate[edge] = 0.0
-        self._arrived += self._crossing[:, edge] * message.volume
 
     def _apply_decisions(self, decided: Decisions) -> None:
         self._advance(self._base + decided.time)

@@ -116,13 +116,13 @@ def _nics(crossed: dict[str, Any]) -> Table:
     for machine, ways in crossed["nic_use"].items():
         for way, shares in ways.items():
             mean = sum(shares) / len(shares)
-            table.add_row(f"{machine} {way}", f"{100 * mean:.0f} %", _signs(shares))
+            most = len(_LEVELS) - 1
+            table.add_row(
+                f"{machine} {way}",
+                f"{100 * mean:.0f} %",
+                "".join(_LEVELS[math.ceil(most * min(share, 1.0))] for share in shares),
+            )
     return table
-
-
-def _signs(shares: list[float]) -> str:
-    most = len(_LEVELS) - 1
-    return "".join(_LEVELS[math.ceil(most * min(share, 1.0))] for share in shares)
 
 
 #: Points of a NIC's curve: a screen shows some 700.
