@@ -80,7 +80,13 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
     scenario, trust = _scenario_of_marker(request)
     runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
-    run = _carried_out(scenario, runs)
+    import emu
+    from emu.errors import DataError, PlacementError, ScenarioError
+
+    try:
+        run = emu.run(scenario, runs=runs)
+    except (ScenarioError, DataError, PlacementError) as error:
+        raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
     attempt = request.node.stash[_ATTEMPT]
     attempt.run = run
     figures = {"makespan": run.makespan, "verdict": run.result["verdict"]["trust"]}
@@ -89,17 +95,6 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     yield run
     if not attempt.failed:
         shutil.rmtree(run.path)
-
-
-def _carried_out(scenario: Scenario, runs: Path) -> RecordedRun:
-    """Carry a scenario out; what keeps it from starting is one line."""
-    import emu
-    from emu.errors import DataError, PlacementError, ScenarioError
-
-    try:
-        return emu.run(scenario, runs=runs)
-    except (ScenarioError, DataError, PlacementError) as error:
-        raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -316,7 +316,10 @@ def run(
             outcome = over_packets(outcome, *packets, directory, progress)
         onlookers.on_end(outcome.content)
         if emit(json_target, outcome.content):
-            _show(outcome)
+            terminal().print(run_tables(outcome.content))
+            both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
+            for line in remarks_on(both, outcome.experiment.choose_policy()):
+                terminal().print(line)
         progress.print(f"written to {directory.path}/")
         job = experiment.problem.job
         size = sum(job.flow_counts) + sum(job.rounds)
@@ -389,14 +392,6 @@ def _prepare_run(
         return rest
     check(scenario := _only(stated), runs)
     return Beginning(*try_scales(scenario, progress, allow, carried))
-
-
-def _show(outcome: RunResult) -> None:
-    """Print the tables of a run, and the remarks of its job's system."""
-    terminal().print(run_tables(outcome.content))
-    both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-    for line in remarks_on(both, outcome.experiment.choose_policy()):
-        terminal().print(line)
 
 
 def try_scales(

@@ -238,14 +238,6 @@ Flatten = Annotated[
 ]
 
 
-def _relation(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if text and len(names) != 3:
-        problem = "three names are needed: type, relation, type"
-        raise DataError(problem, path=f"--relation {text}")
-    return names if text else ()
-
-
 @app.command("import")
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Graph to bring in.")],
@@ -306,6 +298,10 @@ def import_command(
             "letters, digits, dots and dashes make a name, and no synthetic graph's",
             path=f"-o {name}",
         )
+    names = tuple(part.strip() for part in relation.split(","))
+    if relation and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {relation}")
     facts = import_graph(
         file,
         name,
@@ -314,7 +310,7 @@ def import_command(
         labels=labels,
         classes=classes,
         choices=Choices(
-            graph, flatten, _relation(relation), split_number, split_arrays or ""
+            graph, flatten, names if relation else (), split_number, split_arrays or ""
         ),
         splits=splits,
         table=TableOptions(

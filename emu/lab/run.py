@@ -413,7 +413,11 @@ def run_lab(
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = running.runs.values()
     result = {
-        **_describe_lab(lab, seconds),
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
@@ -430,17 +434,6 @@ def run_lab(
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
-
-
-def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
-    """Return what lab.json says of the machines, and of so many emulated seconds."""
-    return {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
-    }
 
 
 def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:

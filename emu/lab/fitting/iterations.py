@@ -195,13 +195,15 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
-    usual = _usual(
+    ranks = np.sort(
         [
             int(before[last] - before[first])
             for before, part in zip(sizes_before, parts, strict=True)
             for first, last in part
         ]
     )
+    total = np.cumsum(ranks)
+    usual = float(ranks[np.searchsorted(total, total[-1] / 2)])
     last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
         for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
@@ -242,13 +244,6 @@ def _bursts(
     """Return where what was sent between two cuts begins and ends, in packets."""
     ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
     return list(pairwise([0, *ends.tolist(), len(times)]))
-
-
-def _usual(sizes: Sequence[int]) -> float:
-    """Return the size in the middle of all bytes: there may be many small ones."""
-    ranks = np.sort(sizes)
-    total = np.cumsum(ranks)
-    return float(ranks[np.searchsorted(total, total[-1] / 2)])
 
 
 def _whole(

@@ -352,6 +352,10 @@ class LiveRun:
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
         counts = zip(self._done.tolist(), job.rounds, strict=True)
+        values: dict[str, list[float]] = {}
+        for figures in self._figures.values():
+            for figure, value in figures.items():
+                values.setdefault(figure, []).append(value)
         return Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -374,7 +378,9 @@ class LiveRun:
             active_flows=len(self._active),
             flows=self._flows(now),
             ports=self._ports(),
-            figures=self._mean_figures(),
+            figures={
+                figure: float(np.mean(numbers)) for figure, numbers in values.items()
+            },
             delay=self._delay,
             max_delay=self._max_delay,
             late_steps=self._late,
@@ -434,13 +440,6 @@ class LiveRun:
             )
         flows.sort(key=lambda flow: -flow.bytes)
         return flows[:_SHOWN_FLOWS]
-
-    def _mean_figures(self) -> dict[str, float]:
-        values: dict[str, list[float]] = {}
-        for figures in self._figures.values():
-            for figure, value in figures.items():
-                values.setdefault(figure, []).append(value)
-        return {figure: float(np.mean(numbers)) for figure, numbers in values.items()}
 
 
 _BAR = 12
