@@ -48,7 +48,6 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.run_result import RunResult
 from emu.experiment.scale_search import ScaleChoice
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command

@@ -103,6 +103,7 @@ def sweep(
             f"placed by {', '.join(sorted(policies)) or 'unknown'}"
         )
         terminal().print(sweep_table(rows, varied))
+        # matplotlib takes half a second to import
         from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
         from emu.report.plot_style import save, style  # noqa: PLC0415
 

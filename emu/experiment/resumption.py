@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from emu.errors import DataError, ScenarioError
 from emu.experiment.attempts import read_last_cut
@@ -53,8 +52,13 @@ def resume_run(
         When it is no run that was cut off, keeps no checkpoints, or none of those that
         were committed can be used.
     """
-    manifest = _manifest_of_unfinished(run)
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    if (run / "result.json").exists():
+        problem = "holds a result.json: this run has ended, nothing is left to do"
+        raise DataError(problem, path=str(run))
     path = str(run / "manifest.json")
+    manifest = read_manifest(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
         choice = manifest.get("auto_scale")
@@ -84,13 +88,3 @@ def resume_run(
     coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
     rest = replace(rest, kills=later(coming, rest.first, began))
     return Beginning(rest, choice_of_scale, RunDirectory(run), start)
-
-
-def _manifest_of_unfinished(run: Path) -> dict[str, Any]:
-    """Return the manifest of a run that has begun, and not ended."""
-    if not run.is_dir():
-        raise DataError("is not a run directory", path=str(run))
-    if (run / "result.json").exists():
-        problem = "holds a result.json: this run has ended, nothing is left to do"
-        raise DataError(problem, path=str(run))
-    return read_manifest(run / "manifest.json")

@@ -125,6 +125,7 @@ def chosen_system(
         try:
             other = _on(stated, plain, names)
             ready = prepare(other)
+            # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
             took = ready.simulate().makespan / seeds
         except (ScenarioError, PlacementError):  # p3's columns do not fit, say

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, Started, starts
 from emu.lab.output_lines import OutputLines, marks_of
@@ -398,7 +398,9 @@ def run_lab(
         paths = (str(hosts.resolve()), str(file.folder), sys.executable)
         todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = _check_lab_nics(lab, file)
+        check = lab.check_nics(file.lab.max_nic_error)
+        if refusal := check.refusal("lab.max_nic_error"):
+            raise file.origin.error(("cluster", "machines"), refusal)
         watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
@@ -434,14 +436,6 @@ def run_lab(
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
-
-
-def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
-    """Return NICs as they were measured; refuse those that are off."""
-    check = lab.check_nics(file.lab.max_nic_error)
-    if refusal := check.refusal("lab.max_nic_error"):
-        raise file.origin.error(("cluster", "machines"), refusal)
-    return check
 
 
 def _describe_traffic(

@@ -185,7 +185,15 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         )
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    return _fit_rounds(ring, rounds, some, _services(exchanges), traffic.nics, first)
+    # Seconds of every answer, without those for which its server was at the one before.
+    services = {}
+    free: dict[Process, float] = {}
+    for own_exchange in sorted(exchanges, key=lambda one: one.answered):
+        answer = own_exchange.answered[0]
+        began = max(own_exchange.asked[1], free.get(own_exchange.server, 0.0))
+        services[own_exchange] = max(answer - began, 0.0)
+        free[own_exchange.server] = answer
+    return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
 
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
@@ -195,6 +203,7 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
+    # The size in the middle of all bytes: there may be many small ones.
     ranks = np.sort(
         [
             int(before[last] - before[first])
@@ -328,18 +337,6 @@ def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
     stretches = edges.reshape(-1, 2).tolist()
     first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
     return int(first), int(last)
-
-
-def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
-    """Return the seconds of every answer, without those before the one before."""
-    services = {}
-    free: dict[Process, float] = {}
-    for exchange in sorted(exchanges, key=lambda one: one.answered):
-        answer = exchange.answered[0]
-        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
-        services[exchange] = max(answer - began, 0.0)
-        free[exchange.server] = answer
-    return services
 
 
 def _fit_rounds(

@@ -237,6 +237,7 @@ class LiveRun:
     def _fold(self) -> None:
         for moment, what in self.tape.drain():
             self._take(moment, what)
+        # With the last task: simulations and the verdict follow, and are not the run.
         if self._phase == "running" and (self._done >= self._rounds).all():
             self._phase, self._processes = "ended", 0
             self._sample()
