@@ -91,7 +91,16 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     attempt.run = run
     figures = {"makespan": run.makespan, "verdict": run.result["verdict"]["trust"]}
     request.node.user_properties += [(f"emu_{k}", v) for k, v in figures.items()]
-    attempt.problems, attempt.by_host = _problems(scenario, run, trust)
+    from emu.experiment.expectations import find_misses, punctual
+    from emu.trust.verdict import Trust
+
+    problems = find_misses(scenario.expect, run.result)
+    by_host = not find_misses(scenario.expect, punctual(run.result))
+    order, verdict = [*Trust], run.result["verdict"]
+    if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
+        reasons = "; ".join(verdict["reasons"])
+        problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
+    attempt.problems, attempt.by_host = problems, by_host
     yield run
     if not attempt.failed:
         shutil.rmtree(run.path)
@@ -114,7 +123,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             break
     for report in reports:
         if item.stash[_ATTEMPT].busy and report.failed:
-            _call_inconclusive(item, report, reports)
+            said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
+            if item.config.getoption("emu_strict"):
+                report.sections.append(("emu", said))
+            else:
+                if run := item.stash[_ATTEMPT].run:
+                    shutil.rmtree(run.path)
+                path, line, _ = item.location
+                for each in reports:
+                    each.user_properties = _without_ours(each.user_properties)
+                report.outcome = "skipped"
+                report.longrepr = (path, (line or 0) + 1, said)
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -133,22 +152,6 @@ def _undo(item: pytest.Item) -> None:
 
 def _without_ours(properties: list[tuple[str, object]]) -> list[tuple[str, object]]:
     return [one for one in properties if not one[0].startswith("emu_")]
-
-
-def _call_inconclusive(
-    item: pytest.Item, report: pytest.TestReport, reports: list[pytest.TestReport]
-) -> None:
-    said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
-    if item.config.getoption("emu_strict"):
-        report.sections.append(("emu", said))
-        return
-    if run := item.stash[_ATTEMPT].run:
-        shutil.rmtree(run.path)
-    path, line, _ = item.location
-    for each in reports:
-        each.user_properties = _without_ours(each.user_properties)
-    report.outcome = "skipped"
-    report.longrepr = (path, (line or 0) + 1, said)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -186,7 +189,19 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
     changes = {f"expect.{key}": value for key, value in options.items()}
-    source = _locate_file(request.path.parent, str(names[0]))
+    folder = request.path.parent
+    name = str(names[0])
+    from emu.problem.fields.suggestion import nearest
+    from emu.scenario.scenario_file import list_scenarios
+
+    if (folder / name).exists():
+        source = folder / name
+    else:
+        scenarios = list_scenarios()
+        if name not in scenarios:
+            beside = [path.name for path in sorted(folder.glob("*.yaml"))]
+            _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
+        source = name
     try:
         return emu.load(source, {**sets, **changes}), trust
     except EmulatorError as error:
@@ -196,36 +211,6 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
 
 def _refuse(problem: str) -> NoReturn:
     pytest.fail(f"@pytest.mark.emu: {problem}", pytrace=False)
-
-
-def _locate_file(folder: Path, name: str) -> str | Path:
-    """Return the file beside the test, or else the name of a shipped scenario."""
-    from emu.problem.fields.suggestion import nearest
-    from emu.scenario.scenario_file import list_scenarios
-
-    if (folder / name).exists():
-        return folder / name
-    scenarios = list_scenarios()
-    if name not in scenarios:
-        beside = [path.name for path in sorted(folder.glob("*.yaml"))]
-        _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
-    return name
-
-
-def _problems(
-    scenario: Scenario, run: RecordedRun, trust: str
-) -> tuple[list[str], bool]:
-    """Return the marker's unmet demands, and True where lateness explains them."""
-    from emu.experiment.expectations import find_misses, punctual
-    from emu.trust.verdict import Trust
-
-    problems = find_misses(scenario.expect, run.result)
-    by_host = not find_misses(scenario.expect, punctual(run.result))
-    order, verdict = [*Trust], run.result["verdict"]
-    if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
-        reasons = "; ".join(verdict["reasons"])
-        problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
-    return problems, by_host
 
 
 @pytest.hookimpl(wrapper=True)
@@ -242,7 +227,17 @@ def pytest_runtest_makereport(
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
-        report.sections.append(("emu", _tell_run(attempt.run)))
+        run = attempt.run
+        from emu.report.facts import budget_table, headline
+        from emu.report.terminal import terminal
+
+        text = io.StringIO()
+        console = terminal(text)
+        console.print(headline(run.result))
+        if any(run.result["error_budget"].values()):
+            console.print(budget_table(run.result))
+        console.print(f"run directory: {run.path}", soft_wrap=True)
+        report.sections.append(("emu", text.getvalue()))
     return report
 
 
@@ -396,16 +391,3 @@ def _count_marks(reporter: Any) -> tuple[int, int]:
         if isinstance(report.longrepr, tuple) and _INCONCLUSIVE in report.longrepr[2]
     }
     return len(inconclusive), len({*with_mark, *inconclusive})
-
-
-def _tell_run(run: RecordedRun) -> str:
-    from emu.report.facts import budget_table, headline
-    from emu.report.terminal import terminal
-
-    text = io.StringIO()
-    console = terminal(text)
-    console.print(headline(run.result))
-    if any(run.result["error_budget"].values()):
-        console.print(budget_table(run.result))
-    console.print(f"run directory: {run.path}", soft_wrap=True)
-    return text.getvalue()

@@ -434,20 +434,17 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
         "makespan": makespan,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
-        "search": _search(placing) if by_search and placing is not None else None,
-    }
-
-
-def _search(found: PlacementResult) -> dict[str, object]:
-    """Return figures of a search; its makespans are those of ``iterations`` draws."""
-    return {
-        "iterations": found.iterations,
-        "makespan": found.makespan,
-        "start_makespan": found.start_makespan,
-        "candidates": found.candidates,
-        "accepted": found.accepted,
-        "simulated": found.evaluations,
-        "optimal": found.optimal,
+        "search": {
+            "iterations": placing.iterations,
+            "makespan": placing.makespan,
+            "start_makespan": placing.start_makespan,
+            "candidates": placing.candidates,
+            "accepted": placing.accepted,
+            "simulated": placing.evaluations,
+            "optimal": placing.optimal,
+        }
+        if by_search and placing is not None
+        else None,
     }
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -324,24 +323,20 @@ def import_command(
         tell=lambda line: typer.echo(line, err=True),
     ).facts
     if emit(json_target, facts):
-        _print_import(name, facts)
+        from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
 
-
-def _print_import(name: str, facts: Mapping[str, Any]) -> None:
-    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
-
-    split = f"{facts['train']} to train on" if facts["train"] else "split at random"
-    typer.echo(
-        f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
-        f"directions), features of length {facts['feature_length']}, "
-        f"{facts['classes']} classes, {split}"
-    )
-    for line in summary_lines(facts):
-        typer.echo(f"  {line}")
-    typer.echo(
-        f"next: job.dataset: {name} in a scenario of system: dgtp; "
-        "emu init demo copies one to edit"
-    )
+        split = f"{facts['train']} to train on" if facts["train"] else "split at random"
+        typer.echo(
+            f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
+            f"directions), features of length {facts['feature_length']}, "
+            f"{facts['classes']} classes, {split}"
+        )
+        for line in summary_lines(facts):
+            typer.echo(f"  {line}")
+        typer.echo(
+            f"next: job.dataset: {name} in a scenario of system: dgtp; "
+            "emu init demo copies one to edit"
+        )
 
 
 class Action(StrEnum):
@@ -390,7 +385,21 @@ def data_command(
         return
     rows = list_data()
     if emit(json_target, [asdict(row) for row in rows]):
-        _print(rows)
+        from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
+
+        table = plain_table(
+            "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
+        )
+        for (name, kind, origin, *facts), group in groupby(rows, _alike):
+            counts = ("" if n is None else f"{n:,}" for n in facts)
+            same = [*group]
+            of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
+            size = _megabytes(sum(row.size for row in same))
+            table.add_row(name, kind, *counts, size, of_all)
+        if rows:
+            terminal().print(table)
+        typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
+        typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
 def _advance(bar: Progress, task: TaskID, done: int) -> None:
@@ -413,22 +422,6 @@ def _fetch(names: list[str]) -> None:
         typer.echo(
             f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
         )
-
-
-def _print(rows: list[KeptData]) -> None:
-    from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
-
-    table = plain_table("", "graph", "kind", ">vertices", ">edges", ">size", "origin")
-    for (name, kind, origin, *facts), group in groupby(rows, _alike):
-        counts = ("" if n is None else f"{n:,}" for n in facts)
-        same = [*group]
-        of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
-        size = _megabytes(sum(row.size for row in same))
-        table.add_row(name, kind, *counts, size, of_all)
-    if rows:
-        terminal().print(table)
-    typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
-    typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
 def _alike(row: KeptData) -> tuple[str, str, str, int | None, int | None]:

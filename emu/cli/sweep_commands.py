@@ -41,7 +41,6 @@ from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.experiment import cost_of
-from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
@@ -88,7 +87,19 @@ def sweep(
     console = terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
     expect = load(file, changes).expect
-    misses = _find_misses(points, record, mode, expect)
+    # Single values are of the scenario as stated: of the point that changes nothing, or
+    # of every point where that is not among them.
+    finished_points = [point for point in points if point.key(mode) in record.rows]
+    as_stated = [point for point in finished_points if point.unchanged]
+    outcomes = (
+        (
+            _name(point),
+            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
+        )
+        for point in finished_points
+        for exact in [point in as_stated or not as_stated]
+    )
+    misses = [(name, lines) for name, lines in outcomes if lines]
     for name, missed_there in misses:
         console.print(f"{name}: {'; '.join(missed_there)}")
     keys = [point.key(mode) for point in points]
@@ -196,27 +207,6 @@ def _samples(job: Job, speed: float | None) -> dict[str, float | None]:
 
 def _report_figures(figures: Mapping[str, float | None]) -> Figures:
     return {name: value for name, value in figures.items() if value is not None}
-
-
-def _find_misses(
-    points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
-) -> list[tuple[str, list[str]]]:
-    """Return the finished points that miss what is expected, and what.
-
-    Single values are of the scenario as stated: of the point that changes nothing, or
-    of every point where that is not among them.
-    """
-    finished_points = [point for point in points if point.key(mode) in record.rows]
-    as_stated = [point for point in finished_points if point.unchanged]
-    rows = (
-        (
-            _name(point),
-            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
-        )
-        for point in finished_points
-        for exact in [point in as_stated or not as_stated]
-    )
-    return [(name, misses) for name, misses in rows if misses]
 
 
 def _figures_of(row: Figures) -> dict[str, float | None]:

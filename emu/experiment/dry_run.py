@@ -265,11 +265,7 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
             seed=dataset["seed"],
             root=dataset["root"],
         )
-    _check_writable(runs)
-
-
-def _check_writable(runs: Path) -> None:
-    """Make a folder where the run directory will be, and remove it: root may all."""
+    # A folder is made and removed: what permissions say does not hold for root.
     there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
     try:
         Path(tempfile.mkdtemp(prefix=".emu-", dir=there)).rmdir()

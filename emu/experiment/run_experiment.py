@@ -263,7 +263,16 @@ def carry_out(
         When the directory cannot be written.
     """
     check_network(experiment.scenario)
-    _check_killed_hosts(experiment.scenario)
+    # The ScenarioError names the key.
+    scenario = experiment.scenario
+    hosts = {*scenario.emulation.hosts.values()}
+    for number, event in enumerate(scenario.events):
+        if event.kill in hosts and is_here(str(event.kill)):
+            problem = (
+                f"{event.kill} is this host, and the run is coordinated here: name "
+                "another host, or machines"
+            )
+            raise scenario.origin.error(("events", number, "kill"), problem)
     if len(experiment.problem.job.job_names) > 1:
         with contextlib.suppress(NodeLost):  # it ends the run, when it comes
             experiment.attempts()
@@ -295,21 +304,6 @@ def carry_out(
         result = result_of(rest, *parts)
         write_down(directory, result, weights)
     return result
-
-
-def _check_killed_hosts(scenario: Scenario) -> None:
-    """Refuse the death of this host: the run is coordinated here.
-
-    The ScenarioError names the key.
-    """
-    hosts = {*scenario.emulation.hosts.values()}
-    for number, event in enumerate(scenario.events):
-        if event.kill in hosts and is_here(str(event.kill)):
-            problem = (
-                f"{event.kill} is this host, and the run is coordinated here: name "
-                "another host, or machines"
-            )
-            raise scenario.origin.error(("events", number, "kill"), problem)
 
 
 def _write_beginning(

@@ -383,7 +383,15 @@ def edit_lines(result: SystemResult) -> list[str]:
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
     columns = ("system", ">seeds per s", "limited by", ">busiest link")
-    table = plain_table(_crossing_point(found), found.key, *columns)
+    below, above = found.below, found.above
+    if not found.found:
+        text = f"{below.best} is faster from {below.value} to {above.value}"
+    else:
+        text = (
+            f"{below.best} is faster up to {below.value}, "
+            f"{above.best} from {above.value}"
+        )
+    table = plain_table(f"{text}, by seeds per second", found.key, *columns)
     for side in (found.below, found.above):
         for result in side.results:
             table.add_row(
@@ -400,19 +408,6 @@ def crossover_table(found: Crossover) -> Table:
         f"{found.simulations} simulations"
     )
     return table
-
-
-def _crossing_point(found: Crossover) -> str:
-    """Return where the better system changes, in one sentence."""
-    below, above = found.below, found.above
-    if not found.found:
-        text = f"{below.best} is faster from {below.value} to {above.value}"
-    else:
-        text = (
-            f"{below.best} is faster up to {below.value}, "
-            f"{above.best} from {above.value}"
-        )
-    return f"{text}, by seeds per second"
 
 
 #: Figures of points on machines with prices, and their columns.
@@ -441,7 +436,11 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
         groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
     errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    columns += [">samples per s"] * (uneven := _train_apart(rows))
+    figures = [row["figures"] for row in rows]
+    is_complete = all("samples_per_second" in one for one in figures)
+    columns += [">samples per s"] * (
+        uneven := (is_complete and len({one["samples"] for one in figures}) > 1)
+    )
     prices = _PRICES if any("cost" in row["figures"] for row in rows) else {}
     more = [*(_ERRORS[key] for key in errors), *prices.values()]
     table = plain_table("", *columns, *more)
@@ -473,10 +472,3 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
             cells.append(cell if values_known else "")
         table.add_row(*cells, style="bold" if group == best else "")
     return table
-
-
-def _train_apart(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether points train on numbers of samples that are known and differ."""
-    figures = [row["figures"] for row in rows]
-    is_complete = all("samples_per_second" in one for one in figures)
-    return is_complete and len({one["samples"] for one in figures}) > 1

@@ -228,11 +228,18 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     starts = []
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        starts.append(
-            _first_after(
-                ring.any_sent[place], answer_times, sums[place], last_sizes[place]
-            )
-        )
+        # It says that it is ready before it may send: gloo waits for the receiver.
+        sent = ring.any_sent[place]
+        summed = sums[place]
+        bursts = last_sizes[place]
+        firsts = []
+        before = 0.0
+        for number, (first, last) in enumerate(bursts):
+            last_answer = answer_times[np.searchsorted(answer_times, first) - 1]
+            ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+            firsts.append(float(ready))
+            before = max(summed[number], last)
+        starts.append(firsts)
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(np.array(starts), sums, volume)
@@ -290,26 +297,6 @@ def _whole(
         ranges += reversed([*pairwise([first, *between, last])])
         end = start
     return ranges[::-1]
-
-
-def _first_after(
-    sent: NDArray[np.float64],
-    answered: NDArray[np.float64],
-    summed: NDArray[np.float64],
-    bursts: Sequence[tuple[float, float]],
-) -> list[float]:
-    """Return when a process first spoke to another of its ring, by all-reduce.
-
-    It says that it is ready before it may send: gloo waits for the receiver.
-    """
-    firsts = []
-    before = 0.0
-    for number, (first, last) in enumerate(bursts):
-        last_answer = answered[np.searchsorted(answered, first) - 1]
-        ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
-        firsts.append(float(ready))
-        before = max(summed[number], last)
-    return firsts
 
 
 def _rounds(

@@ -189,7 +189,17 @@ def _parts(
     total: float,
 ) -> Iterator[_Rows]:
     """Yield the rows `_BY_ITERATION` of every step."""
-    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
+    length = float(np.median(np.diff(marks)))
+    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    tries = tries[np.argsort(np.abs(tries), kind="stable")]
+    at = tries[:, None] + marks
+    place = np.searchsorted(way.time, at)
+    times = np.concatenate([[-np.inf], way.time, [np.inf]])
+    quiet = np.minimum(times[place + 1] - at, at - times[place])
+    usual = np.quantile(quiet, 0.1, axis=1)
+    edges = np.searchsorted(
+        way.time, marks + float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
+    )
     before = np.append(0, np.cumsum(way.bytes))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
@@ -234,19 +244,6 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
         f"{traffic.programs[program]} on {traffic.machines[machine]}"
         for machine, program in ends
     )
-
-
-def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
-    """Return the seconds after a mark in which least often something is on its way."""
-    length = float(np.median(np.diff(marks)))
-    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
-    tries = tries[np.argsort(np.abs(tries), kind="stable")]
-    at = tries[:, None] + marks
-    place = np.searchsorted(time, at)
-    times = np.concatenate([[-np.inf], time, [np.inf]])
-    quiet = np.minimum(times[place + 1] - at, at - times[place])
-    usual = np.quantile(quiet, 0.1, axis=1)
-    return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
 
 
 def _bounds(
