@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
@@ -25,10 +25,12 @@ from emu.scenario import Experiment
 from emu.scenario.realize import with_figures
 from emu.systems.system import tasks_with_state_of, updates_missed
 
+Done = TypeVar("Done")
+
 if TYPE_CHECKING:
     #: Carries one attempt out, with what is left, the cut that it begins with, and
     #: the attempts before it.
-    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], EmulatedRun]
+    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,9 @@ def run_attempts(
     start: Cut | None,
     run: Path,
     observer: Observer,
-    once: Once,
-) -> tuple[Experiment, EmulatedRun, list[Ended]]:
-    """Return the attempt that lasted, with its part of the job, and those before it.
+    once: Once[Done],
+) -> tuple[Experiment, Done, list[Ended]]:
+    """Return the last attempt's part of the job, what ``once`` made of it, the others.
 
     Parameters
     ----------

@@ -188,11 +188,11 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     # Seconds of every answer, without those for which its server was at the one before.
     services = {}
     free: dict[Process, float] = {}
-    for own_exchange in sorted(exchanges, key=lambda one: one.answered):
-        answer = own_exchange.answered[0]
-        began = max(own_exchange.asked[1], free.get(own_exchange.server, 0.0))
-        services[own_exchange] = max(answer - began, 0.0)
-        free[own_exchange.server] = answer
+    for one in sorted(exchanges, key=lambda one: one.answered):
+        answer = one.answered[0]
+        began = max(one.asked[1], free.get(one.server, 0.0))
+        services[one] = max(answer - began, 0.0)
+        free[one.server] = answer
     return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
 
 

@@ -123,19 +123,14 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
+        # Something ends before a silence, and with a packet that is not full.
         sizes = some.bytes[:-1]
         values, places = np.unique(sizes, return_inverse=True)
         usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
         other = usual if usual >= _SMALL else FULL  # of another MTU
-        cut = _Way(
-            some.time,
-            some.bytes,
-            np.append(
-                True,
-                (np.diff(some.time) > silence)
-                | np.asarray((sizes % FULL != 0) & (sizes % other != 0)),
-            ),
-        )
+        short = np.asarray((sizes % FULL != 0) & (sizes % other != 0))
+        over = (np.diff(some.time) > silence) | short
+        cut = _Way(some.time, some.bytes, np.append(True, over))
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):

@@ -145,20 +145,21 @@ class History:
         self.flows.append(flows)
         self.end = end
         if len(self.time) > self.capacity:
+            # Every two neighbours are joined; their mean is weighed by their lengths.
             edges = [*self.time, self.end]
-            rates = []
+            halves: list[list[float]] = []
             for k in range(0, len(self.time), 2):
                 if k + 1 == len(self.time):
-                    rates.append(self.rates[k])
+                    halves.append(self.rates[k])
                     continue
                 one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
                 share = one / (one + two) if one + two else 0.5
                 pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
-                rates.append([share * a + (1 - share) * b for a, b in pairs])
+                halves.append([share * a + (1 - share) * b for a, b in pairs])
             self.flows = [
                 max(self.flows[k : k + 2]) for k in range(0, len(self.flows), 2)
             ]
-            self.time, self.rates = self.time[::2], rates
+            self.time, self.rates = self.time[::2], halves
             self.merged += 1
 
     def report(self, time: float, figure: str, value: float) -> None:
