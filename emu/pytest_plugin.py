@@ -78,11 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
-    scenario, trust = _scenario_of_marker(request)
-    runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
     import emu
     from emu.errors import DataError, PlacementError, ScenarioError
 
+    scenario, trust = _scenario_of_marker(request)
+    runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
     try:
         run = emu.run(scenario, runs=runs)
     except (ScenarioError, DataError, PlacementError) as error:
@@ -168,6 +168,7 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     from emu.errors import EmulatorError
     from emu.problem.fields.suggestion import nearest
     from emu.scenario.run_sections import ExpectSection
+    from emu.scenario.scenario_file import list_scenarios
     from emu.trust.verdict import Trust
 
     marker = request.node.get_closest_marker("emu")
@@ -189,14 +190,9 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
     changes = {f"expect.{key}": value for key, value in options.items()}
-    folder = request.path.parent
-    name = str(names[0])
-    from emu.problem.fields.suggestion import nearest
-    from emu.scenario.scenario_file import list_scenarios
-
-    if (folder / name).exists():
-        source = folder / name
-    else:
+    folder, name = request.path.parent, str(names[0])
+    source: str | Path = folder / name
+    if not Path(source).exists():
         scenarios = list_scenarios()
         if name not in scenarios:
             beside = [path.name for path in sorted(folder.glob("*.yaml"))]
@@ -227,11 +223,10 @@ def pytest_runtest_makereport(
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
-        run = attempt.run
         from emu.report.facts import budget_table, headline
         from emu.report.terminal import terminal
 
-        text = io.StringIO()
+        run, text = attempt.run, io.StringIO()
         console = terminal(text)
         console.print(headline(run.result))
         if any(run.result["error_budget"].values()):

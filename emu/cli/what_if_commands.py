@@ -272,7 +272,15 @@ def compare(
         of the system that the file states.
     """
     if all(path.is_dir() for path in what):
-        _compare_runs(what, json_target, out)
+        runs = [emu.load_run(path) for path in what]
+        for run in runs:
+            say_missing(run)
+        if emit(json_target, runs_json(runs)):
+            terminal().print(runs_table(runs))
+        if out is not None:
+            from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+            plot(runs, "compare", out)
     elif len(what) > 1:
         raise ScenarioError(
             "compare one scenario, or run directories", file=str(what[-1])
@@ -300,19 +308,6 @@ def compare(
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)
-
-
-def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
-    """Print a table of recorded runs, and draw it to ``out`` where one is asked for."""
-    runs = [emu.load_run(path) for path in paths]
-    for run in runs:
-        say_missing(run)
-    if emit(json_target, runs_json(runs)):
-        terminal().print(runs_table(runs))
-    if out is not None:
-        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
-
-        plot(runs, "compare", out)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

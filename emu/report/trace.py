@@ -246,7 +246,16 @@ class _Group:
             pid = self._pid(m)
             yield _meta("process_name", pid, name=f"{self._name}: {name}")
             yield _meta("process_sort_index", pid, sort_index=pid)
-        yield from self._task_bars()
+        for j, task in enumerate(self._job.tasks):
+            if not self._bars[j].any():
+                continue
+            pid = self._pid(self._machine_of[j])
+            yield _meta("thread_name", pid, j + 1, name=f"{task.name} ({task.kind})")
+            yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
+            for n in np.flatnonzero(self._bars[j]).tolist():
+                args = {"task": task.name, "iteration": n}
+                bar = self._task_bar(j, n)
+                yield _bar(f"{task.name} {n}", task.kind, bar, args)
         for port, lanes in enumerate(self._crossed.lanes):
             host, first = self._place[port]
             for lane in range(lanes):
@@ -281,18 +290,6 @@ class _Group:
             float(self._schedule.task_start[at]),
             float(self._schedule.task_end[at]),
         )
-
-    def _task_bars(self) -> Iterator[Event]:
-        for j, task in enumerate(self._job.tasks):
-            if not self._bars[j].any():
-                continue
-            pid = self._pid(self._machine_of[j])
-            yield _meta("thread_name", pid, j + 1, name=f"{task.name} ({task.kind})")
-            yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
-            for n in np.flatnonzero(self._bars[j]).tolist():
-                args = {"task": task.name, "iteration": n}
-                bar = self._task_bar(j, n)
-                yield _bar(f"{task.name} {n}", task.kind, bar, args)
 
     def _name_port(self, port: int) -> str:
         link = self._links[port]

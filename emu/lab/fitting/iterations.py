@@ -229,16 +229,12 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
         # It says that it is ready before it may send: gloo waits for the receiver.
-        sent = ring.any_sent[place]
-        summed = sums[place]
-        bursts = last_sizes[place]
-        firsts = []
-        before = 0.0
-        for number, (first, last) in enumerate(bursts):
+        sent, firsts, since = ring.any_sent[place], list[float](), 0.0
+        for number, (first, last) in enumerate(last_sizes[place]):
             last_answer = answer_times[np.searchsorted(answer_times, first) - 1]
-            ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+            ready = sent[np.searchsorted(sent, max(last_answer, since), "right")]
             firsts.append(float(ready))
-            before = max(summed[number], last)
+            since = max(sums[place][number], last)
         starts.append(firsts)
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))

@@ -184,17 +184,17 @@ def _parts(
     total: float,
 ) -> Iterator[_Rows]:
     """Yield the rows `_BY_ITERATION` of every step."""
+    # An iteration begins where after a mark least often something is on its way.
     length = float(np.median(np.diff(marks)))
     tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
     tries = tries[np.argsort(np.abs(tries), kind="stable")]
-    at = tries[:, None] + marks
-    place = np.searchsorted(way.time, at)
+    moments = tries[:, None] + marks
+    place = np.searchsorted(way.time, moments)
     times = np.concatenate([[-np.inf], way.time, [np.inf]])
-    quiet = np.minimum(times[place + 1] - at, at - times[place])
+    quiet = np.minimum(times[place + 1] - moments, moments - times[place])
     usual = np.quantile(quiet, 0.1, axis=1)
-    edges = np.searchsorted(
-        way.time, marks + float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
-    )
+    shift = float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
+    edges = np.searchsorted(way.time, marks + shift)
     before = np.append(0, np.cumsum(way.bytes))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
