@@ -28,7 +28,7 @@ from emu.cli.options import (
     over_packets,
 )
 from emu.cli.report_commands import draw
-from emu.cli.watching import Onlookers, ProgressLine
+from emu.cli.watching import LiveViews, ProgressLine
 from emu.emulation import launch
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
@@ -53,7 +53,8 @@ from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
-from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
+from emu.report.facts import run_tables
+from emu.report.terminal import plain_table
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
     Experiment,
@@ -304,16 +305,16 @@ def run(
     _foresee(beginning, settings, progress)
     directory = beginning.directory or RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
-    onlookers = Onlookers(
+    views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
     )
-    with onlookers as observer:
+    with views as observer:
         outcome = carry_out(
             experiment, settings, directory, observer, choice, beginning.start
         )
         if witness is not None:
             outcome = over_packets(outcome, *packets, directory, progress)
-        onlookers.on_end(outcome.content)
+        views.on_end(outcome.content)
         if emit(json_target, outcome.content):
             terminal().print(run_tables(outcome.content))
             both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
@@ -323,7 +324,7 @@ def run(
         job = experiment.problem.job
         size = sum(job.flow_counts) + sum(job.rounds)
         draw(directory.path, progress, tasks_and_flows=size)
-        onlookers.linger()
+        views.linger()
     judge(scenario, outcome.content, strict=strict)
 
 
@@ -402,12 +403,12 @@ def try_scales(
     """Return a scenario with its scales stated; say how trials of them come out."""
     experiment, choice = with_scales(
         scenario,
-        lambda trial: progress.print(trial_line(trial.to_json())),
+        lambda trial: progress.print(trial.sentence()),
         allow=allow,
         check=carried,
     )
     if choice is not None and (
-        line := choice_line(choice.to_json(), scenario.emulation.trial_budget)
+        line := choice.sentence(scenario.emulation.trial_budget)
     ):
         progress.print(line)
     return experiment, choice
@@ -438,7 +439,10 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     forecast, window = dry_run_of(experiment), scenario.job.credit_window
     if emit(json_target, forecast.to_json()):
         name = f"{scenario.name}, credit window {window}"
-        terminal().print(dry_run_table(forecast.to_json(), name))
+        table = plain_table(f"{name}: nothing was started", "", ">")
+        for label, text in forecast.rows():
+            table.add_row(label, text)
+        terminal().print(table)
     check_memory(forecast, window)
     _warn(forecast, terminal(sys.stderr))
 

@@ -132,7 +132,7 @@ class ProgressLine(Observer):
             self._rates[edge] = rate
 
 
-class Onlookers:
+class LiveViews:
     """One observer, while entered, for the dashboard and the terminal.
 
     Parameters

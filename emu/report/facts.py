@@ -465,66 +465,6 @@ def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
-    """Return `emu.experiment.dry_run.DryRun.to_json` as a table, a row per figure."""
-    is_auto = known["time_scale"] is None
-    table = plain_table(f"{name}: nothing was started", "", ">")
-    for label, text in (
-        ("time scale", "chosen by trials" if is_auto else f"{known['time_scale']:g}"),
-        ("byte scale", f"{known['byte_scale']:g}"),
-        ("simulated makespan", format_duration(known["makespan"], 4)),
-        ("processes", str(known["processes"])),
-        ("flows between machines", str(known["flows"])),
-        ("real payload", format_size(known["payload"])),
-        ("of it in memory at a time, at most", format_size(known["waiting"])),
-        ("memory with all processes, at most", format_size(known["memory"])),
-        ("makespan moved by the slightest delays", format_ratio(known["sensitivity"])),
-    ):
-        table.add_row(label, text)
-    if not is_auto:
-        table.add_row("wall time", format_duration(known["wall_seconds"], 3))
-        table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
-    if tcp := known["tcp"]:
-        table.add_row("flows that begin where TCP fills a queue", f"{tcp['at_risk']:,}")
-        longer = format_ratio(tcp["older_first"])
-        table.add_row("makespan moved by older connections first", longer)
-    return table
-
-
-def trial_line(trial: Mapping[str, Any]) -> str:
-    """Return one line on a trial that has just ended."""
-    return (
-        f"trial at time scale {trial['time_scale']:g}: "
-        f"{trial['late_flows']} of {trial['flows']} flows late, "
-        f"makespan moved by {format_ratio(trial['error'])} "
-        f"({format_duration(trial['cost'], 2)} of wall time)"
-    )
-
-
-def choice_line(chosen: Mapping[str, Any], budget: float) -> str:
-    """Return one line on a time scale that no trial says enough of; empty else.
-
-    Parameters
-    ----------
-    chosen
-        `emu.experiment.scale_search.ScaleChoice.to_json`.
-    budget
-        Seconds that trials had.
-    """
-    if costs := chosen.get("kernel"):
-        return (
-            f"time scale {chosen['time_scale']:g}, by what kernel NICs cost: "
-            f"{format_ratio(costs['delay'])} before the first bytes of "
-            f"{costs['hops']:,} flows, cores {costs['cpu_busy']:.0%} busy"
-        )
-    if chosen["held"]:
-        return ""
-    return (
-        f"no trial met max_error and max_late_flows; time scale "
-        f"{chosen['time_scale']:g} is untried (emulation.trial_budget is {budget:g} s)"
-    )
-
-
 def run_tables(result: dict[str, Any]) -> RenderableType:
     """Return the headline and the tables per kind of task, of edge, and per port.
 

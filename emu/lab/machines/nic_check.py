@@ -171,8 +171,8 @@ def slope(looks: Sequence[tuple[float, int]]) -> float:
     if len(points) < 2 * _PARTS:
         return 0.0
     size = len(points) / _PARTS
-    cuts = [round(size * part) for part in range(_PARTS + 1)]
-    parts = [points[low:high] for low, high in itertools.pairwise(cuts)]
+    borders = [round(size * part) for part in range(_PARTS + 1)]
+    parts = [points[low:high] for low, high in itertools.pairwise(borders)]
     return statistics.median(map(_slope, parts))
 
 

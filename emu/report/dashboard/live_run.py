@@ -334,12 +334,12 @@ class LiveRun:
                 self._active[edge] = iteration
         # The coordinator reports all events that came together before it decides on the
         # first of them, so a line may be of a flow that is known to be over.
-        lines = decided.lines
-        alive = lines.iteration > self._over[lines.edge]
-        edges = lines.edge[alive]
+        segments = decided.lines
+        alive = segments.iteration > self._over[segments.edge]
+        edges = segments.edge[alive]
         since = self._base + decided.time
-        self._served[edges], self._since[edges] = lines.served[alive], since
-        self._rate[edges] = lines.rate[alive]
+        self._served[edges], self._since[edges] = segments.served[alive], since
+        self._rate[edges] = segments.rate[alive]
         self._port_rate = self._crossing @ self._rate
 
     def _sample(self) -> None:
