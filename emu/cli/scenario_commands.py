@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -323,20 +324,24 @@ def import_command(
         tell=lambda line: typer.echo(line, err=True),
     ).facts
     if emit(json_target, facts):
-        from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+        _print_import(name, facts)
 
-        split = f"{facts['train']} to train on" if facts["train"] else "split at random"
-        typer.echo(
-            f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
-            f"directions), features of length {facts['feature_length']}, "
-            f"{facts['classes']} classes, {split}"
-        )
-        for line in summary_lines(facts):
-            typer.echo(f"  {line}")
-        typer.echo(
-            f"next: job.dataset: {name} in a scenario of system: dgtp; "
-            "emu init demo copies one to edit"
-        )
+
+def _print_import(name: str, facts: Mapping[str, Any]) -> None:
+    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+
+    split = f"{facts['train']} to train on" if facts["train"] else "split at random"
+    typer.echo(
+        f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
+        f"directions), features of length {facts['feature_length']}, "
+        f"{facts['classes']} classes, {split}"
+    )
+    for line in summary_lines(facts):
+        typer.echo(f"  {line}")
+    typer.echo(
+        f"next: job.dataset: {name} in a scenario of system: dgtp; "
+        "emu init demo copies one to edit"
+    )
 
 
 class Action(StrEnum):

@@ -41,6 +41,7 @@ from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.experiment import cost_of
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
@@ -87,19 +88,7 @@ def sweep(
     console = terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
     expect = load(file, changes).expect
-    # Single values are of the scenario as stated: of the point that changes nothing, or
-    # of every point where that is not among them.
-    finished_points = [point for point in points if point.key(mode) in record.rows]
-    as_stated = [point for point in finished_points if point.unchanged]
-    outcomes = (
-        (
-            _name(point),
-            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
-        )
-        for point in finished_points
-        for exact in [point in as_stated or not as_stated]
-    )
-    misses = [(name, lines) for name, lines in outcomes if lines]
+    misses = _find_misses(points, record, mode, expect)
     for name, missed_there in misses:
         console.print(f"{name}: {'; '.join(missed_there)}")
     keys = [point.key(mode) for point in points]
@@ -114,12 +103,7 @@ def sweep(
             f"placed by {', '.join(sorted(policies)) or 'unknown'}"
         )
         terminal().print(sweep_table(rows, varied))
-        # matplotlib takes half a second to import
-        from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
-        from emu.report.plot_style import save, style  # noqa: PLC0415
-
-        with style(dark=False):
-            save(sweep_figure(rows, varied), directory / "points.svg")
+        _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
         judge_simulated(list_unchecked(expect), [])
@@ -209,6 +193,27 @@ def _report_figures(figures: Mapping[str, float | None]) -> Figures:
     return {name: value for name, value in figures.items() if value is not None}
 
 
+def _find_misses(
+    points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
+) -> list[tuple[str, list[str]]]:
+    """Return the finished points that miss what is expected, and what.
+
+    Single values are of the scenario as stated: of the point that changes nothing, or
+    of every point where that is not among them.
+    """
+    finished_points = [point for point in points if point.key(mode) in record.rows]
+    as_stated = [point for point in finished_points if point.unchanged]
+    rows = (
+        (
+            _name(point),
+            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
+        )
+        for point in finished_points
+        for exact in [point in as_stated or not as_stated]
+    )
+    return [(name, misses) for name, misses in rows if misses]
+
+
 def _figures_of(row: Figures) -> dict[str, float | None]:
     """Return the figures of a finished point, for checks of expectations."""
     figures = row["figures"]
@@ -240,3 +245,12 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
+
+
+def _draw(rows: list[dict[str, Any]], varied: list[str], path: Path) -> None:
+    # matplotlib takes half a second to import
+    from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
+    from emu.report.plot_style import save, style  # noqa: PLC0415
+
+    with style(dark=False):
+        save(sweep_figure(rows, varied), path)

@@ -32,7 +32,7 @@ from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Realization, Schedule
+from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import (
     REPORTS,
@@ -151,13 +151,7 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         silent.append("results are not computed again: they are of another problem")
         return Recomputed(checks, tuple(silent))
     settings = emulation_settings(scenario, host_of={})
-    fields = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
-    there = {k: v for k, v in run.manifest.items() if k not in _OWN}
-    path = run.path / "processes.json"
-    if scenario.emulation.network != "kernel":  # there every machine is a host
-        with one_error(path):
-            fields["emulation"]["hosts"] = len(read_json(path)["hosts"])
-    checks["manifest"] = agreement("manifest", there, _plain(fields), "the scenario")
+    checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / REPORTS).exists():
         sentence = f"{REPORTS} is missing: nothing of result.json is computed again"
         checks["result"] = (1, [disagreement("result", sentence)])
@@ -184,6 +178,17 @@ def _scenario(
         return text, differences
     with one_error(run.path / "manifest.json"):
         return Scenario.model_validate(record), []
+
+
+def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
+    """Return where manifest.json differs from what the scenario makes of it."""
+    fields = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
+    there = {k: v for k, v in run.manifest.items() if k not in _OWN}
+    path = run.path / "processes.json"
+    if scenario.emulation.network != "kernel":  # there every machine is a host
+        with one_error(path):
+            fields["emulation"]["hosts"] = len(read_json(path)["hosts"])
+    return agreement("manifest", there, _plain(fields), "the scenario")
 
 
 def _results(
@@ -293,15 +298,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
     rates = None if run.emulated is None else run.emulated.rates
-    schedule = Schedule(
-        problem,
-        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
-        flow_bytes=np.where(
-            np.isnan(arrays["flow_ready"]), np.nan, realization.volumes
-        ),
-        rates=rates,
-        reads=arrays["reads"] if arrays["reads"].size else None,
-    )
+    schedule = _schedule_of_reports(problem, realization, arrays, rates)
     with_lateness = realization
     if experiment.scenario.emulation.network != "kernel":
         with_lateness = Realization(late_times(schedule), realization.volumes)
@@ -325,6 +322,22 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         tuning=processes["tuning"],
         startup=processes["startup"],
         wall=processes["wall_seconds"],
+    )
+
+
+def _schedule_of_reports(
+    problem: Problem,
+    measured: Realization,
+    arrays: dict[str, NDArray[Any]],
+    rates: RateHistory | None,
+) -> Schedule:
+    """Return the schedule of reports.npz."""
+    return Schedule(
+        problem,
+        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
+        flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
+        rates=rates,
+        reads=arrays["reads"] if arrays["reads"].size else None,
     )
 
 

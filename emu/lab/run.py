@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
-from emu.lab.machines.programs import PLACES, TIME_SCALE, Started, starts
+from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
@@ -390,17 +390,9 @@ def run_lab(
     with open_lab(file) as lab:
         if plain and prediction is not None:
             watch(forecast(prediction, lab.time_scale).sentence())
-        # Raises ValueError when a program names a place that there is none of;
-        # `open_lab` refuses that.
-        addresses = {m.name: lab.address(m.name) for m in lab.machines}
-        hosts = directory.path / "hosts.txt"
-        hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
-        paths = (str(hosts.resolve()), str(file.folder), sys.executable)
-        todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
+        todo = _list_starts(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = lab.check_nics(file.lab.max_nic_error)
-        if refusal := check.refusal("lab.max_nic_error"):
-            raise file.origin.error(("cluster", "machines"), refusal)
+        check = _check_lab_nics(lab, file)
         watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
@@ -415,11 +407,7 @@ def run_lab(
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = running.runs.values()
     result = {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
+        **_describe_lab(lab, seconds),
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
@@ -436,6 +424,25 @@ def run_lab(
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
+
+
+def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
+    """Return what lab.json says of the machines, and of so many emulated seconds."""
+    return {
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
+    }
+
+
+def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
+    """Return NICs as they were measured; refuse those that are off."""
+    check = lab.check_nics(file.lab.max_nic_error)
+    if refusal := check.refusal("lab.max_nic_error"):
+        raise file.origin.error(("cluster", "machines"), refusal)
+    return check
 
 
 def _describe_traffic(
@@ -477,3 +484,18 @@ def _judge_prediction_of_lab(
         timeouts=timeouts,
         time_scale=running.time_scale,
     )
+
+
+def _list_starts(
+    lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
+) -> list[Started]:
+    """Return the programs to start, and write their hosts file.
+
+    Raises ValueError when a program names a place that there is none of; `open_lab`
+    refuses that.
+    """
+    addresses = {m.name: lab.address(m.name) for m in lab.machines}
+    hosts = folder / "hosts.txt"
+    hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
+    paths = (str(hosts.resolve()), str(file.folder), sys.executable)
+    return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

@@ -129,6 +129,11 @@ def _price(candidate: Candidate) -> tuple[str, str]:
 _LISTED = 6
 
 
+def _equal(one: Candidate, first: Candidate) -> bool:
+    """Return True where two makespans are closer than rounding moves either."""
+    return 0 < abs(one.makespan - first.makespan) < max(one.rounding, first.rounding)
+
+
 def _no_different(one: Candidate, first: Candidate) -> str:
     shift = format_duration(max(one.rounding, first.rounding))
     return f"{one.name}: as good as the first row, rounding alone moves it by {shift}"
@@ -176,12 +181,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         + [
             _no_different(one, first)
             for one in candidates
-            if first
-            and (
-                0
-                < abs(one.makespan - first.makespan)
-                < max(one.rounding, first.rounding)
-            )
+            if first and _equal(one, first)
         ]
         + [f"{one.name}: {reason(one.refused)}" for one in candidates if one.refused]
         + _rule_of_placements(candidates)
@@ -436,11 +436,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
         groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
     errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    figures = [row["figures"] for row in rows]
-    is_complete = all("samples_per_second" in one for one in figures)
-    columns += [">samples per s"] * (
-        uneven := (is_complete and len({one["samples"] for one in figures}) > 1)
-    )
+    columns += [">samples per s"] * (uneven := _train_apart(rows))
     prices = _PRICES if any("cost" in row["figures"] for row in rows) else {}
     more = [*(_ERRORS[key] for key in errors), *prices.values()]
     table = plain_table("", *columns, *more)
@@ -472,3 +468,10 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
             cells.append(cell if values_known else "")
         table.add_row(*cells, style="bold" if group == best else "")
     return table
+
+
+def _train_apart(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether points train on numbers of samples that are known and differ."""
+    figures = [row["figures"] for row in rows]
+    is_complete = all("samples_per_second" in one for one in figures)
+    return is_complete and len({one["samples"] for one in figures}) > 1

@@ -312,15 +312,7 @@ def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figu
     """
     numeric = [key for key in keys if _all_numbers(rows, key)]
     if not numeric:
-        groups: dict[str, dict[str, list[float]]] = {}
-        for row in rows:
-            texts = [str(row["values"][key]) for key in keys]
-            first, last = (
-                (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, "makespan")
-            )
-            group = groups.setdefault(", ".join(first), {})
-            group.setdefault(last, []).append(float(row["figures"]["makespan"]))
-        return bars(groups)
+        return bars(_groups(rows, keys))
     across = numeric[0]
     others = [key for key in keys if key != across]
     lines: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -361,6 +353,19 @@ def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
     except ValueError:
         return False
     return len(values) > 1
+
+
+def _groups(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Return the values by the first keys (row) and by the last of several (series)."""
+    groups: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        texts = [str(row["values"][key]) for key in keys]
+        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, "makespan")
+        group = groups.setdefault(", ".join(first), {})
+        group.setdefault(last, []).append(float(row["figures"]["makespan"]))
+    return groups
 
 
 #: Accuracy that the paper trains to.

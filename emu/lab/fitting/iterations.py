@@ -185,15 +185,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         )
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    # Seconds of every answer, without those for which its server was at the one before.
-    services = {}
-    free: dict[Process, float] = {}
-    for one in sorted(exchanges, key=lambda one: one.answered):
-        answer = one.answered[0]
-        began = max(one.asked[1], free.get(one.server, 0.0))
-        services[one] = max(answer - began, 0.0)
-        free[one.server] = answer
-    return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
+    return _fit_rounds(ring, rounds, some, _services(exchanges), traffic.nics, first)
 
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
@@ -203,7 +195,6 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
-    # The size in the middle of all bytes: there may be many small ones.
     ranks = np.sort(
         [
             int(before[last] - before[first])
@@ -228,14 +219,11 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     starts = []
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        # It says that it is ready before it may send: gloo waits for the receiver.
-        sent, firsts, since = ring.any_sent[place], list[float](), 0.0
-        for number, (first, last) in enumerate(last_sizes[place]):
-            last_answer = answer_times[np.searchsorted(answer_times, first) - 1]
-            ready = sent[np.searchsorted(sent, max(last_answer, since), "right")]
-            firsts.append(float(ready))
-            since = max(sums[place][number], last)
-        starts.append(firsts)
+        starts.append(
+            _first_after(
+                ring.any_sent[place], answer_times, sums[place], last_sizes[place]
+            )
+        )
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(np.array(starts), sums, volume)
@@ -295,6 +283,26 @@ def _whole(
     return ranges[::-1]
 
 
+def _first_after(
+    sent: NDArray[np.float64],
+    answered: NDArray[np.float64],
+    summed: NDArray[np.float64],
+    bursts: Sequence[tuple[float, float]],
+) -> list[float]:
+    """Return when a process first spoke to another of its ring, by all-reduce.
+
+    It says that it is ready before it may send: gloo waits for the receiver.
+    """
+    firsts = []
+    before = 0.0
+    for number, (first, last) in enumerate(bursts):
+        last_answer = answered[np.searchsorted(answered, first) - 1]
+        ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+        firsts.append(float(ready))
+        before = max(summed[number], last)
+    return firsts
+
+
 def _rounds(
     exchanges: Sequence[Exchange], began: float, ended: float
 ) -> list[list[Exchange]]:
@@ -320,6 +328,18 @@ def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
     stretches = edges.reshape(-1, 2).tolist()
     first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
     return int(first), int(last)
+
+
+def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
+    """Return the seconds of every answer, without those before the one before."""
+    services = {}
+    free: dict[Process, float] = {}
+    for exchange in sorted(exchanges, key=lambda one: one.answered):
+        answer = exchange.answered[0]
+        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+        services[exchange] = max(answer - began, 0.0)
+        free[exchange.server] = answer
+    return services
 
 
 def _fit_rounds(
@@ -355,13 +375,7 @@ def _fit_rounds(
                         row[number] += value
             stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
     took = sums.summed[:, 1:].max(0) - ready.max(0)
-    machines = [machine for machine, _ in ring.members]
-    hops = 2 * (len(machines) - 1)
-    overhead = max(
-        float(np.median(took))
-        - (hops * sums.volume / len(machines) / float(nics[:, machines].min())),
-        0.0,
-    )
+    overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
     mean = sums.summed.mean(0)
     return FittedIterations(
         ring.members,
@@ -375,3 +389,10 @@ def _fit_rounds(
         mean[1:],
         first + 1,
     )
+
+
+def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float:
+    """Return the seconds that the slowest NIC needs for an all-reduce."""
+    machines = [machine for machine, _ in ring.members]
+    hops = 2 * (len(machines) - 1)
+    return hops * volume / len(machines) / float(nics[:, machines].min())

@@ -123,14 +123,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
-        # Something ends before a silence, and with a packet that is not full.
-        sizes = some.bytes[:-1]
-        values, places = np.unique(sizes, return_inverse=True)
-        usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
-        other = usual if usual >= _SMALL else FULL  # of another MTU
-        short = np.asarray((sizes % FULL != 0) & (sizes % other != 0))
-        over = (np.diff(some.time) > silence) | short
-        cut = _Way(some.time, some.bytes, np.append(True, over))
+        cut = _Way(some.time, some.bytes, _gaps(some, silence))
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
@@ -176,6 +169,19 @@ class _Way:
     """Per packet: what came before it was over."""
 
 
+def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
+    """Return before which packets something ended: behind a silence or a short one."""
+    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
+
+
+def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which packets are not full, as the last of a message."""
+    values, places = np.unique(sizes, return_inverse=True)
+    usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
+    other = usual if usual >= _SMALL else FULL  # of another MTU
+    return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
+
+
 def _parts(
     way: _Way,
     marks: NDArray[np.float64],
@@ -184,17 +190,7 @@ def _parts(
     total: float,
 ) -> Iterator[_Rows]:
     """Yield the rows `_BY_ITERATION` of every step."""
-    # An iteration begins where after a mark least often something is on its way.
-    length = float(np.median(np.diff(marks)))
-    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
-    tries = tries[np.argsort(np.abs(tries), kind="stable")]
-    moments = tries[:, None] + marks
-    place = np.searchsorted(way.time, moments)
-    times = np.concatenate([[-np.inf], way.time, [np.inf]])
-    quiet = np.minimum(times[place + 1] - moments, moments - times[place])
-    usual = np.quantile(quiet, 0.1, axis=1)
-    shift = float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
-    edges = np.searchsorted(way.time, marks + shift)
+    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
     before = np.append(0, np.cumsum(way.bytes))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
@@ -239,6 +235,19 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
         f"{traffic.programs[program]} on {traffic.machines[machine]}"
         for machine, program in ends
     )
+
+
+def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
+    """Return the seconds after a mark in which least often something is on its way."""
+    length = float(np.median(np.diff(marks)))
+    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    tries = tries[np.argsort(np.abs(tries), kind="stable")]
+    at = tries[:, None] + marks
+    place = np.searchsorted(time, at)
+    times = np.concatenate([[-np.inf], time, [np.inf]])
+    quiet = np.minimum(times[place + 1] - at, at - times[place])
+    usual = np.quantile(quiet, 0.1, axis=1)
+    return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
 
 
 def _bounds(
