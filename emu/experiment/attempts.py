@@ -277,7 +277,10 @@ def run_attempts(
                 zero = error.noticed if math.isnan(zero) else zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
-                raise _add_restarts(error, limit) from error
+                if not limit:
+                    raise
+                problem = f"{error}; there were {limit} restarts before"
+                raise NodeLost(f"{problem} (max_restarts: {limit})") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:
@@ -291,13 +294,6 @@ def run_attempts(
             if ends:
                 ends[-1] = replace(ends[-1], took=progress.zero - death)
             return experiment, done, ends
-
-
-def _add_restarts(error: RunError, limit: int) -> RunError:
-    if not limit:
-        return error
-    problem = f"{error}; there were {limit} restarts before (max_restarts: {limit})"
-    return NodeLost(problem)
 
 
 def cut_plan(

@@ -90,7 +90,8 @@ def intervals(experiment: Experiment) -> Intervals | None:
         return None
     if not section.takes and section.to == "disk":
         return None
-    homes = {experiment.tasks[name] for name in _runs(experiment)}
+    job, tasks = experiment.problem.job, experiment.tasks
+    homes = {tasks[job.tasks[t].name] for own in job.processes.values() for t in own}
     between = failures.mortal / len(homes)
     count = experiment.problem.job.iterations
     free = _with_interval(experiment, count).simulate().makespan / count
@@ -160,11 +161,6 @@ def not_sought(scenario: Scenario) -> list[str]:
     if section.takes or section.to == "peer":
         return []
     return ["no best interval of checkpoints: state checkpoint.takes, above 0 s"]
-
-
-def _runs(experiment: Experiment) -> list[str]:
-    job = experiment.problem.job
-    return [job.tasks[t].name for own in job.processes.values() for t in own]
 
 
 def _with_interval(experiment: Experiment, interval: int) -> Experiment:

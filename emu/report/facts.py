@@ -185,19 +185,14 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
         if key in result:
             text = f"of {format_duration(result[beside], digits)} {note}"
             error = format_ratio(result[key])
-            times = text.format(_times(result.get("times", "stated")))
-            yield Fact(key.replace("_", " "), error, times, key)
+            of = f"times were {result.get('times', 'stated')}"
+            if result.get("times") == "measured":
+                of = "times were not stated, the run measured them (compute: real)"
+            yield Fact(key.replace("_", " "), error, text.format(of), key)
     if line := optimality_line(result):
         yield Fact(
             "lower bound", format_duration(result["bound"], digits), line, "bound"
         )
-
-
-def _times(stated: str) -> str:
-    """Return where the times of the prediction came from, and those of the run."""
-    if stated == "measured":
-        return "times were not stated, the run measured them (compute: real)"
-    return f"times were {stated}"
 
 
 def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
@@ -354,13 +349,6 @@ def _by_kernel(chosen: dict[str, Any]) -> str:
     return text
 
 
-def _cores(cpu: dict[str, float]) -> str:
-    """Return the cores of machines, the most and the least of them."""
-    least, most = min(cpu.values()), max(cpu.values())
-    each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-    return f"{each} cores each"
-
-
 def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     """Return the figures of a lab's run.
 
@@ -379,7 +367,9 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     of_cores = f"programs computed {compute} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
         gain = format_duration(lab.get("early_seconds", 0.0))
-        of_cores += f"; of {_cores(cpu)}; {gain} early after pauses"
+        least, most = min(cpu.values()), max(cpu.values())
+        each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        of_cores += f"; of {each} cores each; {gain} early after pauses"
     again, timeouts = (
         sum(counts[name] for counts in lab["tcp"].values())
         for name in ("retransmitted", "timeouts")

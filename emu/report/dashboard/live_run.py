@@ -489,11 +489,10 @@ def live_table(status: Status) -> Table:
     for port in status.ports:
         rows.setdefault(port.machine or port.port, []).append(port)
     for name, ports in rows.items():
-        table.add_row(name, *(cell for port in ports for cell in _cells(port)))
+        cells = [name]
+        for port in ports:
+            full = round(_BAR * min(port.rate / port.capacity, 1.0))
+            bar = "█" * full + "░" * (_BAR - full)
+            cells += [bar, format_rate(port.rate), format_size(port.bytes)]
+        table.add_row(*cells)
     return table
-
-
-def _cells(port: Port) -> tuple[str, str, str]:
-    full_cells = round(_BAR * min(port.rate / port.capacity, 1.0))
-    bar = "█" * full_cells + "░" * (_BAR - full_cells)
-    return bar, format_rate(port.rate), format_size(port.bytes)
