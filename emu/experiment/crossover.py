@@ -268,7 +268,6 @@ def measure(
     scenario_of_system: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
-        changes = {**(overrides or {}), "seed": seed}
         scenario_of_system[seed] = chosen_system(scenario, system, changes, machines)
         ready = prepare(scenario_of_system[seed])
         machines = machines or ready.placing["machines"]

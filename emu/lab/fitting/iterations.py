@@ -25,7 +25,7 @@ from emu.lab.fitting.conversations import (
     by_process,
     conversations,
 )
-from emu.lab.fitting.periods import find_marks
+from emu.lab.fitting.periods import find_marks, usual_size
 from emu.lab.fitting.steps import ALL, Marks, steps_between
 
 if TYPE_CHECKING:
@@ -195,15 +195,15 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
-    ranks = np.sort(
-        [
-            int(before[last] - before[first])
-            for before, part in zip(sizes_before, parts, strict=True)
-            for first, last in part
-        ]
+    usual = float(
+        usual_size(
+            [
+                int(before[last] - before[first])
+                for before, part in zip(sizes_before, parts, strict=True)
+                for first, last in part
+            ]
+        )
     )
-    total = np.cumsum(ranks)
-    usual = float(ranks[np.searchsorted(total, total[-1] / 2)])
     last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
         for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
