@@ -262,6 +262,7 @@ def carry_out(
     """
     scenario = experiment.scenario
     check_network(scenario)
+    # The coordinator would die with its host, and nobody would go on.
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
         if event.kill in hosts and is_here(str(event.kill)):
