@@ -77,10 +77,10 @@ class PreparedRun:
     """
 
     experiment: Experiment
-    """What is left to do."""
+    """The rest to do."""
     settings: RunSettings
     choice: ScaleChoice | None
-    """How its time scale was chosen, where trials have chosen it."""
+    """Choice of its time scale, where trials have made one."""
     policy: str
     """Rate policy; of a portfolio the one that is chosen."""
     prediction: Schedule
