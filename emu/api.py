@@ -192,7 +192,18 @@ def run(
     if scenario.emulation.compute == "real":
         check_load(host_load(), warnings.warn, force=force)
     directory = RunDirectory.create(scenario.name, Path(runs))
-    _outside_loops(partial(_carry_out, scenario, directory, packets))
+    import asyncio  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    # Where no event loop runs: a notebook has one in its main thread.
+    work = partial(_carry_out, scenario, directory, packets)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        work()
+    else:
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(work).result()
     write_trace(directory.path)
     write_report(directory.path)
     return load_run(directory.path)
@@ -413,17 +424,3 @@ def _with_placement(
         placement or {}
     )
     return load(scenario, {"placement": {"policy": "explicit", "tasks": tasks}})
-
-
-def _outside_loops(work: Callable[[], object]) -> None:
-    """Call ``work`` where no event loop runs: a notebook has one in its main thread."""
-    import asyncio  # noqa: PLC0415
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        work()
-    else:
-        with ThreadPoolExecutor(1) as elsewhere:
-            elsewhere.submit(work).result()

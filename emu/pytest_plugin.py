@@ -78,28 +78,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
+    import emu
+    from emu.errors import DataError, PlacementError, ScenarioError
+
     scenario, trust = _scenario_of_marker(request)
     runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
-    run = _carried_out(scenario, runs)
+    try:
+        run = emu.run(scenario, runs=runs)
+    except (ScenarioError, DataError, PlacementError) as error:
+        raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
     attempt = request.node.stash[_ATTEMPT]
     attempt.run = run
     figures = {"makespan": run.makespan, "verdict": run.result["verdict"]["trust"]}
     request.node.user_properties += [(f"emu_{k}", v) for k, v in figures.items()]
-    attempt.problems, attempt.by_host = _problems(scenario, run, trust)
+    from emu.experiment.expectations import find_misses, punctual
+    from emu.trust.verdict import Trust
+
+    problems = find_misses(scenario.expect, run.result)
+    by_host = not find_misses(scenario.expect, punctual(run.result))
+    order, verdict = [*Trust], run.result["verdict"]
+    if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
+        reasons = "; ".join(verdict["reasons"])
+        problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
+    attempt.problems, attempt.by_host = problems, by_host
     yield run
     if not attempt.failed:
         shutil.rmtree(run.path)
-
-
-def _carried_out(scenario: Scenario, runs: Path) -> RecordedRun:
-    """Carry a scenario out; what keeps it from starting is one line."""
-    import emu
-    from emu.errors import DataError, PlacementError, ScenarioError
-
-    try:
-        return emu.run(scenario, runs=runs)
-    except (ScenarioError, DataError, PlacementError) as error:
-        raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -119,7 +123,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             break
     for report in reports:
         if item.stash[_ATTEMPT].busy and report.failed:
-            _call_inconclusive(item, report, reports)
+            said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
+            if item.config.getoption("emu_strict"):
+                report.sections.append(("emu", said))
+            else:
+                if run := item.stash[_ATTEMPT].run:
+                    shutil.rmtree(run.path)
+                path, line, _ = item.location
+                for each in reports:
+                    each.user_properties = _without_ours(each.user_properties)
+                report.outcome = "skipped"
+                report.longrepr = (path, (line or 0) + 1, said)
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -140,22 +154,6 @@ def _without_ours(properties: list[tuple[str, object]]) -> list[tuple[str, objec
     return [one for one in properties if not one[0].startswith("emu_")]
 
 
-def _call_inconclusive(
-    item: pytest.Item, report: pytest.TestReport, reports: list[pytest.TestReport]
-) -> None:
-    said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
-    if item.config.getoption("emu_strict"):
-        report.sections.append(("emu", said))
-        return
-    if run := item.stash[_ATTEMPT].run:
-        shutil.rmtree(run.path)
-    path, line, _ = item.location
-    for each in reports:
-        each.user_properties = _without_ours(each.user_properties)
-    report.outcome = "skipped"
-    report.longrepr = (path, (line or 0) + 1, said)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail a test whose run is not as its marker says, before its own lines."""
@@ -170,11 +168,15 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     from emu.errors import EmulatorError
     from emu.problem.fields.suggestion import nearest
     from emu.scenario.run_sections import ExpectSection
+    from emu.scenario.scenario_file import list_scenarios
     from emu.trust.verdict import Trust
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
-    names = [*(() if marker is None else marker.args), *_take_list(options, "scenario")]
+    names = [
+        *(() if marker is None else marker.args),
+        *([options.pop("scenario")] if "scenario" in options else []),
+    ]
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
     sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
@@ -188,7 +190,14 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
     changes = {f"expect.{key}": value for key, value in options.items()}
-    source = _locate_file(request.path.parent, str(names[0]))
+    folder, name = request.path.parent, str(names[0])
+    source: str | Path = folder / name
+    if not Path(source).exists():
+        scenarios = list_scenarios()
+        if name not in scenarios:
+            beside = [path.name for path in sorted(folder.glob("*.yaml"))]
+            _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
+        source = name
     try:
         return emu.load(source, {**sets, **changes}), trust
     except EmulatorError as error:
@@ -196,42 +205,8 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         raise pytest.fail.Exception(line, pytrace=False) from None
 
 
-def _take_list(options: dict[str, Any], key: str) -> list[Any]:
-    return [options.pop(key)] if key in options else []
-
-
 def _refuse(problem: str) -> NoReturn:
     pytest.fail(f"@pytest.mark.emu: {problem}", pytrace=False)
-
-
-def _locate_file(folder: Path, name: str) -> str | Path:
-    """Return the file beside the test, or else the name of a shipped scenario."""
-    from emu.problem.fields.suggestion import nearest
-    from emu.scenario.scenario_file import list_scenarios
-
-    if (folder / name).exists():
-        return folder / name
-    scenarios = list_scenarios()
-    if name not in scenarios:
-        beside = [path.name for path in sorted(folder.glob("*.yaml"))]
-        _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
-    return name
-
-
-def _problems(
-    scenario: Scenario, run: RecordedRun, trust: str
-) -> tuple[list[str], bool]:
-    """Return the marker's unmet demands, and True where lateness explains them."""
-    from emu.experiment.expectations import find_misses, punctual
-    from emu.trust.verdict import Trust
-
-    problems = find_misses(scenario.expect, run.result)
-    by_host = not find_misses(scenario.expect, punctual(run.result))
-    order, verdict = [*Trust], run.result["verdict"]
-    if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
-        reasons = "; ".join(verdict["reasons"])
-        problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
-    return problems, by_host
 
 
 @pytest.hookimpl(wrapper=True)
@@ -248,7 +223,16 @@ def pytest_runtest_makereport(
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
-        report.sections.append(("emu", _tell_run(attempt.run)))
+        from emu.report.facts import budget_table, headline
+        from emu.report.terminal import terminal
+
+        run, text = attempt.run, io.StringIO()
+        console = terminal(text)
+        console.print(headline(run.result))
+        if any(run.result["error_budget"].values()):
+            console.print(budget_table(run.result))
+        console.print(f"run directory: {run.path}", soft_wrap=True)
+        report.sections.append(("emu", text.getvalue()))
     return report
 
 
@@ -402,16 +386,3 @@ def _count_marks(reporter: Any) -> tuple[int, int]:
         if isinstance(report.longrepr, tuple) and _INCONCLUSIVE in report.longrepr[2]
     }
     return len(inconclusive), len({*with_mark, *inconclusive})
-
-
-def _tell_run(run: RecordedRun) -> str:
-    from emu.report.facts import budget_table, headline
-    from emu.report.terminal import terminal
-
-    text = io.StringIO()
-    console = terminal(text)
-    console.print(headline(run.result))
-    if any(run.result["error_budget"].values()):
-        console.print(budget_table(run.result))
-    console.print(f"run directory: {run.path}", soft_wrap=True)
-    return text.getvalue()

@@ -16,8 +16,7 @@ from emu.experiment.training_results import evaluate_run
 from emu.report import audit_table, terminal
 from emu.report.explanation_tables import accuracy_table
 from emu.report.facts import payload_line
-from emu.runs.audit_inputs import ToAudit, read_to_audit
-from emu.trust.violation import AuditReport
+from emu.runs.audit_inputs import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
 
@@ -90,31 +89,21 @@ def audit(
         "payloads": subject.payloads,
     }
     if emit(json_target, content):
-        _print(subject, report, silent, share, limit)
+        console = terminal()
+        console.print(audit_table(report))
+        if subject.payloads:
+            said = payload_line(subject.payloads)
+            console.print(f"\nbetween machines: {said}")
+        for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
+            console.print(f"\n{line}")
+        verdict = "keeps" if report.passed else "breaks"
+        console.print(
+            f"\n{subject.name}: {verdict} (5)-(15) to within "
+            f"{format_duration(limit)} and {share:.2g}"
+        )
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
-
-
-def _print(
-    subject: ToAudit,
-    report: AuditReport,
-    silent: tuple[str, ...],
-    share: float,
-    allowed: float,
-) -> None:
-    console = terminal()
-    console.print(audit_table(report))
-    if subject.payloads:
-        said = payload_line(subject.payloads)
-        console.print(f"\nbetween machines: {said}")
-    for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
-        console.print(f"\n{line}")
-    verdict = "keeps" if report.passed else "breaks"
-    console.print(
-        f"\n{subject.name}: {verdict} (5)-(15) to within "
-        f"{format_duration(allowed)} and {share:.2g}"
-    )
 
 
 @app.command()

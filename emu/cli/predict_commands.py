@@ -49,7 +49,7 @@ from emu.prediction.analysis.bounds import (
 from emu.prediction.analysis.link_load import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
-from emu.prediction.placement import PlacementResult, resource_loads
+from emu.prediction.placement import resource_loads
 from emu.prediction.placement.place import PLACEMENT_POLICIES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import sensitivity
@@ -377,7 +377,16 @@ def place(
     print_placing(experiment.placing, console)
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
-        console.print(_story(placing, experiment))
+        before, after = placing.start_makespan or 0.0, placing.makespan or 0.0
+        gain = format_ratio(after / before - 1 if before else 0.0)
+        scenario, iterations = experiment.scenario, experiment.problem.job.iterations
+        judgement = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
+        console.print(
+            f"on {placing.iterations} of the {iterations} iterations: "
+            f"{judgement}{format_duration(before)} -> "
+            f"{format_duration(after)} ({gain}) after "
+            f"{placing.candidates:,} candidates, {placing.accepted:,} accepted"
+        )
     rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
     if rounding > NOTABLE * makespan:
         console.print(_rounding(rounding, makespan))
@@ -435,32 +444,15 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
         "makespan": makespan,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
-        "search": _search(placing) if by_search and placing is not None else None,
+        "search": {
+            "iterations": placing.iterations,
+            "makespan": placing.makespan,
+            "start_makespan": placing.start_makespan,
+            "candidates": placing.candidates,
+            "accepted": placing.accepted,
+            "simulated": placing.evaluations,
+            "optimal": placing.optimal,
+        }
+        if by_search and placing is not None
+        else None,
     }
-
-
-def _search(found: PlacementResult) -> dict[str, object]:
-    """Return figures of a search; its makespans are those of ``iterations`` draws."""
-    return {
-        "iterations": found.iterations,
-        "makespan": found.makespan,
-        "start_makespan": found.start_makespan,
-        "candidates": found.candidates,
-        "accepted": found.accepted,
-        "simulated": found.evaluations,
-        "optimal": found.optimal,
-    }
-
-
-def _story(found: PlacementResult, experiment: Experiment) -> str:
-    """Return the outcome of a search, in one line."""
-    before, after = found.start_makespan or 0.0, found.makespan or 0.0
-    gain = format_ratio(after / before - 1 if before else 0.0)
-    scenario, iterations = experiment.scenario, experiment.problem.job.iterations
-    judgement = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
-    return (
-        f"on {found.iterations} of the {iterations} iterations: "
-        f"{judgement}{format_duration(before)} -> "
-        f"{format_duration(after)} ({gain}) after "
-        f"{found.candidates:,} candidates, {found.accepted:,} accepted"
-    )

@@ -220,7 +220,12 @@ def report(
     """
     if form in _OF_FIGURES:
         kind = figure or Figure.GANTT
-        options = _window_options(width, since, until, machines)
+        options: dict[str, Any] = {"width": _inches(width)} if width else {}
+        if since:
+            options["since"] = seconds(since, "--from")
+        if until:
+            options["until"] = seconds(until, "--to")
+        options["machines"] = tuple(split_words(machines))
         _check(kind, options, only)
         target = out or runs[0] / f"{kind}.{form}"
         if form is not Form.SVG and target.suffix != f".{form}":
@@ -237,18 +242,6 @@ def report(
     typer.echo(f"written to {path}" if form is not Form.HTML else path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
-
-
-def _window_options(
-    width: str, since: str, until: str, machines: str
-) -> dict[str, Any]:
-    """Return the parts of a `Window` that options state."""
-    options: dict[str, Any] = {"width": _inches(width)} if width else {}
-    for name, option, text in (("since", "--from", since), ("until", "--to", until)):
-        if text:
-            options[name] = seconds(text, option)
-    options["machines"] = tuple(split_words(machines))
-    return options
 
 
 def _draw_figure(

@@ -28,7 +28,7 @@ from emu.cli.options import (
     over_packets,
 )
 from emu.cli.report_commands import draw
-from emu.cli.watching import Onlookers, ProgressLine
+from emu.cli.watching import LiveViews, ProgressLine
 from emu.emulation import launch
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
@@ -48,13 +48,13 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.run_result import RunResult
 from emu.experiment.scale_search import ScaleChoice
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
-from emu.report.facts import choice_line, dry_run_table, run_tables, trial_line
+from emu.report.facts import run_tables
+from emu.report.terminal import plain_table
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
     Experiment,
@@ -107,7 +107,16 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
+            text = os.environ.get("EMU_RAY_CPUS", "1")
+            try:
+                cpus = float(text)
+            except ValueError:
+                cpus = 0.0
+            if not 0 < cpus < math.inf:
+                raise ScenarioError(
+                    f"found {text!r}, write a number", file="EMU_RAY_CPUS"
+                )
+            bundles = launch.bundles_of(experiment.problem, cpus, hosts)
             return launch.RayLauncher(self.ray, bundles)
         if self.file is not None:
             return launch.SshLauncher(
@@ -161,18 +170,6 @@ class Hosts:
             any_version=self.any_version,
             **changes,
         )
-
-
-def _ray_cpus() -> float:
-    """Return the CPUs that a process reserves of a Ray cluster."""
-    text = os.environ.get("EMU_RAY_CPUS", "1")
-    try:
-        cpus = float(text)
-    except ValueError:
-        cpus = 0.0
-    if not 0 < cpus < math.inf:
-        raise ScenarioError(f"found {text!r}, write a number", file="EMU_RAY_CPUS")
-    return cpus
 
 
 def _program(text: str) -> str:
@@ -308,23 +305,26 @@ def run(
     _foresee(beginning, settings, progress)
     directory = beginning.directory or RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
-    onlookers = Onlookers(
+    views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
     )
-    with onlookers as observer:
+    with views as observer:
         outcome = carry_out(
             experiment, settings, directory, observer, choice, beginning.start
         )
         if witness is not None:
             outcome = over_packets(outcome, *packets, directory, progress)
-        onlookers.on_end(outcome.content)
+        views.on_end(outcome.content)
         if emit(json_target, outcome.content):
-            _show(outcome)
+            terminal().print(run_tables(outcome.content))
+            both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
+            for line in remarks_on(both, outcome.experiment.choose_policy()):
+                terminal().print(line)
         progress.print(f"written to {directory.path}/")
         job = experiment.problem.job
         size = sum(job.flow_counts) + sum(job.rounds)
         draw(directory.path, progress, tasks_and_flows=size)
-        onlookers.linger()
+        views.linger()
     judge(scenario, outcome.content, strict=strict)
 
 
@@ -394,14 +394,6 @@ def _prepare_run(
     return Beginning(*try_scales(scenario, progress, allow, carried))
 
 
-def _show(outcome: RunResult) -> None:
-    """Print the tables of a run, and the remarks of its job's system."""
-    terminal().print(run_tables(outcome.content))
-    both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-    for line in remarks_on(both, outcome.experiment.choose_policy()):
-        terminal().print(line)
-
-
 def try_scales(
     scenario: Scenario,
     progress: Console,
@@ -411,12 +403,12 @@ def try_scales(
     """Return a scenario with its scales stated; say how trials of them come out."""
     experiment, choice = with_scales(
         scenario,
-        lambda trial: progress.print(trial_line(trial.to_json())),
+        lambda trial: progress.print(trial.sentence()),
         allow=allow,
         check=carried,
     )
     if choice is not None and (
-        line := choice_line(choice.to_json(), scenario.emulation.trial_budget)
+        line := choice.sentence(scenario.emulation.trial_budget)
     ):
         progress.print(line)
     return experiment, choice
@@ -447,7 +439,10 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     forecast, window = dry_run_of(experiment), scenario.job.credit_window
     if emit(json_target, forecast.to_json()):
         name = f"{scenario.name}, credit window {window}"
-        terminal().print(dry_run_table(forecast.to_json(), name))
+        table = plain_table(f"{name}: nothing was started", "", ">")
+        for label, text in forecast.rows():
+            table.add_row(label, text)
+        terminal().print(table)
     check_memory(forecast, window)
     _warn(forecast, terminal(sys.stderr))
 

@@ -238,14 +238,6 @@ Flatten = Annotated[
 ]
 
 
-def _relation(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if text and len(names) != 3:
-        problem = "three names are needed: type, relation, type"
-        raise DataError(problem, path=f"--relation {text}")
-    return names if text else ()
-
-
 @app.command("import")
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Graph to bring in.")],
@@ -306,6 +298,10 @@ def import_command(
             "letters, digits, dots and dashes make a name, and no synthetic graph's",
             path=f"-o {name}",
         )
+    names = tuple(part.strip() for part in relation.split(","))
+    if relation and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {relation}")
     facts = import_graph(
         file,
         name,
@@ -314,7 +310,7 @@ def import_command(
         labels=labels,
         classes=classes,
         choices=Choices(
-            graph, flatten, _relation(relation), split_number, split_arrays or ""
+            graph, flatten, names if relation else (), split_number, split_arrays or ""
         ),
         splits=splits,
         table=TableOptions(
@@ -394,7 +390,21 @@ def data_command(
         return
     rows = list_data()
     if emit(json_target, [asdict(row) for row in rows]):
-        _print(rows)
+        from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
+
+        table = plain_table(
+            "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
+        )
+        for (name, kind, origin, *facts), group in groupby(rows, _alike):
+            counts = ("" if n is None else f"{n:,}" for n in facts)
+            same = [*group]
+            of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
+            size = _megabytes(sum(row.size for row in same))
+            table.add_row(name, kind, *counts, size, of_all)
+        if rows:
+            terminal().print(table)
+        typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
+        typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
 def _advance(bar: Progress, task: TaskID, done: int) -> None:
@@ -417,22 +427,6 @@ def _fetch(names: list[str]) -> None:
         typer.echo(
             f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
         )
-
-
-def _print(rows: list[KeptData]) -> None:
-    from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
-
-    table = plain_table("", "graph", "kind", ">vertices", ">edges", ">size", "origin")
-    for (name, kind, origin, *facts), group in groupby(rows, _alike):
-        counts = ("" if n is None else f"{n:,}" for n in facts)
-        same = [*group]
-        of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
-        size = _megabytes(sum(row.size for row in same))
-        table.add_row(name, kind, *counts, size, of_all)
-    if rows:
-        terminal().print(table)
-    typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
-    typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
 def _alike(row: KeptData) -> tuple[str, str, str, int | None, int | None]:

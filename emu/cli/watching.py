@@ -107,20 +107,6 @@ class ProgressLine(Observer):
         self._ended += 1
         self._time = max(self._time, message.end)
         self._loss = message.report.get("loss", self._loss)
-        self._draw()
-
-    @override
-    def flow_ended(self, message: FlowEnded) -> None:
-        self._rates.pop(message.edge, None)
-
-    @override
-    def on_decisions(self, decisions: Decisions) -> None:
-        for edge, rate in zip(
-            decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
-        ):
-            self._rates[edge] = rate
-
-    def _draw(self) -> None:
         iteration = self._ended // len(self._job.tasks)
         figures = [
             f"iteration {iteration}/{self._job.iterations}",
@@ -134,8 +120,19 @@ class ProgressLine(Observer):
             self._bar, completed=self._ended, figures=", ".join(figures)
         )
 
+    @override
+    def flow_ended(self, message: FlowEnded) -> None:
+        self._rates.pop(message.edge, None)
 
-class Onlookers:
+    @override
+    def on_decisions(self, decisions: Decisions) -> None:
+        for edge, rate in zip(
+            decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
+        ):
+            self._rates[edge] = rate
+
+
+class LiveViews:
     """One observer, while entered, for the dashboard and the terminal.
 
     Parameters

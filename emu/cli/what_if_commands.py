@@ -29,7 +29,6 @@ from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.problem import Schedule
 from emu.report import comparison_table, terminal
 from emu.report.comparison import (
     Candidate,
@@ -48,7 +47,7 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
-from emu.scenario import Experiment, Scenario
+from emu.scenario import Scenario
 from emu.scenario.document import value_at
 
 
@@ -84,7 +83,12 @@ def explain(
         placing = scenario.placing
         explanation = emu.explain(scenario, helpful=helpful)
         made = explanation.schedule
-        lines, more = _deaths(scenario, made, helpful=helpful)
+        lines = [*recovery_lines(scenario.attempts(made), made.length)][:1]
+        lines += copies_line(scenario, made.length)
+        if helpful and (best := intervals(scenario)):
+            lines, more = [*lines, best.line()], {"checkpoints": best.to_json()}
+        else:
+            lines, more = lines + not_sought(scenario.scenario), {}
     else:
         lines, more = [], {}
         window, pins = subject.result.get("credit_window"), {}
@@ -143,18 +147,6 @@ def crossover(
     )
     if emit(json_target, outcome.to_json()):
         terminal().print(crossover_table(outcome))
-
-
-def _deaths(
-    placed: Experiment, schedule: Schedule, *, helpful: bool
-) -> tuple[list[str], dict[str, Any]]:
-    """Return lines on deaths and checkpoints, and their content for --json."""
-    lines = [*recovery_lines(placed.attempts(schedule), schedule.length)][:1]
-    lines += copies_line(placed, schedule.length)
-    best = intervals(placed) if helpful else None
-    if best is None:
-        return lines + not_sought(placed.scenario), {}
-    return [*lines, best.line()], {"checkpoints": best.to_json()}
 
 
 def _compare_as_systems(
@@ -280,7 +272,15 @@ def compare(
         of the system that the file states.
     """
     if all(path.is_dir() for path in what):
-        _compare_runs(what, json_target, out)
+        runs = [emu.load_run(path) for path in what]
+        for run in runs:
+            say_missing(run)
+        if emit(json_target, runs_json(runs)):
+            terminal().print(runs_table(runs))
+        if out is not None:
+            from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+            plot(runs, "compare", out)
     elif len(what) > 1:
         raise ScenarioError(
             "compare one scenario, or run directories", file=str(what[-1])
@@ -308,19 +308,6 @@ def compare(
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)
-
-
-def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
-    """Print a table of recorded runs, and draw it to ``out`` where one is asked for."""
-    runs = [emu.load_run(path) for path in paths]
-    for run in runs:
-        say_missing(run)
-    if emit(json_target, runs_json(runs)):
-        terminal().print(runs_table(runs))
-    if out is not None:
-        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
-
-        plot(runs, "compare", out)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

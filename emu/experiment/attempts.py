@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
@@ -25,10 +25,12 @@ from emu.scenario import Experiment
 from emu.scenario.realize import with_figures
 from emu.systems.system import tasks_with_state_of, updates_missed
 
+Done = TypeVar("Done")
+
 if TYPE_CHECKING:
     #: Carries one attempt out, with what is left, the cut that it begins with, and
     #: the attempts before it.
-    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], EmulatedRun]
+    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,9 @@ def run_attempts(
     start: Cut | None,
     run: Path,
     observer: Observer,
-    once: Once,
-) -> tuple[Experiment, EmulatedRun, list[Ended]]:
-    """Return the attempt that lasted, with its part of the job, and those before it.
+    once: Once[Done],
+) -> tuple[Experiment, Done, list[Ended]]:
+    """Return the last attempt's part of the job, what ``once`` made of it, the others.
 
     Parameters
     ----------
@@ -275,7 +277,10 @@ def run_attempts(
                 zero = error.noticed if math.isnan(zero) else zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
-                raise _add_restarts(error, limit) from error
+                if not limit:
+                    raise
+                problem = f"{error}; there were {limit} restarts before"
+                raise NodeLost(f"{problem} (max_restarts: {limit})") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:
@@ -289,13 +294,6 @@ def run_attempts(
             if ends:
                 ends[-1] = replace(ends[-1], took=progress.zero - death)
             return experiment, done, ends
-
-
-def _add_restarts(error: RunError, limit: int) -> RunError:
-    if not limit:
-        return error
-    problem = f"{error}; there were {limit} restarts before (max_restarts: {limit})"
-    return NodeLost(problem)
 
 
 def cut_plan(

@@ -84,7 +84,18 @@ def with_scales(
     if scenario.emulation.network == "kernel":
         choice = _on_kernel(experiment, schedule)
         return _at(experiment, choice.time_scale), choice
-    search = _aims(experiment, schedule)
+    emulation = experiment.scenario.emulation
+    shift = sensitivity(
+        experiment.realization,
+        experiment.choose_policy(),
+        experiment.expected,
+        schedule,
+    )
+    search = ScaleSearch(
+        makespan=schedule.makespan,
+        max_error=math.inf if shift > emulation.max_error else emulation.max_error,
+        max_late_flows=emulation.max_late_flows,
+    )
     ends = schedule.task_end.size + len(schedule.flows())
     scale = search.first(ends, usable_cores())
     choice = search.choice(_trials(experiment, search, scale, notify, allow))
@@ -101,21 +112,6 @@ def _on_kernel(experiment: Experiment, schedule: Schedule) -> ScaleChoice:
     )
     scale = kernel_time_scale(costs, emulation.max_error)
     return ScaleChoice((), scale, None, costs.forecast(scale))
-
-
-def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:
-    emulation = experiment.scenario.emulation
-    shift = sensitivity(
-        experiment.realization,
-        experiment.choose_policy(),
-        experiment.expected,
-        schedule,
-    )
-    return ScaleSearch(
-        makespan=schedule.makespan,
-        max_error=math.inf if shift > emulation.max_error else emulation.max_error,
-        max_late_flows=emulation.max_late_flows,
-    )
 
 
 def _trials(

@@ -90,10 +90,11 @@ def intervals(experiment: Experiment) -> Intervals | None:
         return None
     if not section.takes and section.to == "disk":
         return None
-    homes = {experiment.tasks[name] for name in _runs(experiment)}
+    job, tasks = experiment.problem.job, experiment.tasks
+    homes = {tasks[job.tasks[t].name] for own in job.processes.values() for t in own}
     between = failures.mortal / len(homes)
     count = experiment.problem.job.iterations
-    free = _every(experiment, count).simulate().makespan / count
+    free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
     if section.to == "peer":
         longer, (cuts, _) = (
@@ -106,7 +107,8 @@ def intervals(experiment: Experiment) -> Intervals | None:
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     rates = rng.exponential(between, (_DRAWS, _RESTARTS))
     means = {
-        every: _mean(experiment, every, rates) for every in {*counts, section.every}
+        interval: _mean(experiment, interval, rates)
+        for interval in {*counts, section.every}
     }
     means = dict(sorted(means.items()))
     return Intervals(
@@ -141,7 +143,11 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
     cuts, size = _count_copies(experiment)
     if not cuts:
         return []
-    free = _every(experiment, experiment.problem.job.iterations).simulate().makespan
+    free = (
+        _with_interval(experiment, experiment.problem.job.iterations)
+        .simulate()
+        .makespan
+    )
     each, longer = format_size(size / cuts), format_duration(makespan - free)
     share = f"{100 * (makespan / free - 1):.3g} %"
     return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
@@ -157,16 +163,11 @@ def not_sought(scenario: Scenario) -> list[str]:
     return ["no best interval of checkpoints: state checkpoint.takes, above 0 s"]
 
 
-def _runs(experiment: Experiment) -> list[str]:
-    job = experiment.problem.job
-    return [job.tasks[t].name for own in job.processes.values() for t in own]
-
-
-def _every(experiment: Experiment, every: int) -> Experiment:
+def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     """Return the experiment with another interval of checkpoints, placed alike."""
     scenario = experiment.scenario
     section = cast("CheckpointSection", scenario.checkpoint)
-    checkpoint = section.model_copy(update={"every": every})
+    checkpoint = section.model_copy(update={"every": interval})
     tasks = experiment.tasks
     placement = scenario.placement.model_copy(
         update={"policy": "explicit", "tasks": tasks}
@@ -175,9 +176,9 @@ def _every(experiment: Experiment, every: int) -> Experiment:
     return prepare(scenario.model_copy(update=changes))
 
 
-def _mean(experiment: Experiment, every: int, gaps: NDArray[np.float64]) -> float:
+def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
     """Return the mean makespan over draws of the seconds from death to death."""
-    other = _every(experiment, every)
+    other = _with_interval(experiment, interval)
     rules = replace(other.rules, restarts=_RESTARTS)
 
     @cache

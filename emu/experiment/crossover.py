@@ -22,7 +22,7 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.simulation import sensitivity
-from emu.problem import Job, Problem, Realization, Schedule
+from emu.problem import Job, Problem, Schedule
 from emu.problem.fields.suggestion import nearest
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
@@ -188,11 +188,13 @@ def _candidate(
     schedule = with_deaths(ready, ready.simulate())
     expect, figures = base.scenario.expect, figures_of_simulation(schedule, realization)
     cost = cost_of(ready.scenario, schedule)
+    remote = np.array([bool(hops) for hops in problem.hops], dtype=bool)
+    total = realization.volumes.sum()
     return Candidate(
         placement,
         policy,
         {base.scenario.seed: schedule.makespan},
-        _crossing(problem, realization),
+        float(realization.volumes[remote].sum() / total) if total else 0.0,
         moves or moves_between(base.problem, problem),
         None if moves else (kept or ready).placing,
         tuple(list_misses(expect, figures, exact=exact)),
@@ -255,13 +257,6 @@ def _move_tasks(
     if not near.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
     return near
-
-
-def _crossing(problem: Problem, realization: Realization) -> float:
-    """Return the share of all bytes that cross between machines."""
-    remote = np.array([bool(hops) for hops in problem.hops], dtype=bool)
-    total = realization.volumes.sum()
-    return float(realization.volumes[remote].sum() / total) if total else 0.0
 
 
 def measure(

@@ -21,7 +21,7 @@ from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import sensitivity
-from emu.units import format_rate, format_size
+from emu.units import format_duration, format_rate, format_ratio, format_size
 
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.
@@ -73,6 +73,32 @@ class DryRun:
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""
         return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the figures in words, a pair of label and text each."""
+        scale = "chosen by trials"
+        if self.time_scale is not None:
+            scale = f"{self.time_scale:g}"
+        rows = [
+            ("time scale", scale),
+            ("byte scale", f"{self.byte_scale:g}"),
+            ("simulated makespan", format_duration(self.makespan, 4)),
+            ("processes", str(self.processes)),
+            ("flows between machines", str(self.flows)),
+            ("real payload", format_size(self.payload)),
+            ("of it in memory at a time, at most", format_size(self.waiting)),
+            ("memory with all processes, at most", format_size(self.memory)),
+            ("makespan moved by the slightest delays", format_ratio(self.sensitivity)),
+        ]
+        if self.wall_seconds is not None and self.peak_traffic is not None:
+            rows.append(("wall time", format_duration(self.wall_seconds, 3)))
+            rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
+        if tcp := self.tcp:
+            at_risk = "flows that begin where TCP fills a queue"
+            rows.append((at_risk, f"{tcp.at_risk:,}"))
+            longer = format_ratio(tcp.older_first)
+            rows.append(("makespan moved by older connections first", longer))
+        return rows
 
 
 def dry_run(experiment: Experiment) -> DryRun:
@@ -265,11 +291,7 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
             seed=dataset["seed"],
             root=dataset["root"],
         )
-    _check_writable(runs)
-
-
-def _check_writable(runs: Path) -> None:
-    """Make a folder where the run directory will be, and remove it: root may all."""
+    # A folder is made and removed: what permissions say does not hold for root.
     there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
     try:
         Path(tempfile.mkdtemp(prefix=".emu-", dir=there)).rmdir()

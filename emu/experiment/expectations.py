@@ -30,6 +30,8 @@ _EXACT = ("makespan", "bytes")
 
 def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
+    curve = result["training"]
+    loss: float | None = curve[-1]["loss"] if curve else None
     return {
         "makespan": result["predicted_makespan"],
         "emulated": result["makespan"],
@@ -38,16 +40,8 @@ def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
         "makespan_error": result["makespan_error"],
         "replay_error": result["replay_error"],
         "accuracy": result.get("accuracy", {}).get("test"),
-        "loss": _last_loss(result),
+        "loss": math.inf if "diverged" in result else loss,
     }
-
-
-def _last_loss(result: Mapping[str, Any]) -> float | None:
-    """Return the loss of the last step, infinity where the training diverged."""
-    curve = result["training"]
-    if "diverged" in result:
-        return math.inf
-    return curve[-1]["loss"] if curve else None
 
 
 def figures_of_simulation(
@@ -124,22 +118,14 @@ def list_misses(
         if aim is None or key not in figures:
             continue
         if key in _EXACT and isinstance(aim, float):
-            if exact:
-                misses += _apart(what, figures[key], aim, expect.tolerance, write)
+            figure, near = figures[key], expect.tolerance
+            good = figure is not None and math.isclose(figure, aim, rel_tol=near)
+            if exact and not good:
+                text = f"{what} is {_write_figure(figure, write)}"
+                misses.append(f"{text}, expected {write(aim)}")
         elif range_ := limits(aim):
             misses += _outside(what, figures[key], range_, write)
     return misses
-
-
-def _apart(
-    what: str,
-    found: float | None,
-    wanted: float,
-    tolerance: float,
-    write: Callable[[float], str],
-) -> Iterator[str]:
-    if found is None or not math.isclose(found, wanted, rel_tol=tolerance):
-        yield f"{what} is {_write_figure(found, write)}, expected {write(wanted)}"
 
 
 def _outside(

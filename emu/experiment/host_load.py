@@ -60,7 +60,10 @@ def host_load(length: float = _LENGTH) -> HostLoad:
     before, cpu, wall = cpu_times(), time.process_time(), time.monotonic()
     own, loops = time.thread_time(), []
     while time.monotonic() < wall + length:
-        loops.append(_loop())
+        began, total = time.thread_time(), 0
+        for number in range(_STEPS):
+            total += number
+        loops.append(time.thread_time() - began)
     own, seconds = time.thread_time() - own, time.monotonic() - wall
     after = cpu_times()
     cores = usable_cores()
@@ -74,14 +77,6 @@ def host_load(length: float = _LENGTH) -> HostLoad:
         steal=min(max(steal, 0.0) / (seconds * cores), 1.0),
         clock=float(np.median(loops)) / min(loops) - 1.0,
     )
-
-
-def _loop() -> float:
-    """Return the CPU seconds of a loop that always does the same."""
-    began, total = time.thread_time(), 0
-    for number in range(_STEPS):
-        total += number
-    return time.thread_time() - began
 
 
 def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> None:

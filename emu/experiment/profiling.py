@@ -128,23 +128,19 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                     fields = {key: event[key] for key in ("name", "ts", "dur")}
                     raise ValueError(f"a range cannot have the times of {fields}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        return _prefer_ranges(spans)
-
-
-def _prefer_ranges(
-    spans: Mapping[tuple[str, str], list[tuple[float, float]]],
-) -> dict[str, Range]:
-    ranges: dict[str, Range] = {}
-    rank = {category: place for place, category in enumerate(_CATEGORIES)}
-    order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
-    for name, category in order:
-        if name not in ranges:
-            in_order = sorted(spans[name, category])
-            seconds = np.array([seconds for _, seconds in in_order])
-            ranges[name] = Range(seconds, category in rank)
-    return dict(
-        sorted(ranges.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum()))
-    )
+        ranges: dict[str, Range] = {}
+        rank = {category: place for place, category in enumerate(_CATEGORIES)}
+        order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
+        for name, category in order:
+            if name not in ranges:
+                in_order = sorted(spans[name, category])
+                seconds = np.array([seconds for _, seconds in in_order])
+                ranges[name] = Range(seconds, category in rank)
+        return dict(
+            sorted(
+                ranges.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum())
+            )
+        )
 
 
 def _seconds(

@@ -22,9 +22,9 @@ from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.resumption import with_until
 from emu.experiment.run_experiment import (
+    PreparedRun,
     emulation_settings,
     manifest,
-    replay,
     result_of,
 )
 from emu.experiment.scale_search import ScaleChoice
@@ -197,17 +197,13 @@ def _results(
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
     outcome = read_outcome(run, experiment)
-    policy = experiment.choose_policy()
-    replay_run = replay(experiment, outcome, policy)
-    prediction = experiment.simulate()
     with_weights = (run.path / WEIGHTS).exists()
     weights = read_weights(run.path) if with_weights else {}
-    training, _ = learnt(experiment, outcome, policy, weights)
     choice = run.manifest.get("auto_scale")
     choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
-    simulations = prediction, replay_run
-    about = settings, outcome, simulations, training, choice_of_scale, ended, before
-    made = result_of(experiment, *about)
+    prepared = PreparedRun.of(experiment, settings, choice_of_scale)
+    training, _ = learnt(experiment, outcome, prepared.policy, weights)
+    made = result_of(prepared, outcome, training, ended, before)
     if network := run.manifest.get("witness"):
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)

@@ -54,8 +54,13 @@ def resume_run(
         When it is no run that was cut off, keeps no checkpoints, or none of those that
         were committed can be used.
     """
-    manifest = _manifest_of_unfinished(run)
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    if (run / "result.json").exists():
+        problem = "holds a result.json: this run has ended, nothing is left to do"
+        raise DataError(problem, path=str(run))
     path = str(run / "manifest.json")
+    manifest = read_manifest(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
         choice = manifest.get("auto_scale")
@@ -114,13 +119,3 @@ def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experimen
         return experiment
     until = UntilSection.model_validate(stated)
     return replace(experiment, until=until, reached=manifest.get("reached"))
-
-
-def _manifest_of_unfinished(run: Path) -> dict[str, Any]:
-    """Return the manifest of a run that has begun, and not ended."""
-    if not run.is_dir():
-        raise DataError("is not a run directory", path=str(run))
-    if (run / "result.json").exists():
-        problem = "holds a result.json: this run has ended, nothing is left to do"
-        raise DataError(problem, path=str(run))
-    return read_manifest(run / "manifest.json")

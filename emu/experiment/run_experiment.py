@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import math
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,57 +58,97 @@ from emu.trust.lateness import (
     seconds_of_waits,
     sensitivity,
 )
-from emu.trust.prediction import Prediction, judge_prediction
+from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import Verdict, decide, host_figures
 
 if TYPE_CHECKING:
+    from emu.emulation.coordinator.cuts import CutPlan
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
+    from emu.scenario.run_sections import EmulationSection
 
-# Assess a run: its verdict, and where it parted from its simulation.
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """A run, or one attempt at it, before its start; what follows reads this alone.
+
+    Under a portfolio choosing the policy costs a simulation of each, and the prediction
+    one more: both are made once.
+    """
+
+    experiment: Experiment
+    """The rest to do."""
+    settings: RunSettings
+    choice: ScaleChoice | None
+    """Choice of its time scale, where trials have made one."""
+    policy: str
+    """Rate policy; of a portfolio the one that is chosen."""
+    prediction: Schedule
+    """Simulated with the times and volumes that are expected."""
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        settings: RunSettings,
+        choice: ScaleChoice | None = None,
+    ) -> PreparedRun:
+        """Choose the policy, and predict the run."""
+        policy, prediction = experiment.choose_policy(), experiment.simulate()
+        return cls(experiment, settings, choice, policy, prediction)
+
+    @property
+    def emulation(self) -> EmulationSection:
+        """Keys of the scenario's ``emulation``."""
+        return self.experiment.scenario.emulation
+
+    @property
+    def by_kernel(self) -> bool:
+        """True where machines have NICs of the kernel, and no sender is paced."""
+        return self.emulation.network == "kernel"
 
 
 def judgement(
-    experiment: Experiment,
-    settings: RunSettings,
-    run: EmulatedRun,
-    replayed: Schedule,
+    prepared: PreparedRun, run: EmulatedRun, replayed: Schedule
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    schedule, policy = run.schedule, experiment.choose_policy()
+    experiment, settings = prepared.experiment, prepared.settings
+    schedule, by_kernel = run.schedule, prepared.by_kernel
     chain, figures = critical_path(schedule), host_figures(run.statistics)
-    subject = schedule
-    by_kernel = experiment.scenario.emulation.network == "kernel"
-    first = first_bytes(run) if by_kernel else {}
+    subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     if by_kernel:  # no sender was to keep to rates
-        subject = dataclasses.replace(schedule, rates=None)
-        figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
-    budget = error_budget(subject, replayed, _sends(run), chain, first)
+        subject = replace(schedule, rates=None)
+        figures = replace(figures, late_sends=0, max_behind=0.0)
+        first = {
+            (int(row["edge"]), int(row["iteration"])): float(row["first"])
+            for row in run.received
+        }
+        held_up = _share_of_waits(run, replayed, settings, chain)
+    sends = send_rows(counts["flows"] for counts in run.statistics.values())
+    budget = error_budget(subject, replayed, sends, chain, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
     verdict = decide(
-        _effect_of(experiment, settings, run, replayed, chain),
+        _effect_of(prepared, run, replayed, chain),
         chain_lateness(subject, run.late, chain),
         figures,
         time_scale=settings.time_scale,
-        max_error=experiment.scenario.emulation.max_error,
+        max_error=prepared.emulation.max_error,
         processes=len(experiment.problem.job.processes),
         compute=settings.compute,
-        sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
-        findings=examine(evidence(experiment, settings, run), system_guards()),
+        sensitivity=sensitivity(
+            run.realization, prepared.policy, experiment.expected, replayed
+        ),
+        findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=by_kernel,
         own_delay=before_first_bytes(budget, replayed.length),
-        held_up=_share_of_waits(run, replayed, settings, chain) if by_kernel else 0.0,
+        held_up=held_up,
     )
     return verdict, budget
 
 
 def _effect_of(
-    experiment: Experiment,
-    settings: RunSettings,
-    run: EmulatedRun,
-    replayed: Schedule,
-    chain: CriticalPath,
+    prepared: PreparedRun, run: EmulatedRun, replayed: Schedule, chain: CriticalPath
 ) -> HostEffect:
     """Return by how much the host has moved the end of the whole job.
 
@@ -117,11 +156,12 @@ def _effect_of(
     computer. Of attempts that ended no record is left: what they moved is of the host,
     unless kernel NICs or measured work may have done it.
     """
-    by_kernel = experiment.scenario.emulation.network == "kernel"
+    experiment, settings = prepared.experiment, prepared.settings
+    by_kernel = prepared.by_kernel
     subject = replayed if by_kernel or settings.compute == "real" else run.schedule
     effect = host_effect(
         experiment.problem.following(run.schedule),
-        experiment.choose_policy(),
+        prepared.policy,
         experiment.expected,
         emulated=(replayed if by_kernel else run.schedule).length,
         simulated=replayed.length,
@@ -149,49 +189,9 @@ def _share_of_waits(
     return min(seconds, most) / max(replayed.length, 1e-12)
 
 
-def prediction_of(
-    experiment: Experiment,
-    run: EmulatedRun,
-    simulated: tuple[Schedule, Schedule],
-    budget: dict[str, float],
-) -> Prediction:
-    """Return the verdict on the prediction of a run.
-
-    Parameters
-    ----------
-    simulated
-        With what was expected, and with the run's own times and volumes.
-    budget
-        Seconds by cause, as `judgement` returns them.
-    """
-    emulation, (prediction, replay_run) = experiment.scenario.emulation, simulated
-    return judge_prediction(
-        run.schedule,
-        prediction,
-        replay_run,
-        threshold=emulation.max_difference,
-        time_scale=emulation.stated_time_scale,
-        timed=emulation.compute != "real",
-        budget=budget,
-    )
-
-
-def _sends(run: EmulatedRun) -> dict[tuple[int, int], NDArray[np.float64]]:
-    return send_rows(figures["flows"] for figures in run.statistics.values())
-
-
-def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
-    """Return when the first bytes of (edge, iteration) arrived, run seconds."""
-    return {
-        (int(row["edge"]), int(row["iteration"])): float(row["first"])
-        for row in run.received
-    }
-
-
-def evidence(
-    experiment: Experiment, settings: RunSettings, run: EmulatedRun
-) -> Evidence:
+def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     """Return the guards' evidence; measured work may not undercut its CPU time."""
+    experiment, settings = prepared.experiment, prepared.settings
     times = experiment.realization.times
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
@@ -257,44 +257,9 @@ def carry_out(
     DataError
         When the directory cannot be written.
     """
-    check_network(experiment.scenario)
-    _check_killed_hosts(experiment.scenario)
-    if len(experiment.problem.job.job_names) > 1:
-        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
-            experiment.attempts()
-    observer, is_resumption = observer or Observer(), start is not None
-
-    def once(
-        left: Experiment, start: Cut | None, observer: Observer, ended: Sequence[Ended]
-    ) -> EmulatedRun:
-        again = is_resumption or bool(ended)
-        _write_beginning(left, settings, directory, choice, again=again)
-        observer.on_prediction(left.simulate())
-        cuts = cut_plan(left, directory.path, start)
-        now = replace(settings, cuts=cuts, kills=left.kills, began=left.began)
-        return _emulate_experiment(left, now, directory, observer)
-
-    with directory.claim():
-        rest, run, ends = run_attempts(
-            experiment, start, directory.path, observer, once
-        )
-        if ends:
-            _note_attempts(directory, ends)
-        policy, prediction = rest.choose_policy(), rest.simulate()
-        replay_run = replay(rest, run, policy)
-        training, weights = learnt(rest, run, policy)
-        simulations, before = (prediction, replay_run), foreseen(experiment, ends)
-        parts = settings, run, simulations, training, choice, ends, before
-        result = result_of(rest, *parts)
-        write_down(directory, result, weights)
-    return result
-
-
-def _check_killed_hosts(scenario: Scenario) -> None:
-    """Refuse the death of this host: the run is coordinated here.
-
-    The ScenarioError names the key.
-    """
+    scenario = experiment.scenario
+    check_network(scenario)
+    # The coordinator would die with its host, and nobody would go on.
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
         if event.kill in hosts and is_here(str(event.kill)):
@@ -303,6 +268,34 @@ def _check_killed_hosts(scenario: Scenario) -> None:
                 "another host, or machines"
             )
             raise scenario.origin.error(("events", number, "kill"), problem)
+    if len(experiment.problem.job.job_names) > 1:
+        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
+            experiment.attempts()
+    observer, is_resumption = observer or Observer(), start is not None
+
+    def once(
+        left: Experiment, start: Cut | None, observer: Observer, ended: Sequence[Ended]
+    ) -> tuple[PreparedRun, EmulatedRun]:
+        again = is_resumption or bool(ended)
+        _write_beginning(left, settings, directory, choice, again=again)
+        prepared = PreparedRun.of(left, settings, choice)
+        observer.on_prediction(prepared.prediction)
+        cuts = cut_plan(left, directory.path, start)
+        return prepared, _emulate_experiment(prepared, directory, observer, cuts)
+
+    with directory.claim():
+        _, (prepared, run), ends = run_attempts(
+            experiment, start, directory.path, observer, once
+        )
+        if ends:
+            content = read_manifest(directory.path / "manifest.json")
+            content["attempts"] = [asdict(one) for one in ends]
+            directory.write_json("manifest.json", content)
+        training, weights = learnt(prepared.experiment, run, prepared.policy)
+        before = foreseen(experiment, ends)
+        result = result_of(prepared, run, training, ends, before)
+        write_down(directory, result, weights)
+    return result
 
 
 def _write_beginning(
@@ -332,32 +325,24 @@ def _write_beginning(
     directory.write_problem(experiment.problem)
 
 
-def _note_attempts(directory: RunDirectory, ended: Sequence[Ended]) -> None:
-    """Add the attempts before the last to the manifest of the last."""
-    content = read_manifest(directory.path / "manifest.json")
-    content["attempts"] = [asdict(one) for one in ended]
-    directory.write_json("manifest.json", content)
-
-
 def _emulate_experiment(
-    experiment: Experiment,
-    settings: RunSettings,
+    prepared: PreparedRun,
     directory: RunDirectory,
     observer: Observer,
+    cuts: CutPlan | None,
 ) -> EmulatedRun:
-    """Emulate an experiment, on the network that its scenario asks for."""
-    emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
-    what = experiment.problem, experiment.choose_policy(), settings
-    if emulation.network == "kernel":
-        return emulate_on_kernel(
-            *what,
-            experiment.realization,
-            sharing=Sharing(emulation.sharing),
-            max_nic_error=emulation.max_nic_error,
-            log=log,
-            observer=observer,
-        )
-    return emulate(*what, experiment.realization, log=log, observer=observer)
+    """Emulate an attempt, on the network that its scenario asks for."""
+    experiment, log = prepared.experiment, directory.path / "agent.log"
+    began, kills = experiment.began, experiment.kills
+    settings = replace(prepared.settings, cuts=cuts, kills=kills, began=began)
+    what = experiment.problem, prepared.policy, settings, experiment.realization
+    if not prepared.by_kernel:
+        return emulate(*what, log=log, observer=observer)
+    sharing = Sharing(prepared.emulation.sharing)
+    most = prepared.emulation.max_nic_error
+    return emulate_on_kernel(
+        *what, sharing=sharing, max_nic_error=most, log=log, observer=observer
+    )
 
 
 def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
@@ -371,12 +356,9 @@ def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
 
 
 def result_of(
-    experiment: Experiment,
-    settings: RunSettings,
+    prepared: PreparedRun,
     run: EmulatedRun,
-    simulated: tuple[Schedule, Schedule],
     training: dict[str, Any],
-    choice: ScaleChoice | None,
     ended: Sequence[Ended] = (),
     before: Attempts | None = None,
 ) -> RunResult:
@@ -384,28 +366,37 @@ def result_of(
 
     Parameters
     ----------
-    simulated
-        With what was expected, and with the run's own times and volumes.
     training
         First result of `emu.experiment.training_results.learnt`.
     ended, before
         Attempts before the run, and all of them simulated.
     """
-    run, simulated = with_deaths(run, simulated, ended, before)
-    prediction, replay_run = simulated
-    verdict, budget = judgement(experiment, settings, run, replay_run)
+    emulation = prepared.emulation
+    again = replay(prepared.experiment, run, prepared.policy)
+    run, (prediction, again) = with_deaths(
+        run, (prepared.prediction, again), ended, before
+    )
+    verdict, budget = judgement(prepared, run, again)
     return RunResult(
-        experiment=experiment,
-        settings=settings,
-        policy=experiment.choose_policy(),
+        experiment=prepared.experiment,
+        settings=prepared.settings,
+        policy=prepared.policy,
         run=run,
-        replayed=replay_run,
+        replayed=again,
         predicted=prediction,
         verdict=verdict,
-        prediction=prediction_of(experiment, run, simulated, budget),
+        prediction=judge_prediction(
+            run.schedule,
+            prediction,
+            again,
+            threshold=emulation.max_difference,
+            time_scale=emulation.stated_time_scale,
+            timed=emulation.compute != "real",
+            budget=budget,
+        ),
         error_budget=budget,
         training=training,
-        choice=choice,
+        choice=prepared.choice,
         ended=tuple(ended),
         foreseen=before,
     )

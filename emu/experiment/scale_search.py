@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from emu.trust.verdict import round_up
+from emu.units import format_duration, format_ratio
 
 #: Share of ``max_error`` that a trial may use up: the run is another draw.
 _MARGIN = 0.5
@@ -56,6 +57,15 @@ class ScaleTrial:
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""
         return asdict(self)
+
+    def sentence(self) -> str:
+        """Return how it came out, in one line."""
+        return (
+            f"trial at time scale {self.time_scale:g}: "
+            f"{self.late_flows} of {self.flows} flows late, "
+            f"makespan moved by {format_ratio(self.error)} "
+            f"({format_duration(self.cost, 2)} of wall time)"
+        )
 
 
 @dataclass(frozen=True)
@@ -189,6 +199,27 @@ class ScaleChoice:
             "held": self.taken is not None,
             "trials": [trial.to_json() for trial in self.trials],
         }
+
+    def sentence(self, budget: float) -> str:
+        """Return one line on a scale that no trial says enough of; empty else.
+
+        Parameters
+        ----------
+        budget
+            Seconds that trials had.
+        """
+        if self.kernel is not None:
+            return (
+                f"time scale {self.time_scale:g}, by what kernel NICs cost: "
+                f"{format_ratio(self.kernel.delay)} before the first bytes of "
+                f"{self.kernel.hops:,} flows, cores {self.kernel.cpu_busy:.0%} busy"
+            )
+        if self.taken is not None:
+            return ""
+        return (
+            f"no trial met max_error and max_late_flows; time scale "
+            f"{self.time_scale:g} is untried (emulation.trial_budget is {budget:g} s)"
+        )
 
     def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
         """Return the trial's predictions of the run beside the run's own figures.

@@ -124,7 +124,10 @@ def chosen_system(
     for names in sets:
         try:
             other = _on(stated, plain, names)
-            took = _seconds_per_seed(other)
+            ready = prepare(other)
+            # By seed: those of an iteration are rounded to whole ones per worker.
+            seeds = seeds_per_iteration(ready.problem.job.settings) or 1
+            took = ready.simulate().makespan / seeds
         except (ScenarioError, PlacementError):  # p3's columns do not fit, say
             continue
         if took < least * (1 - WORTHWHILE):
@@ -134,13 +137,6 @@ def chosen_system(
 
 #: Sets of machines that are tried of a system with a worker per machine.
 _MOST_SETS = 16
-
-
-def _seconds_per_seed(scenario: Scenario) -> float:
-    """Return the simulated time over the seeds of an iteration, which are rounded."""
-    ready = prepare(scenario)
-    seeds = seeds_per_iteration(ready.problem.job.settings) or 1
-    return ready.simulate().makespan / seeds
 
 
 def _roomy(scenario: Scenario) -> tuple[str, ...]:

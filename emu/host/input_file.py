@@ -295,7 +295,8 @@ def _members(
     for name in names:
         try:
             with archive.open(members[name]) as member:
-                claim = _read_claim(member)
+                shape, _, dtype = read_array_header(member)
+                claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
         except ValueError as error:
             raise DataError(
                 f"{name} cannot be read: {error}", path=str(path)
@@ -308,12 +309,6 @@ def _members(
                 np.lib.format.read_array(member, allow_pickle=False)
             )
     return arrays
-
-
-def _read_claim(member: Any) -> int:
-    """Return the length of an npy file in bytes, by its header."""
-    shape, _, dtype = read_array_header(member)
-    return int(member.tell()) + math.prod(shape) * dtype.itemsize
 
 
 def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

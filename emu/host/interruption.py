@@ -63,7 +63,8 @@ class _Ending:
         # Python drops what is raised in a finalizer or in a callback of a weak
         # reference (imports have some), and prints it: raise it again outside.
         if isinstance(report.exc_value, Interrupted):
-            self._raise_later()
+            self._dropped = True
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
         elif not self.received:
             sys.__unraisablehook__(report)
 
@@ -78,10 +79,6 @@ class _Ending:
         self._dropped = False
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
         raise Interrupted(f"interrupted by {self.received}")
-
-    def _raise_later(self) -> None:
-        self._dropped = True
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
 def one_line_at_a_signal(command: Callable[[], None]) -> None:

@@ -75,21 +75,22 @@ class OutputLines:
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:
-                self._take(key.fd, key.data)
-
-    def _take(self, descriptor: int, number: int) -> None:
-        chunk, times = os.read(descriptor, _CHUNK), self._times[number]
-        new = min(chunk.count(b"\n"), MOST_LINES - len(times))
-        times.extend([self._seconds()] * new)
-        try:
-            self._files[number].write(chunk)
-        except OSError as error:
-            problem = f"cannot be written: {error.strerror}"
-            self._refused = DataError(problem, path=str(self._files[number].name))
-            chunk = b""
-        if not chunk:
-            self._selector.unregister(descriptor)
-            os.close(descriptor)
+                descriptor = key.fd
+                number = key.data
+                chunk, times = os.read(descriptor, _CHUNK), self._times[number]
+                new = min(chunk.count(b"\n"), MOST_LINES - len(times))
+                times.extend([self._seconds()] * new)
+                try:
+                    self._files[number].write(chunk)
+                except OSError as error:
+                    problem = f"cannot be written: {error.strerror}"
+                    self._refused = DataError(
+                        problem, path=str(self._files[number].name)
+                    )
+                    chunk = b""
+                if not chunk:
+                    self._selector.unregister(descriptor)
+                    os.close(descriptor)
 
     def close(self) -> list[NDArray[np.float64]]:
         """Copy what is left; return by program the seconds at which lines ended.

@@ -158,7 +158,12 @@ def judge_lab(
     if one * timeouts > SHARE * abs(apart):
         of = f"{timeouts} timeouts, {one:.3g} s each or more"
         reasons.insert(0, f"TCP waited for {of}")
-    since = _since(outcome, predicted, threshold)
+    simulated = np.nanmax(predicted.task_end, axis=0)
+    turn, number = np.divmod(np.arange(outcome.count), len(simulated))
+    ends = turn * predicted.makespan + simulated[number]
+    off = np.abs(outcome.ends - outcome.starts[0] - ends)
+    wrong = off > threshold * ends[-1]
+    since = float(np.min(outcome.ends, initial=outcome.ends[-1], where=wrong))
     differs = Prediction(
         Outcome.DIFFERS, error, threshold, since, tuple(links), tuple(reasons)
     )
@@ -169,18 +174,6 @@ def unknown(threshold: float, why: Exception) -> dict[str, Any]:
     """Return the verdict where no iterations were found, with the reason."""
     nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
     return nothing.to_json()
-
-
-def _since(
-    found: FittedIterations | FittedSteps, predicted: Schedule, threshold: float
-) -> float:
-    """Return the end of the first iteration that is off by that share of them all."""
-    simulated = np.nanmax(predicted.task_end, axis=0)
-    turn, number = np.divmod(np.arange(found.count), len(simulated))
-    ends = turn * predicted.makespan + simulated[number]
-    off = np.abs(found.ends - found.starts[0] - ends)
-    wrong = off > threshold * ends[-1]
-    return float(np.min(found.ends, initial=found.ends[-1], where=wrong))
 
 
 def _likely(
@@ -209,7 +202,10 @@ def _likely(
     losses = [(edge, seconds) for edge, _, seconds in drifts]
     links = links_to_blame(schedule, losses, SHARE * abs(apart))
     if links:
-        through = {schedule.problem.links[p].name: p for p in _ports(schedule)}
+        through = {
+            schedule.problem.links[p].name: p
+            for p in range(len(schedule.problem.links))
+        }
         worst = [
             (edge, n)
             for edge, n, _ in drifts
@@ -223,10 +219,6 @@ def _likely(
             "what they sent next: messages took what max-min makes of them"
         )
     return links, reasons
-
-
-def _ports(schedule: Schedule) -> range:
-    return range(len(schedule.problem.links))
 
 
 def _of_bytes(

@@ -305,7 +305,13 @@ class LabPrograms:
                 run = self.runs[number]
                 self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
                 waits = set() if run.code else waits - {number}
-            self._change_nics()
+            while self._events and self._events[0].time <= self.samples.seconds:
+                new = event_nic(self._events.pop(0))
+                self._lab.change_nic(new)
+                self.changes.append(
+                    NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
+                )
+                self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -338,16 +344,6 @@ class LabPrograms:
             run.end, run.code = self.samples.seconds, program.code
         self.samples.take_when_due()
         return [program.number for program in ends]
-
-    def _change_nics(self) -> None:
-        """Make NICs what events say that have come due."""
-        while self._events and self._events[0].time <= self.samples.seconds:
-            new = event_nic(self._events.pop(0))
-            self._lab.change_nic(new)
-            self.changes.append(
-                NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
-            )
-            self._watch(f"the NIC of {new.name} has changed")
 
 
 def _how(code: int | None) -> str:

@@ -383,7 +383,15 @@ def edit_lines(result: SystemResult) -> list[str]:
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
     columns = ("system", ">seeds per s", "limited by", ">busiest link")
-    table = plain_table(_crossing_point(found), found.key, *columns)
+    below, above = found.below, found.above
+    if not found.found:
+        text = f"{below.best} is faster from {below.value} to {above.value}"
+    else:
+        text = (
+            f"{below.best} is faster up to {below.value}, "
+            f"{above.best} from {above.value}"
+        )
+    table = plain_table(f"{text}, by seeds per second", found.key, *columns)
     for side in (found.below, found.above):
         for result in side.results:
             table.add_row(
@@ -400,19 +408,6 @@ def crossover_table(found: Crossover) -> Table:
         f"{found.simulations} simulations"
     )
     return table
-
-
-def _crossing_point(found: Crossover) -> str:
-    """Return where the better system changes, in one sentence."""
-    below, above = found.below, found.above
-    if not found.found:
-        text = f"{below.best} is faster from {below.value} to {above.value}"
-    else:
-        text = (
-            f"{below.best} is faster up to {below.value}, "
-            f"{above.best} from {above.value}"
-        )
-    return f"{text}, by seeds per second"
 
 
 #: Figures of points on machines with prices, and their columns.

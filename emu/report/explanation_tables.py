@@ -432,17 +432,12 @@ def moves_line(explanation: Explanation) -> str:
         return "No better placement was found: no task needs to move."
     before, after = moves.before, moves.makespan
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
-    shorter = (
-        f"{_percent(1 - after / before)} shorter, {format_duration(before, 6)} ->"
-        if before < math.inf
-        else "an end,"
-    )
+    shorter = "an end,"
+    if before < math.inf:
+        percent = 100 * (1 - after / before)
+        share = f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
+        shorter = f"{share} shorter, {format_duration(before, 6)} ->"
     return f"{count}: {shorter} {format_duration(after, 6)}"
-
-
-def _percent(share: float) -> str:
-    percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def moves_table(moves: TaskMoves) -> Table:

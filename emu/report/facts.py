@@ -188,19 +188,14 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
         if key in result:
             text = f"of {format_duration(result[beside], digits)} {note}"
             error = format_ratio(result[key])
-            times = text.format(_times(result.get("times", "stated")))
-            yield Fact(key.replace("_", " "), error, times, key)
+            of = f"times were {result.get('times', 'stated')}"
+            if result.get("times") == "measured":
+                of = "times were not stated, the run measured them (compute: real)"
+            yield Fact(key.replace("_", " "), error, text.format(of), key)
     if line := optimality_line(result):
         yield Fact(
             "lower bound", format_duration(result["bound"], digits), line, "bound"
         )
-
-
-def _times(stated: str) -> str:
-    """Return where the times of the prediction came from, and those of the run."""
-    if stated == "measured":
-        return "times were not stated, the run measured them (compute: real)"
-    return f"times were {stated}"
 
 
 def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
@@ -357,13 +352,6 @@ def _by_kernel(chosen: dict[str, Any]) -> str:
     return text
 
 
-def _cores(cpu: dict[str, float]) -> str:
-    """Return the cores of machines, the most and the least of them."""
-    least, most = min(cpu.values()), max(cpu.values())
-    each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-    return f"{each} cores each"
-
-
 def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     """Return the figures of a lab's run.
 
@@ -382,7 +370,9 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     of_cores = f"programs computed {compute} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
         gain = format_duration(lab.get("early_seconds", 0.0))
-        of_cores += f"; of {_cores(cpu)}; {gain} early after pauses"
+        least, most = min(cpu.values()), max(cpu.values())
+        each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        of_cores += f"; of {each} cores each; {gain} early after pauses"
     again, timeouts = (
         sum(counts[name] for counts in lab["tcp"].values())
         for name in ("retransmitted", "timeouts")
@@ -466,66 +456,6 @@ def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             Text("█" * round(30 * min(row["used"], 1.0)), style="blue"),
         )
     return table
-
-
-def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
-    """Return `emu.experiment.dry_run.DryRun.to_json` as a table, a row per figure."""
-    is_auto = known["time_scale"] is None
-    table = plain_table(f"{name}: nothing was started", "", ">")
-    for label, text in (
-        ("time scale", "chosen by trials" if is_auto else f"{known['time_scale']:g}"),
-        ("byte scale", f"{known['byte_scale']:g}"),
-        ("simulated makespan", format_duration(known["makespan"], 4)),
-        ("processes", str(known["processes"])),
-        ("flows between machines", str(known["flows"])),
-        ("real payload", format_size(known["payload"])),
-        ("of it in memory at a time, at most", format_size(known["waiting"])),
-        ("memory with all processes, at most", format_size(known["memory"])),
-        ("makespan moved by the slightest delays", format_ratio(known["sensitivity"])),
-    ):
-        table.add_row(label, text)
-    if not is_auto:
-        table.add_row("wall time", format_duration(known["wall_seconds"], 3))
-        table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
-    if tcp := known["tcp"]:
-        table.add_row("flows that begin where TCP fills a queue", f"{tcp['at_risk']:,}")
-        longer = format_ratio(tcp["older_first"])
-        table.add_row("makespan moved by older connections first", longer)
-    return table
-
-
-def trial_line(trial: Mapping[str, Any]) -> str:
-    """Return one line on a trial that has just ended."""
-    return (
-        f"trial at time scale {trial['time_scale']:g}: "
-        f"{trial['late_flows']} of {trial['flows']} flows late, "
-        f"makespan moved by {format_ratio(trial['error'])} "
-        f"({format_duration(trial['cost'], 2)} of wall time)"
-    )
-
-
-def choice_line(chosen: Mapping[str, Any], budget: float) -> str:
-    """Return one line on a time scale that no trial says enough of; empty else.
-
-    Parameters
-    ----------
-    chosen
-        `emu.experiment.scale_search.ScaleChoice.to_json`.
-    budget
-        Seconds that trials had.
-    """
-    if costs := chosen.get("kernel"):
-        return (
-            f"time scale {chosen['time_scale']:g}, by what kernel NICs cost: "
-            f"{format_ratio(costs['delay'])} before the first bytes of "
-            f"{costs['hops']:,} flows, cores {costs['cpu_busy']:.0%} busy"
-        )
-    if chosen["held"]:
-        return ""
-    return (
-        f"no trial met max_error and max_late_flows; time scale "
-        f"{chosen['time_scale']:g} is untried (emulation.trial_budget is {budget:g} s)"
-    )
 
 
 def run_tables(result: dict[str, Any]) -> RenderableType:

@@ -262,6 +262,11 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
     for row in runs_json(runs):
         emulation, prediction = row.get("emulated"), row.get("predicted")
         errors = row["makespan_error"], row["replay_error"]
+        change = row["change"]
+        change_text = ""
+        if change is not None:
+            apart = Interval(change["mean"], change["half"], change["count"])
+            change_text = write_pair(apart)
         table.add_row(
             row["name"],
             str(row["runs"]),
@@ -269,14 +274,8 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
             format_duration(emulation["half"])
             if emulation and emulation["half"]
             else "",
-            _change_text(row["change"]),
+            change_text,
             format_duration(prediction["mean"], 5) if prediction else "",
             *("" if error is None else format_ratio(error) for error in errors),
         )
     return table
-
-
-def _change_text(change: dict[str, Any] | None) -> str:
-    if change is None:
-        return ""
-    return write_pair(Interval(change["mean"], change["half"], change["count"]))

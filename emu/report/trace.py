@@ -241,35 +241,11 @@ class _Group:
 
     def events(self) -> Iterator[Event]:
         """Yield all events."""
-        yield from self._machine_names()
-        yield from self._task_bars()
-        yield from self._lane_names()
-        yield from self._flow_bars()
-        yield from self._handoffs()
-        yield from self._rates()
-        yield from self._list_undelivered()
-        yield from self._changes()
-
-    def _pid(self, machine: int) -> int:
-        return self._first + machine + 1
-
-    def _machine_names(self) -> Iterator[Event]:
         names = [machine.name for machine in self._problem.cluster.machines]
         for m, name in enumerate([*names, "links"] if self._links.shared else names):
             pid = self._pid(m)
             yield _meta("process_name", pid, name=f"{self._name}: {name}")
             yield _meta("process_sort_index", pid, sort_index=pid)
-
-    def _task_bar(self, task: int, iteration: int) -> _Slice:
-        at = task, iteration
-        return _Slice(
-            self._pid(self._machine_of[task]),
-            task + 1,
-            float(self._schedule.task_start[at]),
-            float(self._schedule.task_end[at]),
-        )
-
-    def _task_bars(self) -> Iterator[Event]:
         for j, task in enumerate(self._job.tasks):
             if not self._bars[j].any():
                 continue
@@ -280,16 +256,40 @@ class _Group:
                 args = {"task": task.name, "iteration": n}
                 bar = self._task_bar(j, n)
                 yield _bar(f"{task.name} {n}", task.kind, bar, args)
-
-    def _lane_names(self) -> Iterator[Event]:
         for port, lanes in enumerate(self._crossed.lanes):
-            machine, first = self._place[port]
+            host, first = self._place[port]
             for lane in range(lanes):
-                pid, tid = self._pid(machine), first + lane
+                process, tid = self._pid(host), first + lane
                 yield _meta(
-                    "thread_name", pid, tid, name=f"{self._name_port(port)} {lane + 1}"
+                    "thread_name",
+                    process,
+                    tid,
+                    name=f"{self._name_port(port)} {lane + 1}",
                 )
-                yield _meta("thread_sort_index", pid, tid, sort_index=tid)
+                yield _meta("thread_sort_index", process, tid, sort_index=tid)
+        yield from self._flow_bars()
+        yield from self._handoffs()
+        assigned = sum_rates(self._schedule)
+        word = "mean" if assigned is None else "assigned"
+        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
+            title = f"{self._name_port(port)}, {word} rate (MB/s)"
+            process = self._pid(self._place[port][0])
+            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
+                yield _level(title, process, time, rate / 1e6)
+        yield from self._list_undelivered()
+        yield from self._changes()
+
+    def _pid(self, machine: int) -> int:
+        return self._first + machine + 1
+
+    def _task_bar(self, task: int, iteration: int) -> _Slice:
+        at = task, iteration
+        return _Slice(
+            self._pid(self._machine_of[task]),
+            task + 1,
+            float(self._schedule.task_start[at]),
+            float(self._schedule.task_end[at]),
+        )
 
     def _name_port(self, port: int) -> str:
         link = self._links[port]
@@ -357,15 +357,6 @@ class _Group:
                 "ts": _microseconds(time),
             }
             yield {**event, "bp": "e"} if phase == "f" else event
-
-    def _rates(self) -> Iterator[Event]:
-        assigned = sum_rates(self._schedule)
-        word = "mean" if assigned is None else "assigned"
-        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
-            name = f"{self._name_port(port)}, {word} rate (MB/s)"
-            pid = self._pid(self._place[port][0])
-            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
-                yield _level(name, pid, time, rate / 1e6)
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""

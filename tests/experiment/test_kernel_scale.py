@@ -31,7 +31,7 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.report.facts import choice_line, run_facts
+from emu.report.facts import run_facts
 from emu.scenario import load
 from emu.testing.strategies import random_problem
 
@@ -117,7 +117,7 @@ def test_a_scenario_gets_it_and_says_so_beforehand() -> None:
     assert choice.kernel is not None
     assert experiment.scenario.emulation.time_scale == choice.time_scale
     assert ScaleChoice.from_json(choice.to_json()) == choice
-    said = choice_line(choice.to_json(), 30.0)
+    said = choice.sentence(30.0)
     assert f"first bytes of {choice.kernel.hops} flows" in said
     sets = [word for change in AUTO for word in ("--set", change)]
     done = CliRunner().invoke(app, ["run", "golden", "--dry-run", *sets])

@@ -26,7 +26,8 @@ from tests.testing.drawn_scenarios import RULE, draw_scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.emulation.coordinator import EmulatedRun, Observer, RunSettings
+    from emu.emulation.coordinator import EmulatedRun, Observer
+    from emu.emulation.coordinator.cuts import CutPlan
     from emu.scenario import Experiment
 
 #: Wall seconds that rates may come too late by.
@@ -36,24 +37,23 @@ _LITTLE = "enough carried"
 
 
 def in_virtual_time(
-    experiment: Experiment,
-    settings: RunSettings,
+    prepared: run_experiment.PreparedRun,
     directory: RunDirectory,
     observer: Observer,
+    cuts: CutPlan | None,
 ) -> EmulatedRun:
     """Stand for the sockets of `emu.experiment.run_experiment.carry_out`."""
+    experiment = prepared.experiment
     case = Case.of(experiment)
-    every, start = (
-        (settings.cuts.every, settings.cuts.start) if settings.cuts else (0, None)
-    )
-    case = replace(case, every=every, kills=settings.kills, began=settings.began)
+    every, start = (cuts.every, cuts.start) if cuts else (0, None)
+    case = replace(case, every=every, kills=experiment.kills, began=experiment.began)
     case = case if start is None else replace(case, start=start)
     # An attempt begins after the one before has ended.
     with mock.patch.object(wires, "EPOCH", wires.EPOCH * (1 + 100 * experiment.began)):
         trial = run_trial(case, None, observer)
-    if settings.cuts:
+    if cuts:
         for cut in trial.cuts:
-            settings.cuts.keep(cut)
+            cuts.keep(cut)
     if trial.complaints:
         raise AssertionError("; ".join(trial.complaints))
     if trial.error is not None:

@@ -139,20 +139,29 @@ class _RingJob(_Job):
         self._found = found
         for place, one in enumerate(found.ring):
             self._client(one, found.ring[(place + 1) % len(found.ring)])
-        self._answers()
-        self.collectives.append(self._all_reduce())
-
-    def _all_reduce(self) -> dict[str, Any]:
-        """Return the all-reduce, whose sum starts the next iteration."""
+        last = {one: len(times) - 2 for one, times in self._found.stages.items()}
+        for key, times in self._found.services.items():
+            client, turn, server = key
+            asking, answering = self._name(client), self._name(server)
+            name = f"{answering}.{turn}.{asking}"
+            self._task(name, server, times)
+            if np.mean(self._found.answers[key] > 0) >= OFTEN:
+                self.tasks[-1]["slot"] = answering
+                self._servers.add(answering)
+            after = f"{turn + 1}" if turn < last[client] else "sum"
+            self._flow(f"{asking}.{turn}", name, self._found.requests[key])
+            self._flow(name, f"{asking}.{after}", self._found.answers[key])
         names = [self._name(one) for one in self._found.ring]
-        return {
-            "allreduce": {
-                "among": [f"{name}.send" for name in names],
-                "volume": f"{self._found.volume:.0f} B",
-                "then": [f"{name}.0" for name in names],
-                "lag": 1,
+        self.collectives.append(
+            {
+                "allreduce": {
+                    "among": [f"{name}.send" for name in names],
+                    "volume": f"{self._found.volume:.0f} B",
+                    "then": [f"{name}.0" for name in names],
+                    "lag": 1,
+                }
             }
-        }
+        )
 
     def _client(self, process: Process, following: Process) -> None:
         stages = self._found.stages[process].copy()
@@ -169,20 +178,6 @@ class _RingJob(_Job):
             self._flow(before, after)
         note = [NOTE] * self._found.count
         self._flow(f"{self._name(following)}.sum", f"{name}.send", note)
-
-    def _answers(self) -> None:
-        last = {one: len(times) - 2 for one, times in self._found.stages.items()}
-        for key, times in self._found.services.items():
-            client, turn, server = key
-            asking, answering = self._name(client), self._name(server)
-            name = f"{answering}.{turn}.{asking}"
-            self._task(name, server, times)
-            if np.mean(self._found.answers[key] > 0) >= OFTEN:
-                self.tasks[-1]["slot"] = answering
-                self._servers.add(answering)
-            after = f"{turn + 1}" if turn < last[client] else "sum"
-            self._flow(f"{asking}.{turn}", name, self._found.requests[key])
-            self._flow(name, f"{asking}.{after}", self._found.answers[key])
 
 
 class _StepsJob(_Job):

@@ -25,7 +25,7 @@ from emu.lab.fitting.conversations import (
     by_process,
     conversations,
 )
-from emu.lab.fitting.periods import find_marks
+from emu.lab.fitting.periods import find_marks, usual_size
 from emu.lab.fitting.steps import ALL, Marks, steps_between
 
 if TYPE_CHECKING:
@@ -195,12 +195,14 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
         _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
-    usual = _usual(
-        [
-            int(before[last] - before[first])
-            for before, part in zip(sizes_before, parts, strict=True)
-            for first, last in part
-        ]
+    usual = float(
+        usual_size(
+            [
+                int(before[last] - before[first])
+                for before, part in zip(sizes_before, parts, strict=True)
+                for first, last in part
+            ]
+        )
     )
     last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
@@ -242,13 +244,6 @@ def _bursts(
     """Return where what was sent between two cuts begins and ends, in packets."""
     ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
     return list(pairwise([0, *ends.tolist(), len(times)]))
-
-
-def _usual(sizes: Sequence[int]) -> float:
-    """Return the size in the middle of all bytes: there may be many small ones."""
-    ranks = np.sort(sizes)
-    total = np.cumsum(ranks)
-    return float(ranks[np.searchsorted(total, total[-1] / 2)])
 
 
 def _whole(

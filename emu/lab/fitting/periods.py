@@ -8,7 +8,7 @@ program may have its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,11 +138,16 @@ def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
                 yield times
 
 
-def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return when bursts of the usual size began, in the longest row of them."""
+def usual_size(sizes: Sequence[int] | NDArray[np.int64]) -> int:
+    """Return the size in the middle of all bytes: there may be many small ones."""
     ranks = np.sort(sizes)
     total = np.cumsum(ranks)
-    usual = int(ranks[np.searchsorted(total, total[-1] / 2)])
+    return int(ranks[np.searchsorted(total, total[-1] / 2)])
+
+
+def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return when bursts of the usual size began, in the longest row of them."""
+    usual = usual_size(sizes)
     good = np.flatnonzero(np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual))
     if len(good) < FEWEST:
         return times[:0]

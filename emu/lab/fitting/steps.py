@@ -201,16 +201,16 @@ def _parts(
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )
         return
-    cuts = [
+    joints = [
         before[first + np.flatnonzero(way.ended[first:last])] - before[first]
         for first, last in pairwise(edges.tolist())
     ]
-    bounds = _bounds([each[each > 0] for each in cuts], sent)
+    bounds = _bounds([each[each > 0] for each in joints], sent)
     if bounds is None:
         raise Unfittable(
             f"{describe_ends(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
-            f"{min(map(len, cuts))} to {max(map(len, cuts))} pieces: these are no "
+            f"{min(map(len, joints))} to {max(map(len, joints))} pieces: these are no "
             "iterations that repeat; --mark LINE states others"
         )
     for begin, end in pairwise(bounds):
@@ -251,40 +251,44 @@ def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
 
 
 def _bounds(
-    cuts: list[NDArray[np.int64]], sent: NDArray[np.int64]
+    joints: list[NDArray[np.int64]], sent: NDArray[np.int64]
 ) -> list[NDArray[np.float64]] | None:
     """Return where steps begin and end, by step the bytes before in each iteration.
 
-    None where neither bytes nor the number of cuts are usually the same.
+    None where neither bytes nor the number of joints are usually the same.
     """
     nothing, usual = np.zeros(len(sent)), float(np.median(sent))
     twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
     near = max(_BYTES + twice, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:
-        places = _places(np.concatenate(cuts), near, usual, len(sent))
-        inner = [np.array([_nearest(each, place) for each in cuts]) for place in places]
+        places = _places(np.concatenate(joints), near, usual, len(sent))
+        inner = [
+            np.array([_nearest(each, place) for each in joints]) for place in places
+        ]
         return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
-    counts = [len(each) for each in cuts]
+    counts = [len(each) for each in joints]
     most = int(np.median(counts))
     if np.mean(np.array(counts) == most) < MOST:
         return None
-    usual_cuts = [
-        np.array([each[k] if len(each) == most else np.nan for each in cuts])
+    usual_joints = [
+        np.array([each[k] if len(each) == most else np.nan for each in joints])
         for k in range(most)
     ]
-    return [nothing, *usual_cuts, sent * 1.0]
+    return [nothing, *usual_joints, sent * 1.0]
 
 
 def _places(
-    cuts: NDArray[np.int64], near: float, usual: float, iterations: int
+    joints: NDArray[np.int64], near: float, usual: float, iterations: int
 ) -> list[float]:
     """Return the bytes at which many iterations are cut.
 
     At the end it must be most of them: the last packet may come twice now and then.
     """
-    values, counts = np.unique(cuts, return_counts=True)
+    values, counts = np.unique(joints, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
-    others = [cut for cut in cuts.tolist() if not np.any(np.abs(same - cut) <= _BYTES)]
+    others = [
+        cut for cut in joints.tolist() if not np.any(np.abs(same - cut) <= _BYTES)
+    ]
     points = np.sort(np.array(others, float))
     groups = np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
     groups = [
@@ -300,10 +304,10 @@ def _places(
     return sorted(places)
 
 
-def _nearest(cuts: NDArray[np.int64], place: float) -> float:
+def _nearest(joints: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
-    off = np.abs(cuts - place)
-    return float(cuts[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
+    off = np.abs(joints - place)
+    return float(joints[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
 
 
 def _number_parts(step: Step, marks: NDArray[np.float64]) -> Step:

@@ -295,17 +295,19 @@ class PortOwners:
             for process in processes_below(holder):
                 home = Path(f"/proc/{process}")
                 try:
-                    program = _environment(home).get(PROGRAM)
+                    lines = (
+                        (home / "environ")
+                        .read_bytes()
+                        .decode(errors="replace")
+                        .split("\0")
+                    )
+                    program = dict(
+                        line.split("=", 1) for line in lines if "=" in line
+                    ).get(PROGRAM)
                     ports = () if program is None else _ports(home)
                     self.found |= {(machine, port, program or "") for port in ports}
                 except OSError:  # it has ended
                     continue
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """Return the environment that a process began with."""
-    lines = (home / "environ").read_bytes().decode(errors="replace").split("\0")
-    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def _ports(home: Path) -> set[int]:

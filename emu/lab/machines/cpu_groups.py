@@ -52,7 +52,8 @@ class Hierarchy:
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
         hierarchies = [
-            cls(2, _second(own), mount) for mount, own in _list_mounts(mounts, groups)
+            cls(2, own.parent if (own.parent / "cgroup.procs").exists() else own, mount)
+            for mount, own in _list_mounts(mounts, groups)
         ]
         for mount, own in _list_mounts(mounts, groups, "cpu"):
             hierarchies.insert(0, cls(1, own, mount))
@@ -132,11 +133,6 @@ def _list_mounts(
             inside = inside[len(root) :]
         group = Path(at) / inside.lstrip("/")
         yield Path(at), group if group.is_dir() else Path(at)
-
-
-def _second(own: Path) -> Path:
-    """Return where version 2 lets groups be made: none beside processes, but at top."""
-    return own.parent if (own.parent / "cgroup.procs").exists() else own
 
 
 def _quota_of(group: Path) -> float:

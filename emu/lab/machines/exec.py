@@ -11,7 +11,6 @@ import select
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from emu.errors import RunError
 from emu.lab.machines.cpu_groups import join_group_of
@@ -28,7 +27,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     inside = os.fork()
     if not inside:
-        _become(command)
+        die_with_parent(0)  # a process of another namespace is number 0 here
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            os.execvp(command[0], command)  # noqa: S606 - the user's own
+        except OSError as error:
+            _say(f"{command[0]} cannot be started: {error.strerror}")
+        os._exit(127)
     code = os.waitstatus_to_exitcode(os.waitpid(inside, 0)[1])
     if code == -signal.SIGKILL and select.select([machine], [], [], _GOING)[0]:
         _say("the lab has ended, and the command with it")
@@ -56,17 +61,6 @@ def _enter(holder: int) -> int:
     except OSError as error:
         raise RunError(f"cannot enter the machine: {error}") from error
     return machine
-
-
-def _become(command: list[str]) -> NoReturn:
-    """Become the command, which dies with its parent."""
-    die_with_parent(0)  # a process of another namespace is number 0 here
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - the user's own
-    except OSError as error:
-        _say(f"{command[0]} cannot be started: {error.strerror}")
-    os._exit(127)
 
 
 def _say(what: str) -> None:

@@ -213,7 +213,10 @@ class Lab:
         try:
             self._start_keeper()
             self._wire()
-            self._limit()
+            if self._quotas:
+                self._groups = CpuGroups(self._quotas)
+                for holder in self._holders:
+                    self._groups.take(holder.name, holder.process)
         except BaseException:
             self._end()
             raise
@@ -291,13 +294,6 @@ class Lab:
         for holder in self._holders:
             holder.answer()
             holder.answer()
-
-    def _limit(self) -> None:
-        """Give machines their quotas; what starts in one takes of its own."""
-        if self._quotas:
-            self._groups = CpuGroups(self._quotas)
-            for holder in self._holders:
-                self._groups.take(holder.name, holder.process)
 
     def core_waits(self) -> CoreWaits | QuotaWaits:
         """Return the reader of what programs computed and waited for, from now on."""

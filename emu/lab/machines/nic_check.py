@@ -171,8 +171,8 @@ def slope(looks: Sequence[tuple[float, int]]) -> float:
     if len(points) < 2 * _PARTS:
         return 0.0
     size = len(points) / _PARTS
-    cuts = [round(size * part) for part in range(_PARTS + 1)]
-    parts = [points[low:high] for low, high in itertools.pairwise(cuts)]
+    borders = [round(size * part) for part in range(_PARTS + 1)]
+    parts = [points[low:high] for low, high in itertools.pairwise(borders)]
     return statistics.median(map(_slope, parts))
 
 
@@ -260,13 +260,11 @@ class NicTries:
 
     def check(self, seconds: float) -> NicCheck:
         """Return the best of each, after so many wall seconds."""
-        shares: dict[str, dict[str, float]] = {}
+        shares, off = dict[str, dict[str, float]](), list[str]()
         for one in self._found:
-            shares.setdefault(one.machine, {})[one.way] = self.best(one)
-        off = [self._sentence(one) for one in self._found if self._is_off(one)]
+            share = shares.setdefault(one.machine, {})[one.way] = self.best(one)
+            if self._is_off(one):
+                carries = f"{format_rate(share * one.stated)} of"
+                where = f"{one.machine} {one.way} carries {carries}"
+                off.append(f"{where} {format_rate(one.stated)} on this host")
         return NicCheck(shares, seconds, tuple(off), self._most)
-
-    def _sentence(self, one: NicDirection) -> str:
-        share = self.best(one)
-        measurement, aim = format_rate(share * one.stated), format_rate(one.stated)
-        return f"{one.machine} {one.way} carries {measurement} of {aim} on this host"

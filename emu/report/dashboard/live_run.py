@@ -237,7 +237,10 @@ class LiveRun:
     def _fold(self) -> None:
         for moment, what in self.tape.drain():
             self._take(moment, what)
-        self._notice_end()
+        # With the last task: simulations and the verdict follow, and are not the run.
+        if self._phase == "running" and (self._done >= self._rounds).all():
+            self._phase, self._processes = "ended", 0
+            self._sample()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
@@ -253,7 +256,13 @@ class LiveRun:
                 self._task_ended(replace(what, iteration=n, start=start, end=end))
             case FlowEnded():
                 self._measure_delay(received, base + what.time)
-                self._flow_ended(what)
+                edge = what.edge
+                self._over[edge] = what.iteration
+                self._active.pop(edge, None)
+                self._volumes.pop((edge, what.iteration), None)
+                self._port_rate -= self._crossing[:, edge] * self._rate[edge]
+                self._rate[edge] = 0.0
+                self._arrived += self._crossing[:, edge] * what.volume
             case Decisions():
                 self._apply_decisions(what)
             case RunTask():
@@ -285,12 +294,6 @@ class LiveRun:
             container.clear()
         for rates in (self._served, self._rate, self._since, self._port_rate):
             rates[:] = 0.0
-
-    def _notice_end(self) -> None:
-        """End with the last task: simulations and the verdict follow, not the run."""
-        if self._phase == "running" and (self._done >= self._rounds).all():
-            self._phase, self._processes = "ended", 0
-            self._sample()
 
     def _measure_delay(self, received: float, happened: float) -> None:
         """Advance to an event; the fastest one so far fixes run time 0."""
@@ -324,15 +327,6 @@ class LiveRun:
         for figure, value in figures.items():
             self.history.report(message.end, figure, value)
 
-    def _flow_ended(self, message: FlowEnded) -> None:
-        edge = message.edge
-        self._over[edge] = message.iteration
-        self._active.pop(edge, None)
-        self._volumes.pop((edge, message.iteration), None)
-        self._port_rate -= self._crossing[:, edge] * self._rate[edge]
-        self._rate[edge] = 0.0
-        self._arrived += self._crossing[:, edge] * message.volume
-
     def _apply_decisions(self, decided: Decisions) -> None:
         self._advance(self._base + decided.time)
         for edge, iteration in decided.flows:
@@ -340,12 +334,12 @@ class LiveRun:
                 self._active[edge] = iteration
         # The coordinator reports all events that came together before it decides on the
         # first of them, so a line may be of a flow that is known to be over.
-        lines = decided.lines
-        alive = lines.iteration > self._over[lines.edge]
-        edges = lines.edge[alive]
+        segments = decided.lines
+        alive = segments.iteration > self._over[segments.edge]
+        edges = segments.edge[alive]
         since = self._base + decided.time
-        self._served[edges], self._since[edges] = lines.served[alive], since
-        self._rate[edges] = lines.rate[alive]
+        self._served[edges], self._since[edges] = segments.served[alive], since
+        self._rate[edges] = segments.rate[alive]
         self._port_rate = self._crossing @ self._rate
 
     def _sample(self) -> None:
@@ -359,6 +353,10 @@ class LiveRun:
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
         counts = zip(self._done.tolist(), job.rounds, strict=True)
+        values: dict[str, list[float]] = {}
+        for figures in self._figures.values():
+            for figure, value in figures.items():
+                values.setdefault(figure, []).append(value)
         return Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -381,7 +379,9 @@ class LiveRun:
             active_flows=len(self._active),
             flows=self._flows(now),
             ports=self._ports(),
-            figures=self._mean_figures(),
+            figures={
+                figure: float(np.mean(numbers)) for figure, numbers in values.items()
+            },
             delay=self._delay,
             max_delay=self._max_delay,
             late_steps=self._late,
@@ -442,13 +442,6 @@ class LiveRun:
         flows.sort(key=lambda flow: -flow.bytes)
         return flows[:_SHOWN_FLOWS]
 
-    def _mean_figures(self) -> dict[str, float]:
-        values: dict[str, list[float]] = {}
-        for figures in self._figures.values():
-            for figure, value in figures.items():
-                values.setdefault(figure, []).append(value)
-        return {figure: float(np.mean(numbers)) for figure, numbers in values.items()}
-
 
 _BAR = 12
 
@@ -496,11 +489,10 @@ def live_table(status: Status) -> Table:
     for port in status.ports:
         rows.setdefault(port.machine or port.port, []).append(port)
     for name, ports in rows.items():
-        table.add_row(name, *(cell for port in ports for cell in _cells(port)))
+        cells = [name]
+        for port in ports:
+            full = round(_BAR * min(port.rate / port.capacity, 1.0))
+            bar = "█" * full + "░" * (_BAR - full)
+            cells += [bar, format_rate(port.rate), format_size(port.bytes)]
+        table.add_row(*cells)
     return table
-
-
-def _cells(port: Port) -> tuple[str, str, str]:
-    full_cells = round(_BAR * min(port.rate / port.capacity, 1.0))
-    bar = "█" * full_cells + "░" * (_BAR - full_cells)
-    return bar, format_rate(port.rate), format_size(port.bytes)

@@ -168,15 +168,11 @@ class Pages:
     ) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                await viewer.send_str(json.dumps({**update, **self._news(viewer)}))
+                news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
+                await viewer.send_str(json.dumps({**update, **news}))
         except (ConnectionError, TimeoutError):  # left, or does not read
             self._viewers.pop(viewer, None)
             await viewer.close()
-
-    def _news(self, viewer: web.WebSocketResponse) -> dict[str, Any]:
-        """Return the news that ``viewer`` has not seen."""
-        news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
-        return news
 
     def _guard(self) -> Any:
         @web.middleware

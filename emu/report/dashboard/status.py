@@ -145,7 +145,22 @@ class History:
         self.flows.append(flows)
         self.end = end
         if len(self.time) > self.capacity:
-            self._merge()
+            # Every two neighbours are joined; their mean is weighed by their lengths.
+            edges = [*self.time, self.end]
+            halves: list[list[float]] = []
+            for k in range(0, len(self.time), 2):
+                if k + 1 == len(self.time):
+                    halves.append(self.rates[k])
+                    continue
+                one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
+                share = one / (one + two) if one + two else 0.5
+                pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
+                halves.append([share * a + (1 - share) * b for a, b in pairs])
+            self.flows = [
+                max(self.flows[k : k + 2]) for k in range(0, len(self.flows), 2)
+            ]
+            self.time, self.rates = self.time[::2], halves
+            self.merged += 1
 
     def report(self, time: float, figure: str, value: float) -> None:
         """Append a figure of training, unless it is no number: JSON has none."""
@@ -198,19 +213,3 @@ class History:
             "deaths": self.deaths[:],
         }
         return {"samples": samples}, now
-
-    def _merge(self) -> None:
-        """Join every two neighbours; their mean is weighed by their lengths."""
-        edges = [*self.time, self.end]
-        rates = []
-        for k in range(0, len(self.time), 2):
-            if k + 1 == len(self.time):
-                rates.append(self.rates[k])
-                continue
-            one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
-            share = one / (one + two) if one + two else 0.5
-            pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
-            rates.append([share * a + (1 - share) * b for a, b in pairs])
-        self.flows = [max(self.flows[k : k + 2]) for k in range(0, len(self.flows), 2)]
-        self.time, self.rates = self.time[::2], rates
-        self.merged += 1

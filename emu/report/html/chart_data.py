@@ -77,6 +77,12 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
 def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
     """Return the bars, chain and curves of one schedule."""
     task, iteration = np.nonzero(schedule.bars())
+    rates = sum_rates(schedule)
+    if rates is None or schedule.rates is None:
+        curves = {"moved": mean_rates(schedule)}
+    else:
+        by_bytes = with_rates(schedule, rates_by_bytes(schedule, schedule.rates))
+        curves = {"allocated": rates, "moved": sum_rates(by_bytes) or []}
     return {
         "name": name,
         "makespan": schedule.length,
@@ -94,7 +100,13 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
             }
             for link in critical_path(schedule).links
         ],
-        "curves": _curves(schedule),
+        "curves": {
+            name: [
+                {"time": pack(time, "f4"), "rate": pack(rate, "f4")}
+                for time, rate in (thin(*steps, schedule.length) for steps in ports)
+            ]
+            for name, ports in curves.items()
+        },
     }
 
 
@@ -112,23 +124,6 @@ def _flow_bars(schedule: Schedule) -> dict[str, Any]:
         "port": pack(crossing_flows.port, "u4"),
         "lane": pack(crossing_flows.lane, "u4"),
         "lanes": crossing_flows.lanes,
-    }
-
-
-def _curves(schedule: Schedule) -> dict[str, list[dict[str, str]]]:
-    """Return per port the step curves of allocated and of really moved bytes/s."""
-    rates = sum_rates(schedule)
-    if rates is None or schedule.rates is None:
-        curves = {"moved": mean_rates(schedule)}
-    else:
-        by_bytes = with_rates(schedule, rates_by_bytes(schedule, schedule.rates))
-        curves = {"allocated": rates, "moved": sum_rates(by_bytes) or []}
-    return {
-        name: [
-            {"time": pack(time, "f4"), "rate": pack(rate, "f4")}
-            for time, rate in (thin(*steps, schedule.length) for steps in ports)
-        ]
-        for name, ports in curves.items()
     }
 
 

@@ -44,7 +44,23 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
     yield nic_table(result)
     if "crossed" in result:
         yield matrix_table(result["crossed"])
-        yield _nics(result["crossed"])
+        crossed = result["crossed"]
+        length = format_duration(crossed["bin_seconds"], 2)
+        table = plain_table(
+            "NICs in use", "NIC", ">mean", f"over time, {length} a sign"
+        )
+        for machine, ways in crossed["nic_use"].items():
+            for way, shares in ways.items():
+                mean = sum(shares) / len(shares)
+                most = len(_LEVELS) - 1
+                table.add_row(
+                    f"{machine} {way}",
+                    f"{100 * mean:.0f} %",
+                    "".join(
+                        _LEVELS[math.ceil(most * min(share, 1.0))] for share in shares
+                    ),
+                )
+        yield table
 
 
 def nic_table(lab: dict[str, Any]) -> Table:
@@ -107,22 +123,6 @@ def matrix_table(crossed: dict[str, Any]) -> Table:
             source, *(format_size(size) if size else "" for size in row.values())
         )
     return table
-
-
-def _nics(crossed: dict[str, Any]) -> Table:
-    """Return the use of every NIC over time."""
-    length = format_duration(crossed["bin_seconds"], 2)
-    table = plain_table("NICs in use", "NIC", ">mean", f"over time, {length} a sign")
-    for machine, ways in crossed["nic_use"].items():
-        for way, shares in ways.items():
-            mean = sum(shares) / len(shares)
-            table.add_row(f"{machine} {way}", f"{100 * mean:.0f} %", _signs(shares))
-    return table
-
-
-def _signs(shares: list[float]) -> str:
-    most = len(_LEVELS) - 1
-    return "".join(_LEVELS[math.ceil(most * min(share, 1.0))] for share in shares)
 
 
 #: Points of a NIC's curve: a screen shows some 700.

@@ -232,7 +232,16 @@ def _link(
         shape = f'<circle fill="none" {place}/>'
     else:
         shape = f'<path fill="none" d="{_path(tail, control, head)}"/>'
-        shape += _arrow(middle, head - tail, colour)
+        along = head - tail
+        unit = along / max(math.hypot(*along), 1.0)
+        across = np.array([-unit[1], unit[0]])
+        corners = (
+            middle + 6 * unit,
+            middle - 4 * unit + 4 * across,
+            middle - 4 * unit - 4 * across,
+        )
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+        shape += f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
     text = (
         f"{row['port']}: {format_size(row['bytes'])} at "
         f"{format_rate(row['bytes_per_second'])}, busy "
@@ -249,14 +258,6 @@ def _path(*points: NDArray[np.float64]) -> str:
     """Return the data of a line through two points, or of a curve of three."""
     begin, *others = (f"{x:.0f} {y:.0f}" for x, y in points)
     return f"M{begin}{'Q' if len(others) > 1 else 'L'}{' '.join(others)}"
-
-
-def _arrow(at: NDArray[np.float64], along: NDArray[np.float64], colour: str) -> str:
-    unit = along / max(math.hypot(*along), 1.0)
-    across = np.array([-unit[1], unit[0]])
-    corners = (at + 6 * unit, at - 4 * unit + 4 * across, at - 4 * unit - 4 * across)
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    return f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
 
 
 def _node(node: Node, at: NDArray[np.float64], cluster: Cluster) -> str:

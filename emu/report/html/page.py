@@ -121,7 +121,7 @@ def story(schedule: Schedule) -> str:
     if not shares or not schedule.length:
         return ""
     cause = next(iter(shares))
-    parts = chain.sums(lambda link: (_cause(link), _where(schedule.problem, link)))
+    parts = chain.sums(lambda link: (_cause(link), _name_place(schedule.problem, link)))
     where = next(name for kind, name in parts if kind is cause)
     text = f"{shares[cause] / schedule.length:.0%} of the time {_TOLD[cause]}"
     if where:
@@ -134,7 +134,7 @@ def _cause(link: ChainLink) -> Cause:
     return Cause.TRANSFER if link.cause in MOVING else link.cause
 
 
-def _where(problem: Problem, link: ChainLink) -> str:
+def _name_place(problem: Problem, link: ChainLink) -> str:
     """Return the kind of task or the port that a link is about; empty in a gap."""
     if link.cause is Cause.GAP:
         return ""
@@ -154,7 +154,9 @@ _TOLD = {
 
 def cause_of(problem: Problem, link: ChainLink) -> str:
     """Return the cause of a link with the kind of task or the port it is about."""
-    return f"{link.cause.value}: {_where(problem, link) or 'messages and wake-ups'}"
+    return (
+        f"{link.cause.value}: {_name_place(problem, link) or 'messages and wake-ups'}"
+    )
 
 
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:

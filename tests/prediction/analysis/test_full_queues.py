@@ -21,7 +21,6 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report.facts import dry_run_table
 from emu.scenario import load, prepare
 
 PACKET = 1448.0
@@ -157,9 +156,7 @@ def test_a_run_that_tcp_shares_knows_before_it_starts(
 
     assert (found.tcp is not None) == known
     if found.tcp is not None:
-        shown = dry_run_table(found.to_json(), "golden")
-        labels = list(shown.columns[0].cells)
-        assert "flows that begin where TCP fills a queue" in labels
+        assert "flows that begin where TCP fills a queue" in dict(found.rows())
 
 
 def test_what_older_connections_add_is_foreseen() -> None:
