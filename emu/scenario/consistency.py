@@ -29,7 +29,6 @@ from emu.scenario.run_sections import (
     pin_errors,
     pins_too_large,
 )
-from emu.systems.job_section import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
 if TYPE_CHECKING:
@@ -86,13 +85,13 @@ def consistency_errors(
 
 
 def _size(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    names = [name for name, _ in scenario.stated_cluster.names_and_positions()]
+    names = scenario.stated_cluster.names
     yield from scenario.job.size_problems(names)
 
 
 def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     cluster = scenario.cluster
-    names = [name for name, _ in cluster.names_and_positions()]
+    names = cluster.names
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
@@ -148,7 +147,7 @@ def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield hosts of machines that there are not, or that are namespaces."""
-    names = [name for name, _ in scenario.cluster.names_and_positions()]
+    names = scenario.cluster.names
     hosts = scenario.emulation.hosts
     if hosts and scenario.emulation.network == "kernel":
         problem = "kernel NICs are all on this host, remove this key"
@@ -240,14 +239,14 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
-    machines = [name for name, _ in scenario.cluster.names_and_positions()]
+    machines = scenario.cluster.names
     hosts = scenario.emulation.hosts
     yield from kill_errors(scenario.events, machines, hosts, job)
 
 
 def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield pins and placements to nowhere."""
-    machines = [name for name, _ in scenario.cluster.names_and_positions()]
+    machines = scenario.cluster.names
     for trail, _, machine in scenario.job.list_pins():
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
@@ -333,7 +332,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "job", "placement", "events", "checkpoint", "emulation"}, _structure),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
-    ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),
+    ({"cluster", "job"}, lambda s: s.job.device_problems(s.cluster)),
     ({"cluster", "job", "profile", "checkpoint"}, _times),
 )
 

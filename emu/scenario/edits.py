@@ -182,7 +182,7 @@ class ScenarioEdits:
         if job.movable_on is not None:
             edit["job.machines"] = None
         scenario = load(self._scenario, edit | {"expect": None})
-        names = [name for name, _ in self._cluster.names_and_positions()]
+        names = self._cluster.names
         if on_machines(scenario, names) is None:
             return
         experiment = prepare(scenario)

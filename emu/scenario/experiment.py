@@ -403,7 +403,7 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, outcome, policy = self.problem, self.placed, self.scenario.placed_by
-        own = [name for name, _ in self.scenario.stated_cluster.names_and_positions()]
+        own = self.scenario.stated_cluster.names
         there = {*self.tasks.values()}
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":

@@ -47,7 +47,7 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     """
     if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
         return None
-    count = len(scenario.cluster.names_and_positions())
+    count = len(scenario.cluster.names)
     job = scenario.job.on_machines(names, count)
     return None if job is None else scenario.model_copy(update={"job": job})
 

@@ -503,7 +503,7 @@ class LabFile(Section):
 
 def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names in a lab."""
-    machines = [name for name, _ in file.cluster.names_and_positions()]
+    machines = file.cluster.names
     for position, program in enumerate(file.lab.programs):
         for name in program.on if program.on != "all" else ():
             if name not in machines:

@@ -144,7 +144,7 @@ class Scenario(Section):
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
         sections = [item.job for item in self.jobs] or [self.job]
         whole = self.cluster
-        machines = [name for name, _ in self.cluster.names_and_positions()]
+        machines = self.cluster.names
         for section in sections:
             if not [*section.size_problems(machines)]:  # else an error of its own
                 whole = section.with_machines(whole)
@@ -182,7 +182,7 @@ class Scenario(Section):
             what = f"{self.job.system} job of {self.job.length}"
         return (
             f"<Scenario {self.name}: "
-            f"{len(self.cluster.names_and_positions())} machines, "
+            f"{len(self.cluster.names)} machines, "
             f"{what}, placement {self.placed_by}, "
             f"rates {self.schedule.rule}>"
         )
@@ -400,7 +400,7 @@ class Scenario(Section):
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         return BuildContext(
-            machines=tuple(name for name, _ in self.cluster.names_and_positions()),
+            machines=tuple(self.cluster.names),
             window=self.window,
             seed=self.seed,
             compute=self.emulation.compute,

@@ -129,15 +129,22 @@ def build_named_job(
     edges: Iterable[NamedEdge],
     iterations: int,
     settings: Mapping[str, Any],
+    *,
+    window: int | None = None,
 ) -> Job:
-    """Return the job of these tasks and edges, in their order.
+    """Return the job of these tasks and edges, in their order, then the credit edges.
 
     Tasks without a phase have that of their kind.
+
+    Parameters
+    ----------
+    window
+        As `credit_edges` takes it.
 
     Raises
     ------
     ValueError
-        As `Job`.
+        As `Job` and `credit_edges`.
     """
     tasks = tuple(
         replace(task, phase=phase)
@@ -155,7 +162,8 @@ def build_named_job(
         )
         for edge in edges
     )
-    return Job(tasks, built, iterations, settings=settings)
+    credits_ = credit_edges(tasks, built, window)
+    return Job(tasks, built + credits_, iterations, settings=settings)
 
 
 #: Kind of its tasks, which take no time unless it is stated.

@@ -122,12 +122,10 @@ class DgclJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from self._plan_problems(
-            [name for name, _ in cluster.names_and_positions()]
-        )
+        yield from self._plan_problems(cluster.names)
         yield from self.layer_problems("forward", self.times.forward)
         yield from self.layer_problems("backward", self.times.backward)
-        devices = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
+        devices = len(self.ranks(cluster.names))
         if devices > MOST_DEVICES:
             problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
             yield ("job", "machines"), problem
