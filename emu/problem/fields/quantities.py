@@ -45,6 +45,17 @@ def _positive(value: float) -> float:
     return value
 
 
+def only_if(holds: Callable[[float], bool], problem: str) -> AfterValidator:
+    """Return the validator of numbers that hold; ``{0}`` of the problem is another."""
+
+    def check(value: float) -> float:
+        if not holds(value):
+            raise ValueError(problem.format(value))
+        return value
+
+    return AfterValidator(check)
+
+
 def _each(quantity: Quantity) -> Callable[[object], float | tuple[float, ...]]:
     def parse(found: object) -> float | tuple[float, ...]:
         if not isinstance(found, list | tuple):

@@ -182,7 +182,13 @@ def dgcl_realization(
 
 def _tasks(config: DgclConfig) -> Iterator[Task]:
     for rank in range(len(config.machines)):
-        yield from _device_tasks(config, rank)
+        for name, kind, count in (
+            ("layer", "layer", config.layers),
+            ("grad", "gradient", config.layers - 1),
+        ):
+            for layer in range(1, count + 1):
+                task = f"d{rank}.{name}{layer}"
+                yield _on(config, rank, task, f"{kind}{layer}", layer=layer)
     for gather in config.gathers:
         yield from _gather_tasks(config, gather)
     workers = [
@@ -205,15 +211,6 @@ def _on(config: DgclConfig, rank: int, name: str, kind: str, **place: Any) -> Ta
     )
 
 
-def _device_tasks(config: DgclConfig, rank: int) -> Iterator[Task]:
-    for layer in range(1, config.layers + 1):
-        name = f"d{rank}.layer{layer}"
-        yield _on(config, rank, name, f"layer{layer}", layer=layer)
-    for layer in range(1, config.layers):
-        name = f"d{rank}.grad{layer}"
-        yield _on(config, rank, name, f"gradient{layer}", layer=layer)
-
-
 def _gather_tasks(config: DgclConfig, gather: Gathering) -> Iterator[Task]:
     kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
     first, receives = kinds[gather.letter]
@@ -233,8 +230,19 @@ def _gather_tasks(config: DgclConfig, gather: Gathering) -> Iterator[Task]:
 
 def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
     for gather in config.gathers:
-        yield from _transfer_edges(gather)
+        # Each transfer, and that its two ends wait for it before the next stage.
+        for (stage, sender, receiver), count in zip(
+            gather.plan.transfers.tolist(), gather.plan.counts.tolist(), strict=True
+        ):
+            got, place = gather.receive(stage, sender, receiver), (gather.layer, count)
+            yield NamedEdge(
+                gather.stage(sender, stage), got, carries="rows", place=place
+            )
+            yield NamedEdge(got, gather.stage(receiver, stage + 1))
+            yield NamedEdge(got, gather.stage(sender, stage + 1), credit=True)
         yield from _order_edges(config, gather)
+        if config.coordination == "central":
+            yield from _gate_edges(config, gather)
     ranks = range(len(config.machines))
     last = "layer1" if config.layers == 1 else "grad1"
     first = [f"d{rank}.layer1" for rank in ranks]
@@ -249,23 +257,8 @@ def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
     )
 
 
-def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield each transfer, and that its two ends wait for it before the next stage."""
-    plan = gather.plan
-    for (stage, sender, receiver), count in zip(
-        plan.transfers.tolist(), plan.counts.tolist(), strict=True
-    ):
-        receiver_task = gather.receive(stage, sender, receiver)
-        place = (gather.layer, count)
-        yield NamedEdge(
-            gather.stage(sender, stage), receiver_task, carries="rows", place=place
-        )
-        yield NamedEdge(receiver_task, gather.stage(receiver, stage + 1))
-        yield NamedEdge(receiver_task, gather.stage(sender, stage + 1), credit=True)
-
-
 def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield the order of the tasks of each device, and that of the gates."""
+    """Yield the order of the tasks of each device."""
     plan = gather.plan
     for rank in range(len(config.machines)):
         if gather.before:
@@ -275,8 +268,6 @@ def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
     for rank, stages in config.stages(gather):
         for stage in stages[:-1]:
             yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
-    if config.coordination == "central":
-        yield from _gate_edges(config, gather)
 
 
 def _gate_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:

@@ -18,9 +18,11 @@ from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_tim
 from emu.problem.fields.section import Section, Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
+from emu.systems import Edit, Problems, Times
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
+from emu.systems.job_section import whole_kinds
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import add_times
 from emu.systems.whole_graph_section import (
@@ -32,7 +34,7 @@ from emu.systems.whole_graph_section import (
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+    from emu.systems.job_section import BuildContext
 
 
 class DgclTimesSection(Section):
@@ -156,9 +158,9 @@ class DgclJobSection(WholeGraphSection):
     @override
     def list_untimed(self) -> Iterator[str]:
         """Yield passes without a time."""
-        yield from (
-            k for k in ("forward", "backward") if getattr(self.times, k) is None
-        )
+        for key in ("forward", "backward"):
+            if getattr(self.times, key) is None:
+                yield key
 
     @override
     def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
@@ -166,7 +168,7 @@ class DgclJobSection(WholeGraphSection):
         return tuple(k for k in DgclTimesSection.model_fields if k != "coordination")
 
     @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
         for key, kind, time in self._pass_times():
             if isinstance(time, dict):
                 yield ("job", "times", key), kind, time
@@ -181,9 +183,7 @@ class DgclJobSection(WholeGraphSection):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
-        kinds = {tasks[name] for name in wanted}
-        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
-            return {}, set()
+        kinds = whole_kinds(tasks, wanted)
         last, keys = self.model.layers, {"gather", "scatter", "coordination"} & kinds
         edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
         if {"gathered", "scattered"} <= kinds:
@@ -208,20 +208,17 @@ class DgclJobSection(WholeGraphSection):
 
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
-        last = self.model.layers
-        times = self.times
-        for number in range(last):
-            if times.forward is not None and number + 1 < last:
+        last, times = self.model.layers, self.times
+        for number in range(last - 1):
+            if times.forward is not None:
                 time = layer_time(times.forward, number)
                 yield "forward", f"layer{number + 1}", time
-            if times.backward is not None and number + 1 < last:
+            if times.backward is not None:
                 time = layer_time(times.backward, number)
                 yield "backward", f"gradient{number + 1}", time
         if times.forward is not None and times.backward is not None:
-            both = [
-                layer_time(one, last - 1) for one in (times.forward, times.backward)
-            ]
-            yield "forward", f"layer{last}", add_times(*both)
+            ends = (layer_time(t, last - 1) for t in (times.forward, times.backward))
+            yield "forward", f"layer{last}", add_times(*ends)
 
     @override
     def build(self, context: BuildContext) -> Job:
