@@ -24,10 +24,15 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import parse_json, read_text
 from emu.names import printable
+from emu.problem.fields.cluster_section import names_of
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
+#: Where machines are, which may be several of a name.
+_MACHINES: Trail = ("cluster", "machines")
+_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
+_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
 _MOST_VALUES = 400_000
@@ -155,12 +160,8 @@ def parse_document(text: str, file: str) -> Document:
     ScenarioError
         When it is not YAML or JSON, or is not a mapping.
     """
-    if file.endswith(".json"):
-        return _read_json(file, text)
-    return _read_yaml(file, text)
-
-
-def _read_json(file: str, text: str) -> Document:
+    if not file.endswith(".json"):
+        return _read_yaml(file, text)
     try:
         data = parse_json(text)
     except (ValueError, RecursionError) as error:
@@ -242,7 +243,16 @@ class _Plain:
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
             return [self._item(node, position, trail) for position in range(len(node))]
-        return self._scalar(node, trail)
+        if isinstance(node, bool | ScalarBoolean):
+            return bool(node)
+        for plain in (str, int, float):
+            if isinstance(node, plain):
+                return plain(node)
+        if node is None:
+            return None
+        raise self._document.error(
+            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        )
 
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
@@ -289,24 +299,6 @@ class _Plain:
             raise self._document.error(trail, problem)
         if re.match(r"[,}\]]", rest):
             raise self._document.error(trail, "found no value, write one, or null")
-
-    def _scalar(self, node: Any, trail: Trail) -> Any:
-        if isinstance(node, bool | ScalarBoolean):
-            return bool(node)
-        for plain in (str, int, float):
-            if isinstance(node, plain):
-                return plain(node)
-        if node is None:
-            return None
-        raise self._document.error(
-            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
-        )
-
-
-#: Where machines are, which may be several of a name.
-_MACHINES: Trail = ("cluster", "machines")
-_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
-_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 
 
 def _trail(keys: str) -> Trail:
@@ -439,10 +431,7 @@ def _names(machines: list[Any]) -> list[list[str]]:
         count = item.get("count", 1) if isinstance(item, dict) else 0
         if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
             break  # an error of the file, which is found later
-        word, first = (_name(item), 0) if _name(item) else ("m", sum(map(len, names)))
-        alone = count == 1 and _name(item)
-        numbers = [f"{word}{first + number}" for number in range(count)]
-        names.append([word] if alone else numbers)
+        names.append(names_of(_name(item), count, sum(map(len, names))))
     return names
 
 

@@ -131,11 +131,6 @@ def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
             yield " " * indent + inner
 
 
-def _fix_indent(lines: Sequence[str], at: int) -> Iterator[str]:
-    for indent in _indentations(lines, at):
-        yield " " * indent + lines[at].lstrip()
-
-
 def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
     line, comment = _parts(lines[at])
     for opening, closing in ("{}", "[]"):
@@ -197,5 +192,7 @@ _CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {
         rf"^{_HEAD}{_KEY}\s*[= ]\s*(?=[^\s:=])", r"\1\2: "
     ),
     "text that YAML would read, it needs quotes": _fix_quotes,
-    "indented unlike the lines around it": _fix_indent,
+    "indented unlike the lines around it": lambda lines, at: (
+        " " * indent + lines[at].lstrip() for indent in _indentations(lines, at)
+    ),
 }

@@ -43,11 +43,11 @@ def nic_or_none(found: Any) -> Any:
     return NO_NIC if found == "none" else both_directions(found)
 
 
-def _list_of(found: Any) -> Any:
-    return [found] if isinstance(found, str) else found
-
-
-_Machines = Annotated[tuple[Name, ...], BeforeValidator(_list_of), Field(min_length=1)]
+_Machines = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(lambda found: [found] if isinstance(found, str) else found),
+    Field(min_length=1),
+]
 
 
 class LinkSection(Section):

@@ -23,12 +23,19 @@ if TYPE_CHECKING:
     from emu.problem import Task
 
 
-# Credit windows. The paper lets graph stores run ahead without bound; real systems
-# crash then, so they bound it. With window K, iteration n of a graph store waits for
-# the end of iteration n - K of every worker that its data reaches: edges worker ->
-# store of lag K.
+#: Kind of its tasks, which take no time unless it is stated.
+ALL_REDUCE = "all_reduce"
+#: Programs of the tasks of a rank.
+STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
+
+
 def window_of(job: Job) -> int | None:
     """Return the credit window K that the credit edges of ``job`` keep; None: none.
+
+    The paper lets graph stores run ahead without bound; real systems crash then, so
+    they bound it. With window K, iteration n of a graph store waits for the end of
+    iteration n - K of every worker that its data reaches: edges worker -> store of lag
+    K.
 
     Those without lag order the steps of a ring.
     """
@@ -166,12 +173,6 @@ def build_named_job(
     return Job(tasks, built + credits_, iterations, settings=settings)
 
 
-#: Kind of its tasks, which take no time unless it is stated.
-ALL_REDUCE = "all_reduce"
-#: Programs of the tasks of a rank.
-STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
-
-
 class Transfer(NamedTuple):
     """Chunks that one rank sends to another in one step: ``first`` to ``last`` - 1."""
 
@@ -182,19 +183,6 @@ class Transfer(NamedTuple):
 
 #: Per step, the transfer of every rank.
 Steps = tuple[tuple[Transfer, ...], ...]
-
-
-def _ring(ranks: int) -> Steps:
-    """Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f)."""
-
-    def step(first_chunk: int, s: int) -> tuple[Transfer, ...]:
-        chunks = [(r + first_chunk - s) % ranks for r in range(ranks)]
-        return tuple(
-            Transfer((r + 1) % ranks, chunk, chunk + 1)
-            for r, chunk in enumerate(chunks)
-        )
-
-    return tuple(step(add, s) for add in (0, 1) for s in range(ranks - 1))
 
 
 def _halving_doubling(ranks: int) -> Steps:
@@ -235,7 +223,16 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
         a power of two.
     """
     if algorithm == "ring":
-        return _ring(ranks)
+        # Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f).
+        chunks = [
+            [(r + add - s) % ranks for r in range(ranks)]
+            for add in (0, 1)
+            for s in range(ranks - 1)
+        ]
+        return tuple(
+            tuple(Transfer((r + 1) % ranks, c, c + 1) for r, c in enumerate(step))
+            for step in chunks
+        )
     if algorithm != "halving_doubling":
         raise ValueError(f"all-reduce by {algorithm}: ring and halving_doubling exist")
     if ranks & (ranks - 1):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,10 +188,11 @@ class P3Builder:
     def tasks(self) -> Iterator[Task]:
         """Yield the tasks, machine by machine, then those of the rings."""
         for rank, machine in enumerate(self.machines):
-            place = {"pinned": machine, "process": f"w{rank}"}
+            here = Task("", "", pinned=machine, process=f"w{rank}")
             for name, kind in {"s": "sampler", **PHASES}.items():
                 sampler = kind == "sampler"
-                yield Task(
+                yield replace(
+                    here,
                     name=f"{name}{rank}",
                     kind=kind,
                     phase="sampling" if sampler else "training",
@@ -200,19 +201,18 @@ class P3Builder:
                     program=PROGRAMS[kind],
                     settings={"rank": rank},
                     takes="" if sampler else "gpu",
-                    **place,
                 )
             for hop, (name, role) in itertools.product(
                 range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
             ):
                 kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
-                yield Task(
-                    f"{name}{rank}.hop{hop}",
-                    kind,
+                yield replace(
+                    here,
+                    name=f"{name}{rank}.hop{hop}",
+                    kind=kind,
                     program=PROGRAMS[kind],
                     settings={role: rank, "hop": hop},
                     iterations=self.batches,
-                    **place,
                 )
         yield from all_reduce_tasks(self._ranks("w", "data_backward"))
         of_rows = self._ranks("v", "model_backward")
