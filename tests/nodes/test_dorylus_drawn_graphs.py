@@ -101,9 +101,7 @@ def simulated(section: DorylusJobSection, seed: int) -> Schedule:
     slots = {"threads": 1, "lambdas": 2}
     cluster = Cluster(
         tuple(Machine(name, 20.0, 20.0, slots=slots) for name in servers)
-        + tuple(
-            Machine(name, 10.0, 10.0) for name in (*section.lambdas_of(servers), "p")
-        )
+        + tuple(Machine(name, 10.0, 10.0) for name in (*lambdas, "p"))
     )
     where = Placement(tuple(cluster.index(task.pinned or "") for task in job.tasks))
     rng = np.random.default_rng(seed)
