@@ -422,9 +422,6 @@ class Cluster:
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
         _ = self.links, self.speed_steps  # checks them
-        self._check_tuners()
-
-    def _check_tuners(self) -> None:
         counts = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
         for (machine, pool), count in counts.items():
             if not 0 <= machine < len(self.machines):

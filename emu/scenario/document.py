@@ -325,17 +325,6 @@ def step_text(name: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
 
 
-def _value(text: str, option: str) -> Any:
-    try:
-        value = YAML(typ="safe", pure=True).load(StringIO(text))
-    except (YAMLError, ValueError) as error:
-        raise ScenarioError("what follows = is not YAML", file=option) from error
-    if value is None and text.strip().lower() not in ("", "~", "null"):
-        problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
-        raise ScenarioError(problem, file=option)
-    return value
-
-
 def apply_overrides(
     document: Document,
     overrides: Sequence[str] | Mapping[str, object],
@@ -399,7 +388,14 @@ def _read_overrides(
         keys, text = split_override(override)
         if not (trail := _trail(keys)):
             raise ScenarioError("write --set key.key=value", file=option)
-        yield trail, _value(text, option), option
+        try:
+            value = YAML(typ="safe", pure=True).load(StringIO(text))
+        except (YAMLError, ValueError) as error:
+            raise ScenarioError("what follows = is not YAML", file=option) from error
+        if value is None and text.strip().lower() not in ("", "~", "null"):
+            problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
+            raise ScenarioError(problem, file=option)
+        yield trail, value, option
 
 
 def _number_trail(document: Document, trail: Trail) -> Trail:

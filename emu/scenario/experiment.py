@@ -509,7 +509,13 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            key = _key_of_data(scenario)
+            key = "job.dataset"
+            for position, (_, alone) in enumerate(scenario.parts()):  # the first's
+                try:
+                    realize(alone, build_job(alone))
+                except DataError:
+                    key = f"jobs.{position}.job.dataset"
+                    break
             error.args = (scenario.origin.locate(key, error.problem),)
         raise
 
@@ -557,13 +563,3 @@ def check_rule(scenario: Scenario) -> None:
         policy_named(scenario.schedule.rule)
     except DataError as error:
         raise scenario.origin.error(("schedule", "policy"), str(error)) from error
-
-
-def _key_of_data(scenario: Scenario) -> str:
-    """Return the key of the data set that is missing: of several jobs, the first's."""
-    for position, (_, alone) in enumerate(scenario.parts()):
-        try:
-            realize(alone, build_job(alone))
-        except DataError:
-            return f"jobs.{position}.job.dataset"
-    return "job.dataset"

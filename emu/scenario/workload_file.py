@@ -181,7 +181,16 @@ class ProfileFile:
             When a task or edge of the job was not measured, or the times are those of
             other mini-batches.
         """
-        self._check_batches(job.settings)
+        settings = job.settings
+        # The names of the tasks do not say: ``s0`` is there with every batch size.
+        for key in _OF_BATCHES:
+            measured = self.settings.get(key, settings.get(key))
+            if key in settings and measured != settings[key]:
+                problem = (
+                    f"was measured with {key} {measured}, not {settings[key]}: profile "
+                    "anew, or write job.times"
+                )
+                raise DataError(problem, path=self.path)
         names = job.edge_names
         carrying = [
             name
@@ -202,22 +211,6 @@ class ProfileFile:
         ]
         volumes = np.array(rows).reshape(len(rows), nothing.size)
         return Profile(times, volumes)
-
-    def _check_batches(self, settings: Mapping[str, Any]) -> None:
-        """Refuse what was measured on other mini-batches, or on other shares of them.
-
-        The names of the tasks do not say: ``s0`` is there with every batch size.
-        """
-        for key in _OF_BATCHES:
-            if (
-                key in settings
-                and self.settings.get(key, settings[key]) != settings[key]
-            ):
-                problem = (
-                    f"was measured with {key} {self.settings[key]}, not "
-                    f"{settings[key]}: profile anew, or write job.times"
-                )
-                raise DataError(problem, path=self.path)
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:

@@ -61,7 +61,10 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
         Lines that an error names, from 0.
     """
     lines = text.splitlines()
-    places = _places(lines, near)
+    # Those named, and the last one before each.
+    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    around = [i for line in near for i in [i for i in rows if i <= line][-2:][::-1]]
+    places = [*dict.fromkeys(around)]
     if not places:
         return None
     first = min(places)
@@ -75,15 +78,6 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
             if line != lines[place] and _is_yaml("\n".join(lines_tried)):
                 return Slip(place + 1, what, line)
     return None
-
-
-def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
-    """Return the lines to look at: those named, and the last one before each."""
-    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
-    places: list[int] = []
-    for line in near:
-        places += [i for i in rows if i <= line][-2:][::-1]
-    return [*dict.fromkeys(places)]
 
 
 def _is_yaml(text: str) -> bool:

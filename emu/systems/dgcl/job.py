@@ -241,8 +241,6 @@ def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
             yield NamedEdge(got, gather.stage(receiver, stage + 1))
             yield NamedEdge(got, gather.stage(sender, stage + 1), credit=True)
         yield from _order_edges(config, gather)
-        if config.coordination == "central":
-            yield from _gate_edges(config, gather)
     ranks = range(len(config.machines))
     last = "layer1" if config.layers == 1 else "grad1"
     first = [f"d{rank}.layer1" for rank in ranks]
@@ -258,7 +256,7 @@ def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
 
 
 def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield the order of the tasks of each device."""
+    """Yield the order of the tasks of each device, and that of the gates."""
     plan = gather.plan
     for rank in range(len(config.machines)):
         if gather.before:
@@ -268,10 +266,9 @@ def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
     for rank, stages in config.stages(gather):
         for stage in stages[:-1]:
             yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
-
-
-def _gate_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield that a gate waits for everybody's stage, and everybody for the gate."""
+    if config.coordination != "central":
+        return
+    # A gate waits for everybody's stage, and everybody for the gate.
     for rank, stages in config.stages(gather):
         for stage in range(gather.plan.stages):
             gate = gather.gate(stage + 1)

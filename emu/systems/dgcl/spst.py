@@ -135,24 +135,18 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     neither do some links that together every route across the cut crosses.
     """
     bound = 0.0
-    owners, readers, counts = _kinds(needs)
+    order = np.lexsort((needs.readers, needs.owners))
+    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
+    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
+    first = np.flatnonzero(new)  # of those of equal owner and readers
+    owners, readers = owners[first], readers[first]
+    counts = np.diff(first, append=len(order))
     for inside in _cuts(topology.devices):
         leaving = (np.int64(1) << owners) & inside != 0
         rows = int(counts[leaving & (readers & ~inside != 0)].sum())
         if rows:
             bound = max(bound, rows / _capacity(topology, inside))
     return bound
-
-
-def _kinds(
-    needs: Needs,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return owners and readers of rows, equal ones once, and the number of each."""
-    order = np.lexsort((needs.readers, needs.owners))
-    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
-    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
-    first = np.flatnonzero(new)
-    return owners[first], readers[first], np.diff(first, append=len(order))
 
 
 def _cuts(devices: int) -> Iterator[int]:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.system import System, calling, on_demand
-
-if TYPE_CHECKING:
-    from emu.systems.system import Results
-
-
-def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
-    holders, _ = _holders(job)
-    return np.concatenate([results[name]["parameters"] for name in holders])
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -60,7 +49,9 @@ DGTP = System(
     programs=PROGRAMS,
     needs_torch=True,
     open_data=calling("emu.systems.training_section:open_fitting"),
-    trained=_collect_parameters,
+    trained=lambda job, results: np.concatenate(
+        [results[name]["parameters"] for name in _holders(job)[0]]
+    ),
     step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,

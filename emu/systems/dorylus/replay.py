@@ -239,23 +239,25 @@ class Replay:
         if layer == self._section.model.layers - 1:
             gradient: Array = self._loss(i, n).gradient
             return gradient
-        back = "gather_back", layer + 1
+
+        def of_rows(k: int, m: int) -> Array:
+            return self._once(
+                ("dah", above, k, m),
+                lambda: (
+                    self.of_scores(above, k, m) @ self._weights_in_use(above, k, m).T
+                ),
+            )
+
+        above = layer + 1
+        back = "gather_back", above
         steps = self._section.steps
         gather = next(s.name for s in steps if (s.kind, s.layer) == back)
         return self._once(
             ("dz", layer, i, n),
             lambda: (
-                self._sum_gather(
-                    gather, i, n, lambda k, m: self._of_rows(layer + 1, k, m)
-                )
+                self._sum_gather(gather, i, n, of_rows)
                 * activation_slope(self._activation, self.scores(layer, i, n))
             ),
-        )
-
-    def _of_rows(self, layer: int, i: int, n: int) -> Array:
-        return self._once(
-            ("dah", layer, i, n),
-            lambda: self.of_scores(layer, i, n) @ self._weights_in_use(layer, i, n).T,
         )
 
     def loss(self, epoch: int) -> float:
