@@ -37,13 +37,6 @@ from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import systems
 
-
-def _some_nic(found: Any) -> Any:
-    if found == "none":
-        raise ValueError("found 'none', but a NIC stays: write a rate")
-    return both_directions(found)
-
-
 #: Keys of an event of each kind, and those that it may have beside them.
 _KINDS: tuple[tuple[set[str], set[str]], ...] = (
     ({"machine", "nic"}, set()),
@@ -59,6 +52,14 @@ DEFAULT_RESTARTS = 3
 DEFAULT_RECOVERY = 2.0
 _ITERATIONS = re.compile(r"\s*([0-9]{1,8})\s+iterations?\s*")
 _EXAMPLE = "20 iterations"
+#: Times slower that anything may be: beyond it a job takes years.
+_SLOWEST = 1e6
+
+
+def _some_nic(found: Any) -> Any:
+    if found == "none":
+        raise ValueError("found 'none', but a NIC stays: write a rate")
+    return both_directions(found)
 
 
 class ProgressSection(Section):
@@ -87,8 +88,6 @@ Moment: TypeAlias = Annotated[
         )
     ),
 ]
-#: Times slower that anything may be: beyond it a job takes years.
-_SLOWEST = 1e6
 #: Times that something is slower, and time that it is.
 Factor: TypeAlias = Annotated[
     float,

@@ -57,6 +57,12 @@ from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_types
 
+#: Where a scale is left to emu.
+AUTO = "auto"
+#: ``job.system`` where ``jobs`` states what is run.
+SEVERAL = "several"
+_PAPER = Prices()
+
 
 def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """Return ``job`` with the processes of the ``stated`` tasks pinned.
@@ -171,11 +177,6 @@ PlacementPolicy: TypeAlias = Annotated[
 
 
 MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
-#: Where a scale is left to emu.
-AUTO = "auto"
-#: ``job.system`` where ``jobs`` states what is run.
-SEVERAL = "several"
-_PAPER = Prices()
 if TYPE_CHECKING:
     AnyJob = JobSection
 else:

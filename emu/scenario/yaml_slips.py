@@ -20,6 +20,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 #: Lines after the slip that must be YAML as well, and the longest text that is tried:
 #: some 20 changes, and 10 ms per kB and change.
 _AFTER, _LONGEST = 40, 8_000
+_HEAD = r"(\s*(?:- +)?)"
+_KEY = r"([A-Za-z_][\w.-]*)"
 
 
 class Slip(NamedTuple):
@@ -85,10 +87,6 @@ def _is_yaml(text: str) -> bool:
         return YAML(pure=True).load(text) is not None
     except (YAMLError, TypeError, ValueError, RecursionError):
         return False
-
-
-_HEAD = r"(\s*(?:- +)?)"
-_KEY = r"([A-Za-z_][\w.-]*)"
 
 
 def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     #: Task -> name -> what its program left at the end of the run.
     Results = Mapping[str, Mapping[str, NDArray[Any]]]
 
+#: Entry points of this group are `System` records.
+GROUP = "emu.systems"
+
 
 def on_demand(path: str) -> Callable[[], Any]:
     """Return a function that imports and returns ``module:name``."""
@@ -114,10 +117,6 @@ class System:
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""
-
-
-#: Entry points of this group are `System` records.
-GROUP = "emu.systems"
 
 
 @cache

@@ -25,6 +25,12 @@ from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 T = TypeVar("T")
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
+#: What other devices take, in times that differ by device.
+DEFAULT_DEVICE = "default"
+#: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
+DEFAULT_WINDOW = 4
+_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
+_BETWEEN = ".."
 
 
 def text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
@@ -90,10 +96,6 @@ def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
         "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
         "description": f"{quantity.what}, one for all iterations or one per iteration",
     }
-
-
-#: What other devices take, in times that differ by device.
-DEFAULT_DEVICE = "default"
 
 
 def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
@@ -245,8 +247,6 @@ else:
 Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
 #: K of a credit window.
 Window: TypeAlias = Count | Literal["unlimited"]
-#: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
-DEFAULT_WINDOW = 4
 #: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
 Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10_000)]
 Index: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=10**7)]
@@ -262,9 +262,6 @@ FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=40
 #: Names that become parts of file names and of ``g0->s0#2``.
 TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
-
-
-_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
 
 
 def _ports(found: object) -> tuple[int, int]:
@@ -319,7 +316,6 @@ def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
 
 #: One value, or (least, most), infinite where there is no limit.
 Expected: TypeAlias = float | tuple[float, float]
-_BETWEEN = ".."
 
 
 def _expected_type(
