@@ -19,7 +19,7 @@ from emu.problem.fields.section import Section, Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.systems import Edit, Problems, Times
-from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
 from emu.systems.job_section import whole_kinds
@@ -222,20 +222,12 @@ class DgclJobSection(WholeGraphSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return dgcl_job(self.config(context))
+        settings = self.settings(context)
+        return dgcl_job(self.builder(context, settings), settings)
 
-    def config(self, context: BuildContext) -> DgclConfig:
-        """Return the shape of the job; without a cluster, one that gathers nothing.
-
-        Raises
-        ------
-        DataError
-            When data set or plan are missing or damaged.
-        ScenarioError
-            When there is no plan.
-        """
+    def settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return what every node program of the job is told."""
         ranks = self.ranks(context.machines)
-        host = self.host if self.plan == "swap" else None
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -248,41 +240,47 @@ class DgclJobSection(WholeGraphSection):
             "backward": self.backward,
             "replicas": self.replicas(len(ranks)),
         }
-        none = np.empty(0, np.int64)
+        if context.cluster is not None:
+            ends = (*ranks, self.host) if self.plan == "swap" else ranks
+            settings["topology"] = topology_settings(context.cluster, ends)
+        return settings
+
+    def builder(
+        self, context: BuildContext, settings: Mapping[str, Any]
+    ) -> DgclBuilder:
+        """Return the job's builder; without a cluster, of one that gathers nothing.
+
+        Raises
+        ------
+        DataError
+            When data set or plan are missing or damaged.
+        ScenarioError
+            When there is no plan.
+        """
+        ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
         plans = (empty,) * self.model.layers
-        if context.cluster is not None:
-            ends = ranks if host is None else (*ranks, host)
-            settings["topology"] = topology_settings(context.cluster, ends)
+        if "topology" in settings:
             try:
                 plans = open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
         atomic = self.backward == "atomic"
-        return DgclConfig(
-            ranks,
-            self.model.layers,
-            self.epochs,
-            plans,
-            tuple(gradient_plan(plan, atomic=atomic) for plan in plans),
-            self.cache_features,
-            self.coordination,
-            settings,
-            host,
-        )
+        backward = tuple(gradient_plan(plan, atomic=atomic) for plan in plans)
+        return DgclBuilder(self, ranks, plans, backward)
 
     @override
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         """Return the stated times, and the bytes of the plan."""
-        config = self.config(replace(context, cluster=cluster))
+        settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
         hidden = [self.model.hidden] * (self.model.layers - 1)
         model, length = job.settings["model"], dataset.feature_length
         times = {kind: default_time(time) for _, kind, time in self._pass_times()}
         return dgcl_realization(
-            config,
+            self.builder(context, settings),
             {**measured, **self.times.of_stages(), **times},
             (length, *hidden),
             parameter_count(model, length, dataset.classes),
