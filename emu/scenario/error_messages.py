@@ -266,7 +266,8 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     ),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
-        f"the key 'system' is missing, write system: {' or '.join(systems())}"
+        "the key 'system' is missing, write system: "
+        + " or ".join(", ".join(systems()).rsplit(", ", 1))
     ),
     "union_tag_invalid": lambda _, context: (
         f"found system {context['tag']!r}, "

@@ -197,7 +197,13 @@ def _text_type(quantity: Quantity, example: str, *more: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    Rate = Size = Duration = Money = Price = Ratio = Amount = float
+    Rate: TypeAlias = float
+    Size: TypeAlias = float
+    Duration: TypeAlias = float
+    Money: TypeAlias = float
+    Price: TypeAlias = float
+    Ratio: TypeAlias = float
+    Amount: TypeAlias = float
     DurationPerDevice = float | dict[str, float]
     DurationPerIteration = float | tuple[float, ...] | dict[str, float]
     SizePerIteration = float | tuple[float, ...]
@@ -370,7 +376,10 @@ def _number(found: object) -> float:
 
 
 if TYPE_CHECKING:
-    ExpectedDuration = ExpectedSize = ExpectedRatio = ExpectedNumber = Expected
+    ExpectedDuration: TypeAlias = Expected
+    ExpectedSize: TypeAlias = Expected
+    ExpectedRatio: TypeAlias = Expected
+    ExpectedNumber: TypeAlias = Expected
 else:
     ExpectedDuration = _expected_type(
         DURATION.parse, DURATION.exact, text_schema(DURATION, "38 s"), "4 s .. 5 s"
