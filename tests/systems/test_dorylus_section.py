@@ -262,7 +262,7 @@ def test_two_streams_send_as_much_in_two_flows() -> None:
     assert two.realization.times.sum() == pytest.approx(one.realization.times.sum())
 
 
-def slow_of(spread: str) -> SlowLambdasSection:
+def slow_of(spread: Any) -> SlowLambdasSection:
     return SlowLambdasSection(share=0.25, factor=3.0, spread=spread)
 
 
