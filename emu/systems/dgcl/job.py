@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from emu.problem.workloads.all_reduce import (
 
 if TYPE_CHECKING:
     from emu.systems.dgcl.planner import Plan
-    from emu.systems.dgcl.section import DgclJobSection
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DgclJobSection: TypeAlias = Any
 
 #: Most layers of a model.
 _LAYERS = range(1, 17)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,10 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
-    from emu.systems.dgtp.section import DgtpJobSection
     from emu.systems.job_section import BuildContext
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DgtpJobSection: TypeAlias = Any
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.

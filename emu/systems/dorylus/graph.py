@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emu.problem import Edge, Task
 from emu.systems.dorylus.deaths import Attempt, draw_attempts
 from emu.systems.dorylus.steps import PROGRAMS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.section import DorylusJobSection
     from emu.systems.job_section import BuildContext
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DorylusJobSection: TypeAlias = Any
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
 THREADS, LAMBDAS = "threads", "lambdas"

@@ -45,10 +45,14 @@ from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
 from emu.systems.dorylus.deaths import LATE
-from emu.systems.dorylus.graph import LAMBDAS, THREADS, Graph
+from emu.systems.dorylus.graph import (
+    LAMBDAS,
+    THREADS,
+    DorylusJobSection,
+    Graph,
+)
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.section import DorylusJobSection
     from emu.systems.dorylus.steps import Step
     from emu.systems.job_section import BuildContext
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from emu.problem import Job, Realization, Task
 from emu.systems import Times
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
+from emu.systems.dorylus.graph import DorylusJobSection
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
-    from emu.systems.dorylus.section import DorylusJobSection
+
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
 GHOST_ID, VERSION = 4, 8

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -37,7 +37,9 @@ from emu.systems.dgtp import job as dgtp
 
 if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext
-    from emu.systems.p3.section import P3JobSection
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+P3JobSection: TypeAlias = Any
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {
