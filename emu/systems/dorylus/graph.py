@@ -49,7 +49,7 @@ class Graph:
         self.section, self.servers = section, section.ranks(context.machines)
         self.lambdas = section.lambdas_of(self.servers)
         self.count = len(self.servers) * section.intervals
-        self.steps = section.steps
+        self.steps: list[Step] = section.steps
         self.tasks: list[Task] = []
         self.edges: list[Edge] = []
         self._position: dict[str, int] = {}

@@ -160,7 +160,8 @@ class P3Builder:
 
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
-        if not (shares := self._section.columns):
+        shares: tuple[float, ...] = self._section.columns
+        if not shares:
             return 1.0
         return shares[rank % self.members] * self.members / sum(shares)
 
