@@ -21,6 +21,16 @@ from numpy.typing import NDArray
 
 from emu.problem.changes import CapacityChange, CapacitySteps, SpeedChange, SpeedSteps
 
+#: The shortest period, seconds: a tuning is an event of the schedule.
+LEAST_PERIOD = 1e-3
+#: Placeholders in the pattern of a route: the NICs of its source and its destination.
+OUT: Final = -1
+IN: Final = -2
+_ENDS = {"out": OUT, "in": IN}
+#: Seconds after which a change comes that was made before.
+_AT_ONCE = 1e-9
+_Change = TypeVar("_Change", "CapacityChange", "SpeedChange")
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -77,10 +87,6 @@ class Machine:
                 raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")
 
 
-#: The shortest period, seconds: a tuning is an event of the schedule.
-LEAST_PERIOD = 1e-3
-
-
 @dataclass(frozen=True)
 class Tuner:
     """A pool of a machine whose number of slots changes while a job runs.
@@ -124,12 +130,6 @@ class Tuner:
             )
         if min(self.most, *self.path, self.most) < 1:
             raise ValueError(f"tuner of {self.pool}: a quota must be 1 or more")
-
-
-#: Placeholders in the pattern of a route: the NICs of its source and its destination.
-OUT: Final = -1
-IN: Final = -2
-_ENDS = {"out": OUT, "in": IN}
 
 
 @dataclass(frozen=True)
@@ -387,10 +387,6 @@ class Links:
                     )
 
 
-#: Seconds after which a change comes that was made before.
-_AT_ONCE = 1e-9
-
-
 @dataclass(frozen=True)
 class Cluster:
     """The machines of a scenario, in the order of the file, and what joins them.
@@ -422,9 +418,6 @@ class Cluster:
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
         _ = self.links, self.speed_steps  # checks them
-        self._check_tuners()
-
-    def _check_tuners(self) -> None:
         counts = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
         for (machine, pool), count in counts.items():
             if not 0 <= machine < len(self.machines):
@@ -580,9 +573,6 @@ class Cluster:
     def resource_names(self) -> tuple[str, ...]:
         """Return every resource that some machine limits, sorted."""
         return tuple(sorted({r for one in self.machines for r in one.resources}))
-
-
-_Change = TypeVar("_Change", "CapacityChange", "SpeedChange")
 
 
 def _shift_changes(

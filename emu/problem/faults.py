@@ -166,8 +166,15 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         if link not in start:
             raise ValueError(f"no link is called {link}")
         own = [change for change in cluster.changes if change.link == link]
-        stated = sorted((change.time, change.capacity) for change in own)
-        changes += _changes_of(link, start[link], stated, _factors(mine))
+        having, share = {c.time: c.capacity for c in own}, dict(_factors(mine))
+        capacity = before = start[link]
+        factor = 1.0
+        # What it has by then times the factor of then.
+        for time in sorted({*having, *share}):
+            capacity, factor = having.get(time, capacity), share.get(time, factor)
+            if capacity * factor != before:
+                before = capacity * factor
+                changes.append(CapacityChange(time, link, before))
     speeds = [
         SpeedChange(time, machine, share)
         for machine, mine in by_machine.items()
@@ -219,20 +226,3 @@ def _spans(
 
 def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
     return factors_over((f.since, f.until, f.factor) for f in faults)
-
-
-def _changes_of(
-    link: str,
-    capacity: float,
-    stated: Sequence[tuple[float, float]],
-    factors: Sequence[tuple[float, float]],
-) -> list[CapacityChange]:
-    """Return the changes of one link: what it has by then times the factor of then."""
-    having, share = dict(stated), dict(factors)
-    changes, factor, before = [], 1.0, capacity
-    for time in sorted({*having, *share}):
-        capacity, factor = having.get(time, capacity), share.get(time, factor)
-        if capacity * factor != before:
-            before = capacity * factor
-            changes.append(CapacityChange(time, link, before))
-    return changes

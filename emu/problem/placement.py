@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.problem.job import Job, Realization, Task
+from emu.problem.job import Job, Realization
 
 if TYPE_CHECKING:
     from emu.problem.cluster import Cluster, Links, Machine
@@ -91,7 +91,10 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     machine wherever the pool is limited. Of several that take, the one nearest
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
-    rounds = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
+    rounds = [
+        count if task.takes and task.gives_back != task.takes else 0
+        for task, count in zip(job.tasks, job.rounds, strict=True)
+    ]
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
@@ -108,10 +111,6 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
                 break
     apart = {min(names): tuple(sorted(names)) for names in team.values()}
     return tuple(names for names in apart.values() if len(names) > 1)
-
-
-def _keeps(task: Task) -> bool:
-    return bool(task.takes) and task.gives_back != task.takes
 
 
 def _upstream(job: Job, start: int) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
@@ -29,20 +29,21 @@ from emu.scenario.run_sections import (
     pin_errors,
     pins_too_large,
 )
-from emu.systems.job_section import device_errors
+from emu.systems import Problems
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
 
-    Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
+    Check = Callable[[Scenario], Problems]
 
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
 _MACHINE_KEYS = [*MachineSection.model_fields]
+_CHECKS: list[tuple[set[str], Check]] = []
 
 
-def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
+def misspelt_keys(data: dict[str, Any]) -> Problems:
     """Yield keys that look like a known one but are not, or belong to another file.
 
     Machines may have any further resource, so ``memroy`` would pass as one.
@@ -85,26 +86,41 @@ def consistency_errors(
     return problems
 
 
-def _size(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    names = [name for name, _ in scenario.stated_cluster.names_and_positions()]
+def _reads(*sections: str) -> Callable[[Check], Check]:
+    """Return what makes a check one of `consistency_errors`, of what sections state.
+
+    They are made in the order of this file: each may rely on those above it.
+    """
+
+    def note(check: Check) -> Check:
+        _CHECKS.append(({*sections}, check))
+        return check
+
+    return note
+
+
+@_reads("cluster", "job")
+def _size(scenario: Scenario) -> Problems:
+    names = scenario.stated_cluster.names
     yield from scenario.job.size_problems(names)
 
 
-def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    cluster = scenario.cluster
-    names = [name for name, _ in cluster.names_and_positions()]
+@_reads("cluster")
+def _machines(scenario: Scenario) -> Problems:
+    cluster, names = scenario.cluster, scenario.cluster.names
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
             yield ("cluster", "machines", position, "latency"), NO_LATENCY
     seen: set[str] = set()
-    for name, position in scenario.cluster.names_and_positions():
+    for name, position in cluster.names_and_positions():
         if name in seen:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
         seen.add(name)
 
 
-def _prices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads("cluster", "prices")
+def _prices(scenario: Scenario) -> Problems:
     """Yield machines without a price beside others that have one."""
     machines = scenario.stated_cluster.machines
     if any(machine.price is not None for machine in machines):
@@ -119,7 +135,8 @@ def _prices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
 
-def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads("job", "jobs", "until")
+def _until(scenario: Scenario) -> Problems:
     """Yield an accuracy that no job is trained to."""
     if scenario.until is None:
         return
@@ -130,7 +147,10 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
 
 
-def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads(
+    "job", "jobs", "emulation", "checkpoint", "on_failure", "max_restarts", "recovery"
+)
+def _recovery(scenario: Scenario) -> Problems:
     if scenario.checkpoint is not None:
         yield from checkpoint_errors(scenario.job, several=bool(scenario.jobs))
         if scenario.checkpoint.takes and scenario.emulation.compute == "real":
@@ -146,23 +166,12 @@ def _recovery(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 yield ("events", position, "recovery"), problem
 
 
-def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield hosts of machines that there are not, or that are namespaces."""
-    names = [name for name, _ in scenario.cluster.names_and_positions()]
-    hosts = scenario.emulation.hosts
-    if hosts and scenario.emulation.network == "kernel":
-        problem = "kernel NICs are all on this host, remove this key"
-        yield ("emulation", "hosts"), problem
-    if scenario.emulation.ports and scenario.emulation.network == "kernel":
-        problem = "kernel NICs are all on this host, remove this key"
-        yield ("emulation", "ports"), problem
-    for name in hosts:
-        if name not in names:
-            problem = f"no machine {name!r}, {nearest(name, names)}"
-            yield ("emulation", "hosts", name), problem
+_reads("cluster", "events")(lambda s: event_errors(s.events, s.cluster))
+_reads("failures")(lambda s: failure_errors(s.failures))
 
 
-def _rates(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads("schedule")
+def _rates(scenario: Scenario) -> Problems:
     schedule = scenario.schedule
     file = schedule.policy.rpartition(":")[0]
     if file.endswith(".py") and schedule.source is None:
@@ -178,7 +187,116 @@ def _rates(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("schedule", "share"), problem
 
 
-def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads("cluster", "events", "failures")
+def _cluster_errors(scenario: Scenario) -> Problems:
+    """Yield errors that only the built cluster shows: routes that cannot be."""
+    try:
+        scenario.to_cluster()
+    except ImpossibleRoute as error:
+        is_explicit = error.position < len(scenario.cluster.routes)
+        trail: Trail = ("cluster", "routes", error.position)
+        yield trail if is_explicit else ("cluster", "racks"), str(error)
+    except MissingRoute as error:
+        _, position = scenario.cluster.names_and_positions()[error.machine]
+        yield ("cluster", "machines", position, "nic"), str(error)
+    except ValueError as error:
+        yield ("cluster",), str(error)
+
+
+@_reads("cluster", "emulation")
+def _hosts(scenario: Scenario) -> Problems:
+    """Yield hosts of machines that there are not, or that are namespaces."""
+    names = scenario.cluster.names
+    for key in ("hosts", "ports"):
+        if getattr(scenario.emulation, key) and scenario.emulation.network == "kernel":
+            problem = "kernel NICs are all on this host, remove this key"
+            yield ("emulation", key), problem
+    for name in scenario.emulation.hosts:
+        if name not in names:
+            problem = f"no machine {name!r}, {nearest(name, names)}"
+            yield ("emulation", "hosts", name), problem
+
+
+_reads("cluster", "job")(lambda s: s.job.problems(s.cluster))
+
+
+@_reads("job", "emulation", "expect")
+def _expectations(scenario: Scenario) -> Problems:
+    if not scenario.jobs and not scenario.job.trains:
+        for key in ("accuracy", "loss"):
+            if getattr(scenario.expect, key) is not None:
+                problem = f"a {scenario.job.system} job trains nothing, remove this key"
+                yield ("expect", key), problem
+    elif scenario.emulation.compute == "timed" and scenario.expect.accuracy is not None:
+        problem = "timed tasks compute nothing, write emulation.compute: padded or real"
+        yield ("expect", "accuracy"), problem
+
+
+@_reads("cluster", "job", "placement", "events", "checkpoint", "emulation")
+def _structure(scenario: Scenario) -> Problems:
+    """Yield errors only the built job shows; building a large one takes a second."""
+    places = {**scenario.pins, **scenario.placement.tasks}
+    try:
+        job = scenario.to_job(train_vertices=1, pins=False)
+        if len(scenario.only_present(job, places)) < len(places):
+            job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
+    except ValueError as error:
+        yield ("job",), str(error)
+        return
+    problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
+    yield from problems or _rooms(scenario, job)
+
+
+def _kill_problems(scenario: Scenario, job: Job) -> Problems:
+    names, hosts = scenario.cluster.names, scenario.emulation.hosts
+    return kill_errors(scenario.events, names, hosts, job)
+
+
+def _standing(scenario: Scenario, job: Job) -> Problems:
+    """Yield pins and placements to nowhere."""
+    machines = scenario.cluster.names
+    places = scenario.placement.tasks
+    pins = [(trail, machine) for trail, _, machine in scenario.job.list_pins()]
+    for trail, machine in pins:
+        if machine not in machines:
+            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
+    yield from pin_errors(job, machines, places)
+    part = scenario.job.movable_on or machines
+    pins += [(("placement", "tasks", name), places[name]) for name in places]
+    for trail, machine in pins:
+        if machine in machines and machine not in part:
+            problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
+            yield trail, problem
+    if not scenario.placement.spelt_out:
+        return
+    missing = [
+        process
+        for process, members in job.units.items()
+        if job.tasks[members[0]].pinned is None
+        and job.tasks[members[0]].kind != CHECKPOINT
+        and not places.keys() & {process, *(job.tasks[t].name for t in members)}
+    ]
+    if missing:
+        problem = f"no machine for {', '.join(missing[:8])}"
+        yield ("placement", "tasks"), problem
+
+
+def _rooms(scenario: Scenario, job: Job) -> Problems:
+    """Yield machines on which the tasks that are stated to stand there have no room."""
+    places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
+    cluster = scenario.cluster.build()
+    for task, resource, problem in pins_too_large(pin(job, places), cluster):
+        names = {job.tasks[t].name for t in job.units[task.process_name]}
+        keys = [key for key in places if key in names | {task.process_name}]
+        own = (*scenario.job.demands_at(task), resource)
+        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
+    for trail, problems in found.items():
+        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
+        yield trail, scenario.advice(problems[0] + others)
+
+
+@_reads("cluster", "job")
+def _resources(scenario: Scenario) -> Problems:
     offers = {key for m in scenario.cluster.machines for key in m.amounts()}
     demands: set[str] = set()
     for trail, resources in scenario.job.list_demands():
@@ -198,84 +316,12 @@ def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 yield ("cluster", "machines", position, resource), problem
 
 
-def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if not scenario.jobs and not scenario.job.trains:
-        for key in ("accuracy", "loss"):
-            if getattr(scenario.expect, key) is not None:
-                problem = f"a {scenario.job.system} job trains nothing, remove this key"
-                yield ("expect", key), problem
-    elif scenario.emulation.compute == "timed" and scenario.expect.accuracy is not None:
-        problem = "timed tasks compute nothing, write emulation.compute: padded or real"
-        yield ("expect", "accuracy"), problem
+_reads("cluster", "job")(lambda s: s.job.slot_problems(s.cluster))
+_reads("cluster", "job")(lambda s: s.job.device_problems(s.cluster))
 
 
-def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield errors that only the built cluster shows: routes that cannot be."""
-    try:
-        scenario.to_cluster()
-    except ImpossibleRoute as error:
-        routes = scenario.cluster.routes
-        is_explicit = error.position < len(routes)
-        trail: Trail = ("cluster", "routes", error.position)
-        yield trail if is_explicit else ("cluster", "racks"), str(error)
-    except MissingRoute as error:
-        _, position = list(scenario.cluster.names_and_positions())[error.machine]
-        yield ("cluster", "machines", position, "nic"), str(error)
-    except ValueError as error:
-        yield ("cluster",), str(error)
-
-
-def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield errors only the built job shows; building a large one takes a second."""
-    places = {**scenario.pins, **scenario.placement.tasks}
-    try:
-        job = scenario.to_job(train_vertices=1, pins=False)
-        if len(scenario.only_present(job, places)) < len(places):
-            job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
-    except ValueError as error:
-        yield ("job",), str(error)
-        return
-    problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
-    yield from problems or _rooms(scenario, job)
-
-
-def _kill_problems(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
-    machines = [name for name, _ in scenario.cluster.names_and_positions()]
-    hosts = scenario.emulation.hosts
-    yield from kill_errors(scenario.events, machines, hosts, job)
-
-
-def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
-    """Yield pins and placements to nowhere."""
-    machines = [name for name, _ in scenario.cluster.names_and_positions()]
-    for trail, _, machine in scenario.job.list_pins():
-        if machine not in machines:
-            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
-    yield from pin_errors(job, machines, scenario.placement.tasks)
-    part = scenario.job.movable_on or machines
-    pins = [(trail, machine) for trail, _, machine in scenario.job.list_pins()]
-    for name, machine in scenario.placement.tasks.items():
-        pins.append((("placement", "tasks", name), machine))
-    for trail, machine in pins:
-        if machine in machines and machine not in part:
-            problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
-            yield trail, problem
-    if not scenario.placement.spelt_out:
-        return
-    places = scenario.placement.tasks
-    missing = [
-        process
-        for process, members in job.units.items()
-        if job.tasks[members[0]].pinned is None
-        and job.tasks[members[0]].kind != CHECKPOINT
-        and not places.keys() & {process, *(job.tasks[t].name for t in members)}
-    ]
-    if missing:
-        problem = f"no machine for {', '.join(missing[:8])}"
-        yield ("placement", "tasks"), problem
-
-
-def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+@_reads("cluster", "job", "profile", "checkpoint")
+def _times(scenario: Scenario) -> Problems:
     section = scenario.job
     if scenario.jobs:
         return
@@ -293,49 +339,6 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
     for kind in sorted(kinds - times.keys() - {CHECKPOINT}):
         yield ("job", "times", kind), NO_TIME
-
-
-def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
-    """Yield machines on which the tasks that are stated to stand there have no room."""
-    places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
-    cluster = scenario.cluster.build()
-    for task, resource, problem in pins_too_large(pin(job, places), cluster):
-        names = {job.tasks[t].name for t in job.units[task.process_name]}
-        keys = [key for key in places if key in names | {task.process_name}]
-        own = (*scenario.job.demands_at(task), resource)
-        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
-    for trail, problems in found.items():
-        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
-        yield trail, scenario.advice(problems[0] + others)
-
-
-#: Each check with the sections that it reads, in an order in which every check may rely
-#: on those before it.
-_CHECKS: tuple[tuple[set[str], Check], ...] = (
-    ({"cluster", "job"}, _size),
-    ({"cluster"}, _machines),
-    ({"cluster", "prices"}, _prices),
-    ({"job", "jobs", "until"}, _until),
-    (
-        {
-            *("job", "jobs", "emulation"),
-            *("checkpoint", "on_failure", "max_restarts", "recovery"),
-        },
-        _recovery,
-    ),
-    ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
-    ({"failures"}, lambda s: failure_errors(s.failures)),
-    ({"schedule"}, _rates),
-    ({"cluster", "events", "failures"}, _cluster_errors),
-    ({"cluster", "emulation"}, _hosts),
-    ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
-    ({"job", "emulation", "expect"}, _expectations),
-    ({"cluster", "job", "placement", "events", "checkpoint", "emulation"}, _structure),
-    ({"cluster", "job"}, _resources),
-    ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
-    ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),
-    ({"cluster", "job", "profile", "checkpoint"}, _times),
-)
 
 
 def scenario_errors(
@@ -377,7 +380,7 @@ def scenario_errors(
     return problems
 
 
-def _machine_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _machine_errors(scenario: Scenario) -> Problems:
     """Yield the machines of jobs that are placed together, where these differ."""
     parts = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
     for position, machines in enumerate(parts):
@@ -389,7 +392,7 @@ def _machine_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             yield ("jobs", position, "job", "machines"), problem
 
 
-def _cost_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _cost_errors(scenario: Scenario) -> Problems:
     cost = scenario.joint_cost
     if cost != "max" and scenario.place_jobs != "joint":
         problem = f"{cost} is of jobs that are placed together: write place_jobs: joint"

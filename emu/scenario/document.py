@@ -26,10 +26,15 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import parse_json, read_text
 from emu.names import printable
+from emu.problem.fields.cluster_section import names_of
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
+#: Where machines are, which may be several of a name.
+_MACHINES: Trail = ("cluster", "machines")
+_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
+_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
 _MOST_VALUES = 400_000
@@ -173,12 +178,8 @@ def parse_document(text: str, file: str) -> Document:
     ScenarioError
         When it is not YAML or JSON, or is not a mapping.
     """
-    if file.endswith(".json"):
-        return _read_json(file, text)
-    return _read_yaml(file, text)
-
-
-def _read_json(file: str, text: str) -> Document:
+    if not file.endswith(".json"):
+        return _read_yaml(file, text)
     try:
         data = parse_json(text)
     except (ValueError, RecursionError) as error:
@@ -260,7 +261,16 @@ class _Plain:
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
             return [self._item(node, position, trail) for position in range(len(node))]
-        return self._scalar(node, trail)
+        if isinstance(node, bool | ScalarBoolean):
+            return bool(node)
+        for plain in (str, int, float):
+            if isinstance(node, plain):
+                return plain(node)
+        if node is None:
+            return None
+        raise self._document.error(
+            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        )
 
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
@@ -308,24 +318,6 @@ class _Plain:
         if re.match(r"[,}\]]", rest):
             raise self._document.error(trail, "found no value, write one, or null")
 
-    def _scalar(self, node: Any, trail: Trail) -> Any:
-        if isinstance(node, bool | ScalarBoolean):
-            return bool(node)
-        for plain in (str, int, float):
-            if isinstance(node, plain):
-                return plain(node)
-        if node is None:
-            return None
-        raise self._document.error(
-            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
-        )
-
-
-#: Where machines are, which may be several of a name.
-_MACHINES: Trail = ("cluster", "machines")
-_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
-_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
-
 
 def _trail(keys: str) -> Trail:
     return tuple(
@@ -349,17 +341,6 @@ def step_text(name: str) -> str:
     if name and not re.search(r'[.\[\]"=]', name) and name == name.strip():
         return name
     return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
-
-
-def _value(text: str, option: str) -> Any:
-    try:
-        value = YAML(typ="safe", pure=True).load(StringIO(text))
-    except (YAMLError, ValueError) as error:
-        raise ScenarioError("what follows = is not YAML", file=option) from error
-    if value is None and text.strip().lower() not in ("", "~", "null"):
-        problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
-        raise ScenarioError(problem, file=option)
-    return value
 
 
 def apply_overrides(
@@ -425,7 +406,14 @@ def _read_overrides(
         keys, text = split_override(override)
         if not (trail := _trail(keys)):
             raise ScenarioError("write --set key.key=value", file=option)
-        yield trail, _value(text, option), option
+        try:
+            value = YAML(typ="safe", pure=True).load(StringIO(text))
+        except (YAMLError, ValueError) as error:
+            raise ScenarioError("what follows = is not YAML", file=option) from error
+        if value is None and text.strip().lower() not in ("", "~", "null"):
+            problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
+            raise ScenarioError(problem, file=option)
+        yield trail, value, option
 
 
 def _number_trail(document: Document, trail: Trail) -> Trail:
@@ -457,10 +445,7 @@ def _names(machines: list[Any]) -> list[list[str]]:
         count = item.get("count", 1) if isinstance(item, dict) else 0
         if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
             break  # an error of the file, which is found later
-        word, first = (_name(item), 0) if _name(item) else ("m", sum(map(len, names)))
-        alone = count == 1 and _name(item)
-        numbers = [f"{word}{first + number}" for number in range(count)]
-        names.append([word] if alone else numbers)
+        names.append(names_of(_name(item), count, sum(map(len, names))))
     return names
 
 

@@ -5,6 +5,7 @@ A simulation of the file with these keys and values gives the makespan reported.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -21,15 +22,13 @@ from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
+from emu.systems import Edit
 from emu.systems.system import content_of
 from emu.units import DURATION, RATE, SIZE, Quantity
 
 if TYPE_CHECKING:
     from emu.prediction.analysis.what_if import Change
     from emu.scenario.scenario import Scenario
-
-    Edit = dict[str, Any]
-
 
 #: Tasks above which one more machine is not tried: 117 take 14 s of CPU per kind.
 MOST_TASKS = 100
@@ -182,14 +181,12 @@ class ScenarioEdits:
         if job.movable_on is not None:
             edit["job.machines"] = None
         scenario = load(self._scenario, edit | {"expect": None})
-        names = [name for name, _ in self._cluster.names_and_positions()]
+        names = self._cluster.names
         if on_machines(scenario, names) is None:
             return
         experiment = prepare(scenario)
-        now, machines = (
-            {*base.problem.machine_of_task.values()},
-            experiment.placing["machines"],
-        )
+        now = {*base.problem.machine_of_task.values()}
+        machines = experiment.placing["machines"]
         without = [name for name in names if name in now and name not in machines]
         what = machines_words(experiment.placing)
         if {*machines} < now:
@@ -295,12 +292,8 @@ class ScenarioEdits:
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""
         cluster = self._cluster
-        names = [known for known, _ in cluster.names_and_positions()]
-        another = next(
-            text
-            for number in range(1, len(names) + 2)
-            if (text := f"{name}+{number}") not in names
-        )
+        texts = (f"{name}+{number}" for number in itertools.count(1))
+        another = next(text for text in texts if text not in cluster.names)
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
@@ -334,8 +327,8 @@ class ScenarioEdits:
             return both["in"] if inward == outward else both
 
         nics = {
-            name: scale_nic(cluster.machines[p].nic, f"{name} out", f"{name} in")
-            for name, p in cluster.names_and_positions()
+            name: scale_nic(one.nic, f"{name} out", f"{name} in")
+            for name, one in cluster.by_name.items()
             if {f"{name} out", f"{name} in"} & names
         }
         edit |= self._nics(nics)
@@ -359,27 +352,16 @@ class ScenarioEdits:
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
-        rest = links - self._own_links()
-        edit: Edit = {}
+        cluster, edit = self._cluster, dict[str, Any]()
+        rest = links - {link.name for link in cluster.links}
+        rest -= {f"{name} {way}" for name in cluster.names for way in ("out", "in")}
+        rest -= {f"{r.name} {way}" for r in cluster.racks for way in ("up", "down")}
         scale = partial(_scale_value, RATE, factor=factor)
         for at, _, job in self._scenario.each_job():
-            found, keys = job.scale_links(self._cluster, links, scale)
+            found, keys = job.scale_links(cluster, links, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
             rest -= keys
         return None if rest else edit
-
-    def _own_links(self) -> set[str]:
-        """Return the names of the links that the scenario itself states."""
-        cluster = self._cluster
-        both = [
-            f"{name} {way}"
-            for name, _ in cluster.names_and_positions()
-            for way in ("out", "in")
-        ]
-        both += [
-            f"{rack.name} {way}" for rack in cluster.racks for way in ("up", "down")
-        ]
-        return {*both, *(link.name for link in cluster.links)}
 
     def _nics(self, nics: dict[str, Any]) -> Edit:
         """Return the NICs of some machines; one of several equal ones by its name."""
@@ -429,11 +411,10 @@ class ScenarioEdits:
         return edit if times and not names else None
 
     def _bytes(self, change: Change) -> Edit | None:
-        job = self._scenario.job
         if self._scenario.profile is not None:
             return None
         scale = partial(_scale_value, SIZE, factor=change.factor)
-        return job.scale_volumes([*change.rows], scale) or None
+        return self._scenario.job.scale_volumes([*change.rows], scale) or None
 
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
@@ -460,14 +441,8 @@ class ScenarioEdits:
         return edit or None
 
     def _events(self, _: Change) -> Edit:
-        return {
-            key: None
-            for key, section in (
-                ("events", self._scenario.events),
-                ("failures", self._scenario.failures),
-            )
-            if section
-        }
+        keys = ("events", "failures")
+        return {key: None for key in keys if getattr(self._scenario, key)}
 
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:

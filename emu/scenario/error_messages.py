@@ -18,6 +18,31 @@ from emu.systems.system import systems
 if TYPE_CHECKING:
     Node = dict[str, Any]
 
+MISSING = "this key is missing"
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+#: Kinds of ``job.model``, by the sections that they are, and of ``at`` in ``events``.
+_KINDS_OF_VALUES = ("ModelSection", "ModelProgramSection", "ProgressSection", "Moment")
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "{} or less"),
+}
+#: A machine may have any amount; this one would look as if it did something.
+NO_LATENCY = "no latency is emulated, flows move once they are active: leave it out"
 #: Keys that an error lists of a mapping, beside those that it needs.
 _LISTED = 8
 _WORDS = {
@@ -102,14 +127,10 @@ def _words(node: Node) -> str:
         return f"one of {', '.join(map(str, inner['enum']))}"
     if "const" in inner:
         return str(inner["const"])
-    return _plain_words(inner)
-
-
-def _plain_words(node: Node) -> str:
-    word = _WORDS.get(node.get("type", ""), "")
-    if node.get("examples") or "items" in node:
-        example = f"for example {write_value(_example(node))}"
-        return example if "pattern" in node else f"{word}, {example}"
+    word = _WORDS.get(inner.get("type", ""), "")
+    if inner.get("examples") or "items" in inner:
+        example = f"for example {write_value(_example(inner))}"
+        word = example if "pattern" in inner else f"{word}, {example}"
     return word
 
 
@@ -150,31 +171,6 @@ def write_value(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-MISSING = "this key is missing"
-
-_KINDS = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "tuple_type": "a list",
-    "list_type": "a list",
-}
-#: Kinds of ``job.model``, by the sections that they are, and of ``at`` in ``events``.
-_KINDS_OF_VALUES = ("ModelSection", "ModelProgramSection", "ProgressSection", "Moment")
-_BOUNDS = {
-    "greater_than": ("gt", "more than {}"),
-    "greater_than_equal": ("ge", "{} or more"),
-    "less_than": ("lt", "less than {}"),
-    "less_than_equal": ("le", "{} or less"),
-}
-
-
 def show(found: object) -> str:
     """Return ``found`` as an error shows it, short."""
     text = repr(found)
@@ -206,10 +202,6 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     return tuple(steps)
 
 
-#: A machine may have any amount; this one would look as if it did something.
-NO_LATENCY = "no latency is emulated, flows move once they are active: leave it out"
-
-
 def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
     if error["loc"][-1:] == ("latency",):
@@ -223,20 +215,14 @@ def describe(error: ErrorDetails) -> str:
         return f"found {value}, write {words.format(context[key])}"
     if kind in _KINDS:
         words = _KINDS[kind]
-        if entry := _guess_entry(error):
-            return f"found {value}, write {entry!r}"
+        match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
+        if match and words == "a mapping" and match[1] in list_keys(error["loc"]):
+            # Text has the parts of an entry.
+            return f"found {value}, write {f'{match[1]}: {match[2]}'!r}"
         if words in {"a mapping", "a list"}:
             words = _describe_value_at(error["loc"]) or words
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"
-
-
-def _guess_entry(error: ErrorDetails) -> str:
-    """Return ``key: value`` where a mapping is missing and text has its parts."""
-    match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
-    if match is None or _KINDS[error["type"]] != "a mapping":
-        return ""
-    return f"{match[1]}: {match[2]}" if match[1] in list_keys(error["loc"]) else ""
 
 
 def either(one: str, other: str) -> str:
@@ -256,22 +242,12 @@ def guess_key(problem: str) -> str:
     return match[1] if match else ""
 
 
-def _missing(error: ErrorDetails) -> str:
-    words = _describe_value_at(error["loc"])
-    return f"{MISSING}, write {words}" if words else MISSING
-
-
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
     system = systems().get(str(error["loc"][-2])) if len(error["loc"]) > 1 else None
     if system is not None and step in (foreign := system.section().foreign):
         return f"system {system.name} has no {step}, {foreign[step]}"
     return f"unknown key {step!r}, {nearest(step, list_keys(error['loc'][:-1]))}"
-
-
-def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
-    names = context["expected_tags"].replace("'", "").split(", ")
-    return f"found system {context['tag']!r}, {nearest(str(context['tag']), names)}"
 
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
@@ -281,19 +257,22 @@ def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     return f"found {show(error['input'])}, {nearest(str(error['input']), names)}"
 
 
-def _any_of(words: Sequence[str]) -> str:
-    """Return ``a, b or c``."""
-    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
-    "missing": lambda error, _: _missing(error),
+    "missing": lambda error, _: (
+        f"{MISSING}, write {words}"
+        if (words := _describe_value_at(error["loc"]))
+        else MISSING
+    ),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
-        "the key 'system' is missing, write system: " + _any_of([*systems()])
+        "the key 'system' is missing, write system: "
+        + " or ".join(", ".join(systems()).rsplit(", ", 1))
     ),
-    "union_tag_invalid": _unknown_system,
+    "union_tag_invalid": lambda _, context: (
+        f"found system {context['tag']!r}, "
+        + nearest(context["tag"], context["expected_tags"].replace("'", "").split(", "))
+    ),
     "literal_error": _unknown_word,
     "too_short": lambda error, context: (
         f"found {show(error['input'])}, write at least {context['min_length']}: "

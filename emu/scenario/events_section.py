@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -31,32 +30,30 @@ from emu.problem.fields.cluster_section import (
     both_directions,
     rack_links,
 )
-from emu.problem.fields.quantities import Count, Duration, Name, Rate, Seed
+from emu.problem.fields.quantities import Count, Duration, Name, Rate, Seed, only_if
 from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import systems
 
-
-def _after_the_start(time: float) -> float:
-    if not time > 0:
-        raise ValueError("found the start, write a later time: the cluster says it all")
-    return time
-
-
-def _some_time(length: float) -> float:
-    if not length > 0:
-        raise ValueError("found zero, write how long it lasts")
-    return length
-
-
-def _slower(times: float) -> float:
-    if not 1 < times <= _SLOWEST:
-        raise ValueError(
-            f"found {times:g}, write how many times slower: more than 1, and "
-            f"{_SLOWEST:g} at most; or a cut"
-        )
-    return times
+#: Keys of an event of each kind, and those that it may have beside them.
+_KINDS: tuple[tuple[set[str], set[str]], ...] = (
+    ({"machine", "nic"}, set()),
+    ({"link", "bandwidth"}, set()),
+    ({"cut"}, {"for", "direction"}),
+    ({"slow", "by"}, {"for", "direction"}),
+    ({"pause", "for"}, set()),
+    ({"kill"}, {"recovery"}),
+)
+DEFAULT_RESTARTS = 3
+#: Seconds from a death until a small job goes on: the least that emu took in 47 runs,
+#: beside other work; see the history of measurements.
+DEFAULT_RECOVERY = 2.0
+_ITERATIONS = re.compile(r"\s*([0-9]{1,8})\s+iterations?\s*")
+_EXAMPLE = "20 iterations"
+#: Times slower that anything may be: beyond it a job takes years.
+_SLOWEST = 1e6
 
 
 def _some_nic(found: Any) -> Any:
@@ -74,32 +71,36 @@ class ProgressSection(Section):
     """Number that it has ended by then: 1, or more, but not all."""
 
 
-def _kind_of_moment(found: Any) -> str:
-    by_progress = isinstance(found, dict | ProgressSection)
-    return "ProgressSection" if by_progress else "Moment"
-
-
-_Time = Annotated[Duration, AfterValidator(_after_the_start)]
 #: Time, or progress of a task.
 Moment: TypeAlias = Annotated[
-    Annotated[_Time, Tag("Moment")]
+    Annotated[
+        Duration,
+        only_if(
+            lambda time: time > 0,
+            "found the start, write a later time: the cluster says it all",
+        ),
+        Tag("Moment"),
+    ]
     | Annotated[ProgressSection, Tag("ProgressSection")],
-    Discriminator(_kind_of_moment),
+    Discriminator(
+        lambda found: (
+            "ProgressSection" if isinstance(found, dict | ProgressSection) else "Moment"
+        )
+    ),
 ]
-#: Times slower that anything may be: beyond it a job takes years.
-_SLOWEST = 1e6
 #: Times that something is slower, and time that it is.
-Factor: TypeAlias = Annotated[float, Field(strict=True), AfterValidator(_slower)]
-Length: TypeAlias = Annotated[Duration, AfterValidator(_some_time)]
-#: Keys of an event of each kind, and those that it may have beside them.
-_KINDS: tuple[tuple[set[str], set[str]], ...] = (
-    ({"machine", "nic"}, set()),
-    ({"link", "bandwidth"}, set()),
-    ({"cut"}, {"for", "direction"}),
-    ({"slow", "by"}, {"for", "direction"}),
-    ({"pause", "for"}, set()),
-    ({"kill"}, {"recovery"}),
-)
+Factor: TypeAlias = Annotated[
+    float,
+    Field(strict=True),
+    only_if(
+        lambda times: 1 < times <= _SLOWEST,
+        "found {0:g}, write how many times slower: more than 1, and "
+        f"{_SLOWEST:g} at most; or a cut",
+    ),
+]
+Length: TypeAlias = Annotated[
+    Duration, only_if(lambda time: time > 0, "found zero, write how long it lasts")
+]
 
 
 class EventSection(Section):
@@ -192,14 +193,9 @@ class EventSection(Section):
         return tuple(Fault(each, since, until, factor) for each in names)
 
 
-def event_errors(
-    events: Sequence[EventSection], cluster: ClusterSection
-) -> Iterator[tuple[Trail, str]]:
+def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Problems:
     """Yield (where, what is wrong and what would be right) of what events change."""
-    nics = {
-        name: cluster.machines[place].nic
-        for name, place in cluster.names_and_positions()
-    }
+    nics = {name: machine.nic for name, machine in cluster.by_name.items()}
     links = [link.name for link in cluster.links]
     links += [link.name for link in rack_links(cluster.racks)]
     counts: Counter[tuple[float, str]] = Counter()
@@ -228,7 +224,7 @@ def kill_errors(
     machines: Sequence[str],
     hosts: Mapping[str, str],
     job: Job,
-) -> Iterator[tuple[Trail, str]]:
+) -> Problems:
     """Yield (where, what is wrong and what would be right) of what is killed.
 
     Parameters
@@ -381,7 +377,7 @@ class FailuresSection(Section):
                 yield Fault(name, since, time, factor, of_machine=of_machine)
 
 
-def failure_errors(failures: FailuresSection | None) -> Iterator[tuple[Trail, str]]:
+def failure_errors(failures: FailuresSection | None) -> Problems:
     """Yield (where, what is wrong and what would be right) of drawn faults."""
     for key in ("machine", "link") if failures else ():
         kind: FailureSection | None = getattr(failures, key)
@@ -425,10 +421,6 @@ def idle_faults(
             )
 
 
-_ITERATIONS = re.compile(r"\s*([0-9]{1,8})\s+iterations?\s*")
-_EXAMPLE = "20 iterations"
-
-
 def _parse(found: object) -> int:
     match = _ITERATIONS.fullmatch(found) if isinstance(found, str) else None
     if match is None:
@@ -452,12 +444,6 @@ Iterations: TypeAlias = Annotated[
 ]
 
 
-DEFAULT_RESTARTS = 3
-#: Seconds from a death until a small job goes on: the least that emu took in 47 runs,
-#: beside other work; see the history of measurements.
-DEFAULT_RECOVERY = 2.0
-
-
 class CheckpointSection(Section):
     """Parameters and optimiser state that are kept while a job runs."""
 
@@ -470,12 +456,7 @@ class CheckpointSection(Section):
     where both die."""
 
 
-def _join_names(names: list[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}"
-
-
-def checkpoint_errors(job: JobSection, *, several: bool) -> Iterator[tuple[Trail, str]]:
+def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
     """Yield (where, what is wrong and what would be right) of a stated checkpoint.
 
     Parameters
@@ -488,9 +469,10 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Iterator[tuple[Trail
         problem = "several jobs keep no checkpoints: run each alone, or remove this key"
         yield ("checkpoint",), problem
     elif job.system not in able:
+        *others, last = able
         problem = (
             f"a {job.system} job keeps no checkpoints, jobs of system "
-            f"{_join_names(able)} do: remove this key"
+            f"{', '.join(others)} and {last} do: remove this key"
         )
         yield ("checkpoint",), problem
     elif job.uncut:

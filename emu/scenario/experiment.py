@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -56,13 +56,20 @@ if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
 
 
+#: Called by searches with (candidates so far, in all, best makespan).
+Progress: TypeAlias = Callable[[int, int, float], None]
+#: Share of the makespan by which fewer machines have to be faster: searches differ by
+#: less between two seeds.
+WORTHWHILE = 1e-3
+
+
 def place(
     scenario: Scenario,
     job: Job,
     cluster: Cluster,
     realization: Realization | None = None,
     *,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
@@ -142,10 +149,7 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    places, own = (
-        scenario.placement.tasks,
-        dict(scenario.stated_cluster.names_and_positions()),
-    )
+    places, own = scenario.placement.tasks, {*scenario.stated_cluster.names}
     count = sum(machine.name in own for machine in cluster.machines)
     try:
         return with_peers(job, cluster, placement, places, count)
@@ -172,7 +176,7 @@ def place_one_by_one(
     scenario: Scenario,
     job: Job,
     cluster: Cluster,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
@@ -190,11 +194,8 @@ def place_one_by_one(
     candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        names, machines = (
-            [machine.name for machine in free.machines],
-            item.job.movable_on,
-        )
-        there = free.only(machines or names)
+        names = [machine.name for machine in free.machines]
+        there = free.only(item.job.movable_on or names)
         result = place(alone, part, there, progress=progress)
         here = [there.machines[m].name for m in result.placement.machine_of]
         found = Placement(tuple(names.index(name) for name in here))
@@ -233,20 +234,15 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
 
     The time of a function begins where its launch ends.
     """
-    hourly = {
-        name: machine.price
-        for name, position in scenario.cluster.names_and_positions()
-        if (machine := scenario.cluster.machines[position]).price is not None
-    }
+    prices = {name: one.price for name, one in scenario.cluster.by_name.items()}
+    hourly = {name: price for name, price in prices.items() if price is not None}
     if not hourly:
         return None
     kinds: set[str] = set()
     answers, losses = [np.zeros(0)], [np.zeros(0)]
     job = schedule.problem.job
-    systems_of_jobs = [system_of(job.settings_of(name)) for name in job.job_names]
-    for system in {
-        one.name: one for one in systems_of_jobs if one is not None
-    }.values():
+    by_job = (system_of(job.settings_of(name)) for name in job.job_names)
+    for system in {one.name: one for one in by_job if one is not None}.values():
         ran, failures = system.functions(schedule)
         answers.append(ran)
         losses.append(failures)
@@ -403,7 +399,7 @@ class Experiment:
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
         problem, outcome, policy = self.problem, self.placed, self.scenario.placed_by
-        own = [name for name, _ in self.scenario.stated_cluster.names_and_positions()]
+        own = self.scenario.stated_cluster.names
         there = {*self.tasks.values()}
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
@@ -450,7 +446,7 @@ class Experiment:
 def prepare(
     scenario: Scenario,
     *,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Experiment:
     """Build, realize and place the job of a scenario.
 
@@ -476,7 +472,16 @@ def prepare(
     """
     check_rule(scenario)
     if scenario.until is not None:
-        return _prepare_until(scenario, progress)
+        whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
+        try:
+            steps, accuracy = steps_until(scenario, whole.simulate())
+        except ScenarioError as error:
+            error.args = (scenario.origin.locate(error.key, error.problem),)
+            raise
+        stated = scenario.model_copy(update={"job": whole.scenario.job})
+        shorter = {"job": stated.job.of_steps(steps), "until": None}
+        made = prepare(stated.model_copy(update=shorter), progress=progress)
+        return replace(made, until=scenario.until, stated=stated, reached=accuracy)
     built = _build(scenario)
     every, *fewer = promising(scenario, *built)
     best = _place_built(every, built if every is scenario else _build(every), progress)
@@ -485,11 +490,6 @@ def prepare(
         if _length(other) < _length(best) * (1 - WORTHWHILE):
             best = other
     return best if best.scenario is scenario else replace(best, unchosen=scenario)
-
-
-#: Share of the makespan by which fewer machines have to be faster: searches differ by
-#: less between two seeds.
-WORTHWHILE = 1e-3
 
 
 def _length(experiment: Experiment) -> float:
@@ -509,7 +509,13 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            key = _key_of_data(scenario)
+            key = "job.dataset"
+            for position, (_, alone) in enumerate(scenario.parts()):  # the first's
+                try:
+                    realize(alone, build_job(alone))
+                except DataError:
+                    key = f"jobs.{position}.job.dataset"
+                    break
             error.args = (scenario.origin.locate(key, error.problem),)
         raise
 
@@ -517,7 +523,7 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
 def _place_built(
     scenario: Scenario,
     built: tuple[Job, Cluster, Realization],
-    progress: Callable[[int, int, float], None] | None,
+    progress: Progress | None,
 ) -> Experiment:
     """Return the experiment of a scenario that is built, placed by its policy."""
     job, cluster, realization = built
@@ -557,30 +563,3 @@ def check_rule(scenario: Scenario) -> None:
         policy_named(scenario.schedule.rule)
     except DataError as error:
         raise scenario.origin.error(("schedule", "policy"), str(error)) from error
-
-
-def _prepare_until(
-    scenario: Scenario, progress: Callable[[int, int, float], None] | None
-) -> Experiment:
-    """Return the experiment of the steps that ``until`` needs of the scenario's."""
-    whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
-    try:
-        steps, iteration = steps_until(scenario, whole.simulate())
-    except ScenarioError as error:
-        error.args = (scenario.origin.locate(error.key, error.problem),)
-        raise
-    scenario = scenario.model_copy(update={"job": whole.scenario.job})
-    job = scenario.job.of_steps(steps)
-    short = scenario.model_copy(update={"job": job, "until": None})
-    outcome = prepare(short, progress=progress)
-    return replace(outcome, until=scenario.until, stated=scenario, reached=iteration)
-
-
-def _key_of_data(scenario: Scenario) -> str:
-    """Return the key of the data set that is missing: of several jobs, the first's."""
-    for position, (_, alone) in enumerate(scenario.parts()):
-        try:
-            realize(alone, build_job(alone))
-        except DataError:
-            return f"jobs.{position}.job.dataset"
-    return "job.dataset"

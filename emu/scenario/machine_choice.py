@@ -47,7 +47,7 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     """
     if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
         return None
-    count = len(scenario.cluster.names_and_positions())
+    count = len(scenario.cluster.names)
     job = scenario.job.on_machines(names, count)
     return None if job is None else scenario.model_copy(update={"job": job})
 
@@ -69,9 +69,12 @@ def promising(
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:
         return [scenario]
-    finalists = _finalists(
-        _short_searches(scenario, job, cluster, realization), everything
-    )
+    times = _short_searches(scenario, job, cluster, realization)
+    ranking = sorted(times, key=lambda names: (times[names], len(names)))
+    least = min(times.values(), default=0.0)
+    finalists = [one for one in ranking if times[one] <= least * _MARGIN][:_FINALISTS]
+    if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
+        finalists.append(everything)
     variants = (on_machines(scenario, one) for one in finalists if one != everything)
     scenarios = [one for one in variants if one is not None]
     return [
@@ -112,15 +115,6 @@ def _short_searches(
             continue
         times[names] = outcome.makespan or 0.0
     return times
-
-
-def _finalists(times: dict[Names, float], everything: Names) -> list[Names]:
-    ranking = sorted(times, key=lambda names: (times[names], len(names)))
-    least = min(times.values(), default=0.0)
-    near = [names for names in ranking if times[names] <= least * _MARGIN][:_FINALISTS]
-    if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
-        near.append(everything)
-    return near
 
 
 def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:

@@ -43,6 +43,8 @@ GROUP = "emu.policies"
 #: Wall seconds that a rule may take to be loaded, and for every answer: chosen, not
 #: measured; SEBF in Python answers in milliseconds.
 DEADLINE = 10.0
+#: The method that a rule needs.
+_RATES = "rates(flows, capacity)"
 #: ``FILE.py:CLASS``, beside the scenario, or ``MODULE:CLASS``.
 PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
@@ -122,7 +124,10 @@ def register_program(policy: str, source: str | None) -> str:
     """
     file, _, attribute = policy.rpartition(":")
     name = policy
-    find: Callable[[], object] = partial(_of_module, policy)
+
+    def find() -> object:
+        return look_up(importlib.import_module(file), attribute, policy)
+
     check: Callable[[], str] = partial(rule_problem, policy, source)
     if source is not None:
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
@@ -136,14 +141,6 @@ def register_program(policy: str, source: str | None) -> str:
 
     register(name, ask)
     return name
-
-
-def _of_module(policy: str) -> object:
-    module, _, attribute = policy.rpartition(":")
-    return look_up(importlib.import_module(module), attribute, policy)
-
-
-_RATES = "rates(flows, capacity)"
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.errors import DataError, ScenarioError
+from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Job, Realization
 from emu.problem.fields.section import Section
@@ -54,7 +54,15 @@ def build_job(scenario: Scenario) -> Job:
     """
     section = scenario.job
     if scenario.jobs:
-        return _pin_jobs(scenario, several_jobs(_parts(scenario)))
+        whole = several_jobs(_parts(scenario))
+        if scenario.place_jobs == "sequential":
+            return whole
+        places = {
+            f"{item.name}/{name}": machine
+            for item in scenario.jobs
+            for name, machine in item.placement.tasks.items()
+        }
+        return pin(whole, {**places, **scenario.pins})
     if not isinstance(section, TrainingSection):
         return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
@@ -153,19 +161,6 @@ def _parts(scenario: Scenario) -> list[JobPart]:
     ]
 
 
-def _pin_jobs(scenario: Scenario, job: Job) -> Job:
-    """Return several jobs with what is stated of their placement as pins."""
-    if scenario.place_jobs == "sequential":
-        return job
-    places = {
-        f"{item.name}/{name}": machine
-        for item in scenario.jobs
-        for name, machine in item.placement.tasks.items()
-    }
-    together = scenario.pins
-    return pin(job, {**places, **together})
-
-
 def open_data(job: Job) -> None:
     """Open the data set that the processes of ``job`` will open, if there is one.
 
@@ -228,24 +223,29 @@ def realize(scenario: Scenario, job: Job) -> Realization:
 def _realize_one(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
-        return _realize_several(scenario)
+        parts, realizations = _parts(scenario), []
+        for number, (_, alone) in enumerate(scenario.parts()):
+            try:
+                realizations.append(realize(alone, parts[number].job))
+            except ScenarioError as error:
+                key = f"jobs.{number}.{error.key}"
+                raise ScenarioError(error.problem, key=key) from error
+        return several_realizations(parts, realizations)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
     figures = model_figures(scenario)
     seconds = {} if figures is None else {"worker": figures.seconds}
     context, cluster = scenario.build_context(), scenario.to_cluster()
-    return section.realize(job, context, cluster, seconds)
-
-
-def _realize_several(scenario: Scenario) -> Realization:
-    parts, realizations = _parts(scenario), []
-    for number, (part, (_, alone)) in enumerate(
-        zip(parts, scenario.parts(), strict=True)
+    realization = section.realize(job, context, cluster, seconds)
+    for what, array, rows in (
+        ("times", realization.times, len(job.tasks)),
+        ("volumes", realization.volumes, len(job.edges)),
     ):
-        try:
-            realizations.append(realize(alone, part.job))
-        except ScenarioError as error:
-            key = f"jobs.{number}.{error.key}"
-            raise ScenarioError(error.problem, key=key) from error
-    return several_realizations(parts, realizations)
+        if array.shape != (rows, job.iterations):  # a system of another package
+            raise EmulatorError(
+                f"system {section.system} realizes {what} of shape {array.shape}, not "
+                f"{(rows, job.iterations)}: a row for each of its "
+                f"{'tasks' if what == 'times' else 'edges'}, a column per iteration"
+            )
+    return realization

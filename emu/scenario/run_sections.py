@@ -53,8 +53,15 @@ from emu.scenario.own_rules import (
     list_policies,
     register_program,
 )
+from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_types
+
+#: Where a scale is left to emu.
+AUTO = "auto"
+#: ``job.system`` where ``jobs`` states what is run.
+SEVERAL = "several"
+_PAPER = Prices()
 
 
 def pin(job: Job, stated: Mapping[str, str]) -> Job:
@@ -97,7 +104,7 @@ def process_of(job: Job, name: str) -> str:
 
 def pin_errors(
     job: Job, machines: Sequence[str], stated: Mapping[str, str]
-) -> Iterator[tuple[Trail, str]]:
+) -> Problems:
     """Yield errors in the names of ``placement.tasks``, and their places.
 
     Parameters
@@ -143,15 +150,11 @@ def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[Task, str, str]
         yield pinned_there[-1], resource, problem
 
 
-def _one_of(known: Mapping[str, object]) -> BeforeValidator:
-    """Return the validator of a word out of ``known``."""
-
-    def check(found: object) -> str:
-        if not isinstance(found, str) or found not in known:
-            raise ValueError(f"found {found!r}, {nearest(str(found), known)}")
-        return found
-
-    return BeforeValidator(check)
+def _check_placement(found: object) -> str:
+    known = placement.PLACEMENT_POLICIES
+    if not isinstance(found, str) or found not in known:
+        raise ValueError(f"found {found!r}, {nearest(str(found), known)}")
+    return found
 
 
 RatePolicy: TypeAlias = Annotated[
@@ -168,16 +171,20 @@ RatePolicy: TypeAlias = Annotated[
 ]
 PlacementPolicy: TypeAlias = Annotated[
     str,
-    _one_of(placement.PLACEMENT_POLICIES),
+    BeforeValidator(_check_placement),
     WithJsonSchema({"enum": [*placement.PLACEMENT_POLICIES]}),
 ]
 
 
 MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
-
-
-#: Where a scale is left to emu.
-AUTO = "auto"
+if TYPE_CHECKING:
+    AnyJob = JobSection
+else:
+    #: One job, by its system.
+    AnyJob = Annotated[
+        Union[section_types()],  # noqa: UP007 - of those that are installed
+        Field(discriminator="system"),
+    ]
 
 
 def _of_a_whole(value: Expected) -> Expected:
@@ -351,18 +358,6 @@ class ExpectSection(Section):
     """Largest training loss at the end, or a range: ``2.1 .. 2.5``."""
 
 
-if TYPE_CHECKING:
-    AnyJob = JobSection
-else:
-    #: One job, by its system.
-    AnyJob = Annotated[
-        Union[section_types()],  # noqa: UP007 - of those that are installed
-        Field(discriminator="system"),
-    ]
-#: ``job.system`` where ``jobs`` states what is run.
-SEVERAL = "several"
-
-
 class JobsItemSection(Section):
     """One of several jobs; its tasks are called ``a/w0``."""
 
@@ -455,16 +450,8 @@ class LabSection(Section):
     """True where all packets' headers are noted, for traffic.npz and what crossed."""
 
 
-class LabFile(Section):
-    """A lab: NICs are payload rates, ``cpu`` cores that a machine's programs share."""
-
-    cluster: ClusterSection
-    """The machines; names are host names."""
-    lab: LabSection = LabSection()
-    """The programs."""
-    events: tuple[EventSection, ...] = ()
-    """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
-    """
+class FileSection(Section):
+    """A whole file, which knows where it was written."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
@@ -476,6 +463,18 @@ class LabFile(Section):
     def read_from(self, document: Document) -> None:
         """Note where it was written, for errors that show later."""
         self._origin = Origin(document)
+
+
+class LabFile(FileSection):
+    """A lab: NICs are payload rates, ``cpu`` cores that a machine's programs share."""
+
+    cluster: ClusterSection
+    """The machines; names are host names."""
+    lab: LabSection = LabSection()
+    """The programs."""
+    events: tuple[EventSection, ...] = ()
+    """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
+    """
 
     @property
     def folder(self) -> Path:
@@ -490,35 +489,20 @@ class LabFile(Section):
     @property
     def cores(self) -> dict[str, float]:
         """Cores by machine; empty where nothing says that there is a limit."""
-        cores_of = {
-            name: self.cluster.machines[place].cpu
-            for name, place in self.cluster.names_and_positions()
-        }
-        if self.lab.time_scale == 1 and not any(
-            c is not None for c in cores_of.values()
-        ):
+        cores_of = {name: one.cpu for name, one in self.cluster.by_name.items()}
+        if self.lab.time_scale == 1 and {*cores_of.values()} == {None}:
             return {}
         return {name: 1.0 if cpu is None else cpu for name, cpu in cores_of.items()}
 
 
-def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
-    """Yield (where, what is wrong and what would be right) of names in a lab."""
-    machines = [name for name, _ in file.cluster.names_and_positions()]
+def name_errors(file: LabFile) -> Problems:
+    """Yield (where, what is wrong and what would be right) of a lab."""
+    machines = file.cluster.names
     for position, program in enumerate(file.lab.programs):
         for name in program.on if program.on != "all" else ():
             if name not in machines:
                 problem = f"no machine {name!r}, {nearest(name, machines)}"
                 yield ("lab", "programs", position, "on"), problem
-    yield from _prediction_errors(file)
-    names = [program.name for program in file.lab.programs]
-    until = file.lab.until
-    if until is not None and until not in names:
-        words = nearest(until, names) if names else "and there are none: leave it out"
-        yield ("lab", "until"), f"no program {until!r}, {words}"
-
-
-def _prediction_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
-    """Yield likewise what keeps a prediction from being judged."""
     lab = file.lab
     if lab.prediction is None:
         if lab.expect.prediction is not None:
@@ -530,9 +514,11 @@ def _prediction_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     elif file.events:
         problem = "change NICs, but a fit does not say when it begins: remove them"
         yield ("events",), problem
-
-
-_PAPER = Prices()
+    names = [program.name for program in file.lab.programs]
+    until = file.lab.until
+    if until is not None and until not in names:
+        words = nearest(until, names) if names else "and there are none: leave it out"
+        yield ("lab", "until"), f"no program {until!r}, {words}"
 
 
 class UntilSection(Section):

@@ -18,10 +18,8 @@ from emu.problem.fields.quantities import (
     Seed,
     text_schema,
 )
-from emu.problem.fields.section import Section
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import JobPart, several_jobs, with_copies
-from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
     DEFAULT_RESTARTS,
@@ -36,6 +34,7 @@ from emu.scenario.run_sections import (
     SEVERAL,
     EmulationSection,
     ExpectSection,
+    FileSection,
     JobsItemSection,
     LabFile,
     PlacementSection,
@@ -63,7 +62,7 @@ else:
     ]
 
 
-class Scenario(Section):
+class Scenario(FileSection):
     """One experiment: a job on a cluster, how it is run, and what should come out."""
 
     name: FileName
@@ -112,22 +111,12 @@ class Scenario(Section):
     """Seed of everything random."""
     profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
-    _origin: Origin = PrivateAttr(default_factory=Origin)
     _stated_cluster: ClusterSection | None = PrivateAttr(default=None)
-
-    @property
-    def origin(self) -> Origin:
-        """Where it was written."""
-        return self._origin
 
     @property
     def stated_cluster(self) -> ClusterSection:
         """The cluster as stated, without the machines that jobs bring along."""
         return self._stated_cluster or self.cluster
-
-    def read_from(self, document: Document) -> None:
-        """Note where it was written, for errors that show later."""
-        self._origin = Origin(document)
 
     @model_validator(mode="before")
     @classmethod
@@ -144,7 +133,7 @@ class Scenario(Section):
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
         sections = [item.job for item in self.jobs] or [self.job]
         whole = self.cluster
-        machines = [name for name, _ in self.cluster.names_and_positions()]
+        machines = self.cluster.names
         for section in sections:
             if not [*section.size_problems(machines)]:  # else an error of its own
                 whole = section.with_machines(whole)
@@ -182,7 +171,7 @@ class Scenario(Section):
             what = f"{self.job.system} job of {self.job.length}"
         return (
             f"<Scenario {self.name}: "
-            f"{len(self.cluster.names_and_positions())} machines, "
+            f"{len(self.cluster.names)} machines, "
             f"{what}, placement {self.placed_by}, "
             f"rates {self.schedule.rule}>"
         )
@@ -305,8 +294,8 @@ class Scenario(Section):
         faults = [fault for event in self.events for fault in event.faults(links)]
         if self.failures is not None:
             faults += self.failures.faults(cluster, self.seed)
-        sections = [section for _, _, section in self.each_job()]
-        tuners = tuple(tuner for job in sections for tuner in job.tuners(cluster))
+        jobs = (job for *_, job in self.each_job())
+        tuners = tuple(tuner for job in jobs for tuner in job.tuners(cluster))
         cluster = replace(cluster, changes=changes, tuners=tuners)
         cluster = with_faults(cluster, faults)
         names = {machine.name for machine in cluster.machines}
@@ -364,7 +353,11 @@ class Scenario(Section):
             job = section.build(self.build_context(train_vertices, opened=opened))
             with_profile = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=with_profile)
-            job = self._with_copies(job)
+            copied = self.checkpoint
+            if copied is not None and copied.to == "peer":
+                teams = tasks_with_state_of(job).values()
+                owners = dict.fromkeys(name for names in teams for name in names)
+                job = with_copies(job, owners, copied.every, updates_missed(job))
         return pin(job, self.only_present(job, self.pins)) if pins else job
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
@@ -382,16 +375,6 @@ class Scenario(Section):
         names = {*job.units, *(task.name for task in job.tasks)}
         return {name: where for name, where in stated.items() if name in names}
 
-    def _with_copies(self, job: Job) -> Job:
-        """Return the job with the copies that checkpoints go to."""
-        section = self.checkpoint
-        if section is None or section.to != "peer":
-            return job
-        owners = (name for names in tasks_with_state_of(job).values() for name in names)
-        return with_copies(
-            job, dict.fromkeys(owners), section.every, updates_missed(job)
-        )
-
     @property
     def window(self) -> int | None:
         """Credit window K, None for unlimited."""
@@ -403,7 +386,7 @@ class Scenario(Section):
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         return BuildContext(
-            machines=tuple(name for name, _ in self.cluster.names_and_positions()),
+            machines=tuple(self.cluster.names),
             window=self.window,
             seed=self.seed,
             compute=self.emulation.compute,

@@ -57,6 +57,7 @@ from emu.scenario.workload_file import (
     read_profile,
     workload_document,
 )
+from emu.systems import Problems
 from emu.systems.training_section import batch_problem, program_text
 
 if TYPE_CHECKING:
@@ -66,6 +67,35 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.
 LAB = "lab.yaml"
+#: Texts of programs, ``FILE:NAME``.
+_NONE: Texts = {}
+#: Values that are paths.
+_MODEL: Trail = ("job", "model")
+_OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
+
+#: Keys of a job beside which figures of its model stay what they are.
+_KEPT = tuple(
+    (key,)
+    for key in (
+        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
+        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
+        "sampling",
+    )
+)  # fmt: skip
+#: Keys of a lab file; a scenario has others beside them.
+LAB_KEYS = ("cluster", "lab", "events")
+#: Errors of one file that are described; whoever has more mends these first.
+_MOST_ERRORS = 200
+
+#: What stands in for a section that is wrong, while the others are looked at.
+_STAND_INS: dict[str, Any] = {
+    "cluster": {"machines": [{"nic": "1 B/s"}]},
+    "job": {
+        "system": "custom",
+        "iterations": 1,
+        "tasks": [{"name": "t", "time": "0 s"}],
+    },
+}
 
 
 def _list_shipped(folder: str, pattern: str) -> list[Path]:
@@ -118,7 +148,7 @@ def locate(source: str | Path) -> Path:
     )
 
 
-def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def preparation_errors(scenario: Scenario) -> Problems:
     """Yield errors beyond the file: data, profile, and room for the tasks.
 
     Call it on a scenario without `consistency_errors`.
@@ -166,7 +196,7 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
         simulate(subject, subject.stretch(realize(scenario, job)))
 
 
-def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:
+def _data_errors(job: Job) -> Problems:
     """Yield that data are missing, or that too few are there."""
     dataset = job.settings["dataset"]
     keys = ("name", "scale", "seed", "root")
@@ -179,37 +209,6 @@ def _data_errors(job: Job) -> Iterator[tuple[Trail, str]]:
     if source.train is not None and "batch_size" in job.settings:
         problem = batch_problem(job.settings, source.train)
         yield from [(("job", "batch_size"), problem)] if problem else []
-
-
-#: Texts of programs, ``FILE:NAME``.
-_NONE: Texts = {}
-#: Values that are paths.
-_MODEL: Trail = ("job", "model")
-_OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
-
-#: Keys of a job beside which figures of its model stay what they are.
-_KEPT = tuple(
-    (key,)
-    for key in (
-        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
-        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
-        "sampling",
-    )
-)  # fmt: skip
-#: Keys of a lab file; a scenario has others beside them.
-LAB_KEYS = ("cluster", "lab", "events")
-#: Errors of one file that are described; whoever has more mends these first.
-_MOST_ERRORS = 200
-
-#: What stands in for a section that is wrong, while the others are looked at.
-_STAND_INS: dict[str, Any] = {
-    "cluster": {"machines": [{"nic": "1 B/s"}]},
-    "job": {
-        "system": "custom",
-        "iterations": 1,
-        "tasks": [{"name": "t", "time": "0 s"}],
-    },
-}
 
 
 def load(
@@ -370,16 +369,7 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
     return scenario
 
 
-def _rule_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield why the text of a rule for rates, one's own, is none."""
-    section = scenario.schedule
-    if is_program(section.policy) and (
-        problem := rule_problem(section.policy, section.source)
-    ):
-        yield ("schedule", "policy"), f"{section.rule}: {problem}"
-
-
-def _deaths(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _deaths(scenario: Scenario) -> Problems:
     """Yield the death that ends a job for good, which only simulating it tells.
 
     Nothing where that needs training, or code of others.
@@ -415,7 +405,11 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         scenario, errors = _check_document(document)
         if scenario is None or errors:
             return errors
-        beyond = [*_rule_errors(scenario), *preparation_errors(scenario)]
+        beyond, rule = list[tuple[Trail, str]](), scenario.schedule
+        own = is_program(rule.policy)
+        if own and (problem := rule_problem(rule.policy, rule.source)):
+            beyond.append((("schedule", "policy"), f"{rule.rule}: {problem}"))
+        beyond += preparation_errors(scenario)
         return _locate_errors(document, beyond or _deaths(scenario))
 
 
@@ -432,22 +426,17 @@ def _check_document(
     wrong = {str(trail[0]) for trail, _ in problems if trail}
     if "jobs" in wrong:
         wrong.add("job")
-    usable = scenario or _without(data, wrong)
+    usable = scenario
+    if usable is None:  # defaults or stand-ins for what is wrong
+        rest = {key: value for key, value in data.items() if key not in wrong}
+        stand_ins = {"name": "partial", **_STAND_INS}
+        if "jobs" in rest:
+            del stand_ins["job"]
+        with contextlib.suppress(ValidationError):
+            usable = Scenario.model_validate(stand_ins | rest)
     if usable is not None:
         problems += scenario_errors(usable, wrong, timed=timed)
     return scenario, _locate_errors(document, problems)
-
-
-def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
-    """Return the scenario with defaults or stand-ins for the sections ``wrong``."""
-    rest = {key: value for key, value in data.items() if key not in wrong}
-    stand_ins = dict(_STAND_INS)
-    if "jobs" in rest:
-        del stand_ins["job"]
-    try:
-        return Scenario.model_validate(stand_ins | {"name": "partial"} | rest)
-    except ValidationError:
-        return None
 
 
 def _read(source: str | Path, overrides: Overrides) -> Document:
@@ -563,8 +552,11 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
         return
     if (*trail, "program") in document.options:
         model.pop("source", None)
-    if any(_changes(at, trail[:-1]) for at in document.options):
-        model.pop("measured", None)
+    job = trail[:-1]
+    for option in document.options:  # of what figures were measured with
+        inner = option[len(job) :]
+        if job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT:
+            model.pop("measured", None)
     if not isinstance(model.get("source"), str):
         model.pop("source", None)
         model.update(_text_of(model["program"], noted))
@@ -584,9 +576,3 @@ def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     if file is not None:
         schedule["policy"] = f"{file}:{policy.rpartition(':')[2]}"
         schedule.update(_text_of(schedule["policy"], noted))
-
-
-def _changes(option: Trail, job: Trail) -> bool:
-    """Return True where an option touches what figures were measured with."""
-    inner = option[len(job) :]
-    return job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT

@@ -56,7 +56,8 @@ def expand_topology(document: Document, folder: Path) -> None:
     if word in _BOXES:
         boxes, nvlinks = _BOXES[word]
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
-        if boxes == 1 and _swaps(document.data):
+        job = document.data.get("job")
+        if boxes == 1 and isinstance(job, dict) and job.get("plan") == "swap":
             _add_host(cluster)
         return
     if not Path(word).is_file():
@@ -66,12 +67,6 @@ def expand_topology(document: Document, folder: Path) -> None:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
         raise document.error(at, problem)
     cluster.update(content)
-
-
-def _swaps(data: dict[str, Any]) -> bool:
-    """Return True where the job leaves rows in the memory of its box."""
-    job = data.get("job")
-    return isinstance(job, dict) and job.get("plan") == "swap"
 
 
 def _add_host(cluster: dict[str, Any]) -> None:

@@ -78,19 +78,14 @@ def variations(
 
 def _varied(text: str) -> tuple[str, list[str]]:
     key, rest = split_override(text)
-    values = [value.strip() for value in _split(rest)]
-    if not (key and all(values)):
-        raise ScenarioError("write key=value,value", file=f"--vary {text}")
-    return key, list(dict.fromkeys(values))
-
-
-def _split(text: str) -> list[str]:
-    """Return the parts between the commas that stand in no bracket."""
     parts, depth = [""], 0
-    for letter in text:
+    for letter in rest:  # a comma in a bracket belongs to a value
         depth += (letter in "[{") - (letter in "]}")
         if letter == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += letter
-    return parts
+    values = [value.strip() for value in parts]
+    if not (key and all(values)):
+        raise ScenarioError("write key=value,value", file=f"--vary {text}")
+    return key, list(dict.fromkeys(values))

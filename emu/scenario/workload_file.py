@@ -31,6 +31,17 @@ _KEYS = {
 }
 
 
+_KIND_OF_LETTER = {
+    "g": "graph_store",
+    "s": "sampler",
+    "w": "worker",
+    "p": "parameter_server",
+}
+VERSION = 1
+#: Settings of a job that its times and volumes are of.
+_OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
+
+
 def is_workload(data: dict[str, Any]) -> bool:
     """Return True where ``data`` is a workload file rather than a scenario."""
     return {"machines", "edges", "volumes"} <= data.keys()
@@ -62,7 +73,14 @@ def workload_document(document: Document) -> Document:
             "job": {
                 "system": "custom",
                 "iterations": data["n_iterations"],
-                "tasks": [_task(name, data["exec_times"]) for name in data["tasks"]],
+                "tasks": [
+                    {
+                        "name": name,
+                        "kind": _KIND_OF_LETTER.get(name[:1], "task"),
+                        "time": DURATION.exact(float(data["exec_times"][name])),
+                    }
+                    for name in data["tasks"]
+                ],
                 "flows": _flows(data["edges"], data["volumes"]),
                 "credit_window": "unlimited",
             },
@@ -102,12 +120,6 @@ def _machine(bandwidths: Sequence[float]) -> dict[str, Any]:
     return {"nic": {"in": RATE.exact(inward), "out": RATE.exact(outward)}}
 
 
-def _task(name: str, times: dict[str, float]) -> dict[str, Any]:
-    kinds = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
-    time = DURATION.exact(float(times[name]))
-    return {"name": name, "kind": kinds.get(name[:1], "task"), "time": time}
-
-
 def _flows(
     edges: Sequence[Sequence[Any]], volumes: Sequence[Sequence[float]]
 ) -> list[FlowSection]:
@@ -132,11 +144,6 @@ def _flows(
         }
         flows.append(FlowSection.model_construct(**fields))
     return flows
-
-
-VERSION = 1
-#: Settings of a job that its times and volumes are of.
-_OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +181,16 @@ class ProfileFile:
             When a task or edge of the job was not measured, or the times are those of
             other mini-batches.
         """
-        self._check_batches(job.settings)
+        settings = job.settings
+        # The names of the tasks do not say: ``s0`` is there with every batch size.
+        for key in _OF_BATCHES:
+            measured = self.settings.get(key, settings.get(key))
+            if key in settings and measured != settings[key]:
+                problem = (
+                    f"was measured with {key} {measured}, not {settings[key]}: profile "
+                    "anew, or write job.times"
+                )
+                raise DataError(problem, path=self.path)
         names = job.edge_names
         carrying = [
             name
@@ -195,22 +211,6 @@ class ProfileFile:
         ]
         volumes = np.array(rows).reshape(len(rows), nothing.size)
         return Profile(times, volumes)
-
-    def _check_batches(self, settings: Mapping[str, Any]) -> None:
-        """Refuse what was measured on other mini-batches, or on other shares of them.
-
-        The names of the tasks do not say: ``s0`` is there with every batch size.
-        """
-        for key in _OF_BATCHES:
-            if (
-                key in settings
-                and self.settings.get(key, settings[key]) != settings[key]
-            ):
-                problem = (
-                    f"was measured with {key} {self.settings[key]}, not "
-                    f"{settings[key]}: profile anew, or write job.times"
-                )
-                raise DataError(problem, path=self.path)
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
@@ -239,13 +239,9 @@ def read_profile(path: str | Path) -> ProfileFile:
         When it cannot be read, is of another version, or is damaged: a value that is
         not finite and positive or zero, rows of different lengths, no tasks.
     """
-    with one_error(path):
-        return _read(path)
-
-
-def _read(path: str | Path) -> ProfileFile:
     file = str(path)
-    content = read_json(Path(path))
+    with one_error(path):
+        content = read_json(Path(path))
     if not isinstance(content, dict) or content.get("version") != VERSION:
         version = content.get("version") if isinstance(content, dict) else content
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"

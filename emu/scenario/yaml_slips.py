@@ -20,6 +20,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 #: Lines after the slip that must be YAML as well, and the longest text that is tried:
 #: some 20 changes, and 10 ms per kB and change.
 _AFTER, _LONGEST = 40, 8_000
+_HEAD = r"(\s*(?:- +)?)"
+_KEY = r"([A-Za-z_][\w.-]*)"
 
 
 class Slip(NamedTuple):
@@ -61,7 +63,10 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
         Lines that an error names, from 0.
     """
     lines = text.splitlines()
-    places = _places(lines, near)
+    # Those named, and the last one before each.
+    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    around = [i for line in near for i in [i for i in rows if i <= line][-2:][::-1]]
+    places = [*dict.fromkeys(around)]
     if not places:
         return None
     first = min(places)
@@ -77,24 +82,11 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
     return None
 
 
-def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
-    """Return the lines to look at: those named, and the last one before each."""
-    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
-    places: list[int] = []
-    for line in near:
-        places += [i for i in rows if i <= line][-2:][::-1]
-    return [*dict.fromkeys(places)]
-
-
 def _is_yaml(text: str) -> bool:
     try:
         return YAML(pure=True).load(text) is not None
     except (YAMLError, TypeError, ValueError, RecursionError):
         return False
-
-
-_HEAD = r"(\s*(?:- +)?)"
-_KEY = r"([A-Za-z_][\w.-]*)"
 
 
 def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:
@@ -129,11 +121,6 @@ def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
         usual = [depth + 2] if above.rstrip().endswith(":") else [depth]
         for indent in [*usual, *_indentations(lines, at)]:
             yield " " * indent + inner
-
-
-def _fix_indent(lines: Sequence[str], at: int) -> Iterator[str]:
-    for indent in _indentations(lines, at):
-        yield " " * indent + lines[at].lstrip()
 
 
 def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
@@ -197,5 +184,7 @@ _CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {
         rf"^{_HEAD}{_KEY}\s*[= ]\s*(?=[^\s:=])", r"\1\2: "
     ),
     "text that YAML would read, it needs quotes": _fix_quotes,
-    "indented unlike the lines around it": _fix_indent,
+    "indented unlike the lines around it": lambda lines, at: (
+        " " * indent + lines[at].lstrip() for indent in _indentations(lines, at)
+    ),
 }

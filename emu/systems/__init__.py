@@ -6,3 +6,13 @@ volumes that follow from them, and what its results mean; its node programs stan
 
 Must not know: scenario files, sockets, other rooms than those that it builds on.
 """
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+#: Errors of a section: (keys and positions down to a value, what is wrong with it).
+Problems: TypeAlias = Iterator[tuple[tuple[str | int, ...], str]]
+#: Kind of task, or device -> seconds.
+Times: TypeAlias = Mapping[str, float]
+#: Key -> value, as ``--set`` takes them.
+Edit: TypeAlias = dict[str, Any]

@@ -10,17 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from emu.problem import Cluster, Job, Realization, Task, Tuner
-from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.problem.fields.quantities import DEFAULT_DEVICE, default_time
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.systems import Edit, Problems, Times
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-
-    Problems = Iterator[tuple[Trail, str]]
-    Times = Mapping[str, float]
-    #: Key -> value, as ``--set`` takes them.
-    Edit = dict[str, Any]
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
@@ -45,6 +41,24 @@ class BuildContext:
     """Size of the training set, 0 where it is not known."""
     cluster: Cluster | None = None
     """Machines and links, where the data set may be opened, too."""
+
+
+class KindTimesSection(Section):
+    """Times of one task of each kind, by keys that are called as the kinds."""
+
+    def by_kind(self) -> dict[str, float | dict[str, float]]:
+        """Return kind -> time, of those that are stated or follow from others."""
+        return {kind: time for kind, time in self if time is not None}
+
+    def default_times(self) -> dict[str, float]:
+        """Return kind -> seconds on the default device, as of `by_kind`."""
+        return {kind: default_time(time) for kind, time in self.by_kind().items()}
+
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+        """Yield as `JobSection.device_times`: what follows is where it might stand."""
+        for kind, time in self.by_kind().items():
+            if isinstance(time, dict):
+                yield ("job", "times", kind), kind, time
 
 
 class JobSection(Section):
@@ -74,11 +88,16 @@ class JobSection(Section):
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
         times: Any  # a section; a word in jobs of the user's own
+        machines: tuple[str, ...] | None  # where some of them may be stated
 
         @property
         def iterations(self) -> int | None: ...  # noqa: D102
         @property
         def credit_window(self) -> int | str: ...  # noqa: D102
+
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that take part, out of those of the cluster."""
+        return tuple(machines) if self.machines is None else self.machines
 
     @property
     def length(self) -> str:
@@ -138,7 +157,7 @@ class JobSection(Section):
             key, fits = "machines", 0
             # The largest first: that of the others is seldom the slip.
             for key in sorted(sizes, key=lambda key: -sizes[key]):
-                if fits := self._fitting(key, sizes[key], machines):
+                if fits := self._count_fitting(key, sizes[key], machines):
                     break
             trail = "cluster" if key == "machines" else "job"
             advice = f"write {fits:,} or fewer" if fits else "write fewer"
@@ -156,16 +175,16 @@ class JobSection(Section):
             )
             yield ("job", key), problem
 
-    def _fitting(self, key: str, found: int, machines: Sequence[str]) -> int:
-        """Return the largest value of a key, below ``found``, that makes few enough."""
+    def _count_fitting(self, key: str, most: int, machines: Sequence[str]) -> int:
+        """Return the largest value of a key, below ``most``, that makes few enough."""
 
-        def fits(size: int) -> bool:
+        def is_too_much(size: int) -> bool:
             if key == "machines":
-                return self.least_edges(machines[:size]) <= MOST_EDGES
+                return self.least_edges(machines[:size]) > MOST_EDGES
             job = self.model_copy(update={key: size})
-            return job.least_edges(machines) <= MOST_EDGES
+            return job.least_edges(machines) > MOST_EDGES
 
-        return bisect.bisect_left(range(1, found), True, key=lambda n: not fits(n))
+        return bisect.bisect_left(range(1, most), True, key=is_too_much)
 
     @property
     def movable_on(self) -> tuple[str, ...] | None:
@@ -305,31 +324,35 @@ class JobSection(Section):
         """Return notes on the system for a run's manifest, beside the scenario."""
         return {}
 
+    def rank_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield what is wrong with ``job.machines``: unknown, or there twice."""
+        names, counts = cluster.names, Counter(self.machines or ())
+        for position, name in enumerate(self.machines or ()):
+            trail: Trail = ("job", "machines", position)
+            if name not in names:
+                yield trail, f"no machine {name!r}, {nearest(name, names)}"
+            elif counts[name] > 1:
+                yield trail, f"{name!r} occurs {counts[name]} times"
 
-def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
-    """Yield what is wrong with ``job.machines``: unknown, or there twice."""
-    names = [name for name, _ in cluster.names_and_positions()]
-    counts = Counter(machines or ())
-    for position, name in enumerate(machines or ()):
-        trail: Trail = ("job", "machines", position)
-        if name not in names:
-            yield trail, f"no machine {name!r}, {nearest(name, names)}"
-        elif counts[name] > 1:
-            yield trail, f"{name!r} occurs {counts[name]} times"
+    def device_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield devices with times that no machine has, and what would be right."""
+        devices = sorted({m.device for m in cluster.machines if m.device})
+        for trail, _, times in self.device_times():
+            for device in times:
+                if device != DEFAULT_DEVICE and device not in devices:
+                    none = "no machine has a device"
+                    hint = nearest(device, devices) if devices else none
+                    yield (*trail, device), f"no machine has device {device!r}, {hint}"
 
 
-def device_errors(
-    job: JobSection, cluster: ClusterSection
-) -> Iterator[tuple[Trail, str]]:
-    """Yield devices with times that no machine has, and what would be right."""
-    devices = sorted({m.device for m in cluster.machines if m.device})
-    for trail, _, times in job.device_times():
-        for device in times:
-            if device != DEFAULT_DEVICE and device not in devices:
-                hint = (
-                    nearest(device, devices) if devices else "no machine has a device"
-                )
-                yield (*trail, device), f"no machine has device {device!r}, {hint}"
+def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:
+    """Return the kinds of the wanted tasks; none where others are of these kinds.
+
+    The parameters are as of `JobSection.scale_times`.
+    """
+    kinds = {tasks[name] for name in wanted}
+    others = {name for name, kind in tasks.items() if kind in kinds} - wanted
+    return set() if others else kinds
 
 
 def with_slowness(
@@ -341,9 +364,7 @@ def with_slowness(
     measured of a program's model: a machine takes them over its speed, as it does with
     times of a job that says so. Other stated times are those of its device.
     """
-    machines = {
-        name: cluster.machines[place] for name, place in cluster.names_and_positions()
-    }
+    machines = cluster.by_name
     slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
     if profiled or section.goes_by_speed:
         factors = dict.fromkeys([task.name for task in job.tasks], slower)

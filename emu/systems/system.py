@@ -1,21 +1,23 @@
 """The record by which a system offers everything that others need of it.
 
 Importing a record imports neither pydantic nor torch: agents read its programs at their
-start. What takes longer to import is behind a function.
+start. What takes longer to import is behind `on_demand` or `calling`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import EmulatorError
+from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 
@@ -28,6 +30,23 @@ if TYPE_CHECKING:
     Guard = Callable[[Evidence], Iterable[Finding]]
     #: Task -> name -> what its program left at the end of the run.
     Results = Mapping[str, Mapping[str, NDArray[Any]]]
+
+#: Entry points of this group are `System` records.
+GROUP = "emu.systems"
+
+
+def on_demand(path: str) -> Callable[[], Any]:
+    """Return a function that imports and returns ``module:name``."""
+    return partial(resolve_name, path)
+
+
+def calling(path: str) -> Callable[..., Any]:
+    """Return a function that imports ``module:name`` and calls it."""
+
+    def call(*values: Any) -> Any:
+        return resolve_name(path)(*values)
+
+    return call
 
 
 def _trains_nothing(*_: object) -> NoReturn:
@@ -100,10 +119,6 @@ class System:
     ``emu compare --systems``."""
 
 
-#: Entry points of this group are `System` records.
-GROUP = "emu.systems"
-
-
 @cache
 def systems() -> Mapping[str, System]:
     """Return the installed systems by name, in the order of their names.
@@ -115,7 +130,7 @@ def systems() -> Mapping[str, System]:
     """
     by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
-        where = f"entry point {point.name} = {point.value} of group {GROUP}"
+        where = _describe_point(point)
         try:
             system = point.load()
         except Exception as error:  # of another package: anything
@@ -132,9 +147,32 @@ def systems() -> Mapping[str, System]:
     return by_name
 
 
+def _describe_point(point: EntryPoint) -> str:
+    return f"entry point {point.name} = {point.value} of group {GROUP}"
+
+
+@cache
 def section_types() -> tuple[type[JobSection], ...]:
-    """Return the ``job`` sections of all systems."""
-    return tuple(system.section() for system in systems().values())
+    """Return the ``job`` sections of all systems.
+
+    Raises
+    ------
+    EmulatorError
+        When one cannot be imported: it names the package that brings it.
+    """
+    types, points = [], {point.name: point for point in entry_points(group=GROUP)}
+    for name, system in systems().items():
+        try:
+            types.append(system.section())
+        except Exception as error:  # of another package: anything
+            point = points[name]
+            package = point.dist.name if point.dist else "an unknown package"
+            said = printable(f"{type(error).__name__}: {error}", limit=300)
+            problem = f"{_describe_point(point)}, which {package} brings"
+            raise EmulatorError(
+                f"{problem}: its section cannot be imported: {said}"
+            ) from error
+    return tuple(types)
 
 
 def system_guards() -> list[Guard]:

@@ -28,17 +28,30 @@ from emu.problem.fields.quantities import (
     Seed,
     Window,
     combine,
-    default_time,
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
-from emu.systems.job_section import JobSection, rank_problems
+from emu.systems import Edit, Problems, Times
+from emu.systems.job_section import JobSection, KindTimesSection, whole_kinds
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+    from emu.systems.job_section import BuildContext
+
+    Fanouts = tuple[int, ...]
+else:
+    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
 
 _MOST_TEXT = 1 << 20
+#: Wrong where a kind of task has no time.
+NO_TIME = (
+    "found neither this time nor a profile, write for example 20 ms, or measure all "
+    "times: emu profile FILE OUT"
+)
+#: Parts of a worker's time, in their order, that `TimesSection` takes as well.
+PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
+#: Kinds of task whose stated time is that of a whole mini-batch.
+_SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
 
 
 class FiguresSection(Section):
@@ -114,33 +127,9 @@ def program_text(program: str) -> str:
         raise DataError(f"cannot read {file}: {error}") from error
 
 
-if TYPE_CHECKING:
-    Fanouts = tuple[int, ...]
-else:
-    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
-
-
-#: Wrong where a kind of task has no time.
-NO_TIME = (
-    "found neither this time nor a profile, write for example 20 ms, or measure all "
-    "times: emu profile FILE OUT"
-)
-#: Parts of a worker's time, in their order, that `TimesSection` takes as well.
-PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
-#: Kinds of task whose stated time is that of a whole mini-batch.
-_SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
-
-
 def by_name(found: Any) -> Any:
     """Return the mapping for which a name may stand."""
     return {"name": found} if isinstance(found, str) else found
-
-
-def _kind_of_model(found: Any) -> str:
-    own = isinstance(found, ModelProgramSection) or (
-        isinstance(found, dict) and "program" in found
-    )
-    return "ModelProgramSection" if own else "ModelSection"
 
 
 class DatasetSection(Section):
@@ -228,7 +217,7 @@ class OptimizerSection(Section):
     """Steps in which the learning rate halves, a little with each; default: never."""
 
 
-class TimesSection(Section):
+class TimesSection(KindTimesSection):
     """Execution time of one task of each kind, for ``timed`` and ``padded``.
 
     One time, or one per device of the machines: ``{default: 40 ms, a100: 12 ms}``. All
@@ -265,17 +254,13 @@ class TimesSection(Section):
     model_backward: DurationPerDevice | None = None
     """P3: the gradient of layer 1 on an even share of the columns."""
 
+    @override
     def by_kind(self) -> dict[str, float | dict[str, float]]:
-        """Return kind -> time, of those that are stated or follow from others."""
-        times = {kind: time for kind, time in self if time is not None}
+        times = super().by_kind()
         phases = [times[phase] for phase in PHASES if phase in times]
         if self.worker is None and len(phases) == len(PHASES):
             times["worker"] = combine(lambda *parts: sum(parts), *phases)
         return times
-
-    def default_times(self) -> dict[str, float]:
-        """Return kind -> seconds on the default device, as of `by_kind`."""
-        return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
 
 class TrainingSection(JobSection):
@@ -295,7 +280,14 @@ class TrainingSection(JobSection):
     model: Annotated[
         Annotated[ModelSection, Tag("ModelSection")]
         | Annotated[ModelProgramSection, Tag("ModelProgramSection")],
-        Discriminator(_kind_of_model),
+        Discriminator(
+            lambda found: (
+                "ModelProgramSection"
+                if isinstance(found, ModelProgramSection)
+                or (isinstance(found, dict) and "program" in found)
+                else "ModelSection"
+            )
+        ),
     ]
     """Trained model: ``kind`` and widths, or a ``program`` of your own."""
     fanouts: Fanouts = Field(examples=[[5, 10, 15]])
@@ -338,8 +330,8 @@ class TrainingSection(JobSection):
         return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers: one per machine."""
-        return len(machines)
+        """Return the number of samplers: one per machine that takes part."""
+        return len(self.ranks(machines))
 
     @override
     def of_steps(self, steps: int) -> Self:
@@ -369,10 +361,15 @@ class TrainingSection(JobSection):
     def training_settings(self, context: BuildContext) -> dict[str, Any]:
         """Return the settings of node programs that follow from these keys."""
         every = [ALL_NEIGHBOURS] * self.hops
+        if isinstance(self.model, ModelSection):
+            model = self.model.model_dump()
+        else:
+            model = self.model.model_dump(include={"args", "source"})
+            model |= {"program": self.model.name, "layers": self.hops}
         return {
             "system": self.system,
             "dataset": self.dataset.settings(context.seed),
-            "model": self._model(),
+            "model": model,
             "fanouts": list(self.fanouts) or every,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer.model_dump(),
@@ -381,12 +378,6 @@ class TrainingSection(JobSection):
             "compute": context.compute,
             "seed": context.seed,
         }
-
-    def _model(self) -> dict[str, Any]:
-        if isinstance(self.model, ModelSection):
-            return self.model.model_dump()
-        content = self.model.model_dump(include={"args", "source"})
-        return {**content, "program": self.model.name, "layers": self.hops}
 
     @property
     @override
@@ -425,31 +416,18 @@ class TrainingSection(JobSection):
             yield ("job", "demands", kind), resources
 
     @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
-        """Yield (where, kind of task, device -> seconds) of what differs.
-
-        A worker's time that follows from those of its phases is where it would be
-        written.
-        """
-        for kind, time in self.times.by_kind().items():
-            if isinstance(time, dict):
-                yield ("job", "times", kind), kind, time
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+        return self.times.device_times()
 
     @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
-        kinds = {tasks[name] for name in wanted}
-        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
-            return {}, set()
-        times = {kind: getattr(self.times, kind, None) for kind in kinds}
-        keys = {name for name in wanted if times[tasks[name]] is not None}
-        return {
-            f"job.times.{kind}": scale(time)
-            for kind, time in times.items()
-            if time is not None
-        }, keys
+        stated = {kind: time for kind, time in self.times if time is not None}
+        times = {kind: stated[kind] for kind in whole_kinds(tasks, wanted) & {*stated}}
+        edit = {f"job.times.{kind}": scale(time) for kind, time in times.items()}
+        return edit, {name for name in wanted if tasks[name] in times}
 
     @override
     def realize(
@@ -553,15 +531,6 @@ class ReplicaSection(TrainingSection):
     times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
 
-    @override
-    def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers: one per machine that takes part."""
-        return len(self.ranks(machines))
-
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines that take part, out of those of the cluster."""
-        return tuple(machines) if self.machines is None else self.machines
-
     def replica_settings(self, context: BuildContext) -> dict[str, Any]:
         """Return the settings of node programs that follow from these keys."""
         ranks = len(self.ranks(context.machines))
@@ -577,4 +546,4 @@ class ReplicaSection(TrainingSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from rank_problems(self.machines, cluster)
+        yield from self.rank_problems(cluster)

@@ -141,7 +141,7 @@ def read_replicas(
     by_hops
         Whether samplers ask for the structure hop by hop.
     """
-    ranks = job.ranks([name for name, _ in cluster.names_and_positions()])
+    ranks = job.ranks(cluster.names)
     demands = demands_of(job)
     return {
         "workers": len(ranks),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -16,7 +15,8 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.section import Section
-from emu.systems.job_section import JobSection, rank_problems
+from emu.systems import Problems
+from emu.systems.job_section import JobSection
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
@@ -26,13 +26,9 @@ from emu.units import DURATION
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Problems
+    from emu.systems.job_section import BuildContext
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
-
-
-def _list_of(found: Any) -> Any:
-    return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
 def write_time(time: Any) -> Any:
@@ -42,16 +38,17 @@ def write_time(time: Any) -> Any:
     return DURATION.exact(time)
 
 
-def _write_times(times: tuple[Any, ...]) -> Any:
-    exact = [*map(write_time, times)]
-    return exact[0] if len(exact) == 1 else exact
-
-
 #: A time for all layers, or one for each, from the input.
 TimePerLayer = Annotated[
     tuple[DurationPerDevice, ...],
-    BeforeValidator(_list_of),
-    PlainSerializer(_write_times),
+    BeforeValidator(
+        lambda found: tuple(found) if isinstance(found, list | tuple) else (found,)
+    ),
+    PlainSerializer(
+        lambda times: (
+            write_time(times[0]) if len(times) == 1 else [*map(write_time, times)]
+        )
+    ),
     WithJsonSchema(
         {
             "anyOf": [
@@ -152,10 +149,6 @@ class WholeGraphSection(JobSection):
     def of_steps(self, steps: int) -> Self:
         return self.model_copy(update={"epochs": steps})
 
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines that hold a part, out of those of the cluster."""
-        return tuple(machines) if self.machines is None else self.machines
-
     def whole_graph_settings(self, context: BuildContext) -> dict[str, Any]:
         """Return the settings of node programs that follow from these keys."""
         return {
@@ -174,8 +167,8 @@ class WholeGraphSection(JobSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from self.model.problems()
-        yield from rank_problems(self.machines, cluster)
-        parts = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
+        yield from self.rank_problems(cluster)
+        parts = len(self.ranks(cluster.names))
         if self.partitioner == "hierarchical" and self.boxes is None:
             half = [parts - parts // 2, parts // 2] if parts > 1 else [1]
             problem = (

@@ -65,8 +65,8 @@ def _alone(experiment: Experiment, schedule: Schedule) -> Any:
     """Return what one process trains that follows the reads of a schedule."""
     section = experiment.scenario.job
     assert isinstance(section, DorylusJobSection)
-    config = section.config(experiment.scenario.build_context())
-    return replay_training(config, schedule)[0]
+    context = experiment.scenario.build_context()
+    return replay_training(section, context, schedule)[0]
 
 
 def _trained(run: Carried) -> Any:

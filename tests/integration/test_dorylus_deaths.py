@@ -78,8 +78,8 @@ def test_async_equals_one_process_with_the_recorded_reads(tmp_path: Path) -> Non
     experiment = run.outcome.experiment
     section = experiment.scenario.job
     assert isinstance(section, DorylusJobSection)
-    config = section.config(experiment.scenario.build_context())
-    alone, _ = replay_training(config, recorded)
+    context = experiment.scenario.build_context()
+    alone, _ = replay_training(section, context, recorded)
     assert np.abs(_trained(run) - alone).max() <= 1e-12
 
 

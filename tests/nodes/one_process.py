@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
+from tests.systems.sections import job_of
 
 
 @dataclass
@@ -129,16 +129,15 @@ def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Jo
         "seed": 7,
         **changes,
     }
-    config = DgtpConfig(
-        machines=tuple(f"m{i}" for i in range(settings["parts"])),
-        workers=settings["workers"],
-        samplers_per_worker=settings["samplers_per_worker"],
-        parameter_servers=settings["parameter_servers"],
+    machines = [f"m{i}" for i in range(settings["parts"])]
+    keys = ("workers", "samplers_per_worker", "parameter_servers", "sampling")
+    job = job_of(
+        "dgtp",
+        machines,
+        window,
+        **{key: settings[key] for key in keys},
         iterations=iterations,
-        hops=settings["model"]["layers"],
-        sampling=settings["sampling"],
+        model={"hidden": 4, "layers": settings["model"]["layers"]},
         sync=settings.get("sync", "parameter_server"),
-        window=window,
-        settings=settings,
     )
-    return dgtp_job(config)
+    return replace(job, settings=settings)

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from emu.graph_data import open_for, open_parts
 from emu.problem.payloads import payload_kind
 from emu.problem.workloads import parameter_count
-from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
 from emu_nodes.dgcl import carrier, programs
 from tests.nodes.one_process import drive
+from tests.systems.sections import section_of
 
 EPOCHS = 6
 SETTINGS: dict[str, Any] = {
@@ -87,23 +88,23 @@ def run(
     coordination: Any = "decentralized",
     epochs: int = EPOCHS,
     **changes: Any,
-) -> tuple[Any, DgclConfig]:
+) -> tuple[Any, DgclBuilder]:
     model = {**SETTINGS["model"], **changes.pop("model", {})}
     settings = {**SETTINGS, "model": model, **changes}
     plan = plan_of(settings, planned=planned)
     plans = (plan,) * model["layers"]
     monkeypatch.setattr(carrier, "open_plans", lambda _: plans)
-    config = DgclConfig(
-        tuple(f"m{rank}" for rank in range(settings["parts"])),
-        model["layers"],
-        epochs,
-        plans,
-        (plan.reverse(atomic=settings["backward"] == "atomic"),) * len(plans),
-        settings["cache_features"],
-        coordination,
-        settings,
+    section = section_of(
+        "dgcl",
+        model={"hidden": 4, "layers": model["layers"]},
+        epochs=epochs,
+        cache_features=settings["cache_features"],
+        coordination=coordination,
     )
-    return drive(dgcl_job(config)), config
+    machines = tuple(f"m{rank}" for rank in range(settings["parts"]))
+    backward = (plan.reverse(atomic=settings["backward"] == "atomic"),) * len(plans)
+    builder = DgclBuilder(section, machines, plans, backward)
+    return drive(dgcl_job(builder, settings)), builder
 
 
 def check(made: Any, optimizer: str = "adam") -> None:
@@ -214,7 +215,7 @@ def test_gathered_features_are_those_of_the_graph(
 def test_bytes_are_those_of_the_formulas(
     monkeypatch: pytest.MonkeyPatch, compute: str
 ) -> None:
-    made, config = run(
+    made, builder = run(
         monkeypatch,
         epochs=2,
         compute=compute,
@@ -225,7 +226,7 @@ def test_bytes_are_those_of_the_formulas(
     dataset, model = open_for(made.job.settings), made.job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
     widths = [dataset.feature_length, 6, 6]
-    expected = dgcl_realization(config, {}, widths, count, 8)
+    expected = dgcl_realization(builder, {}, widths, count, 8)
     np.testing.assert_array_equal(made.volumes, expected.volumes)
     sent = {payload_kind(name) for one in made.payloads.values() for name in one}
     assert sent == {"activations", "gradients"}

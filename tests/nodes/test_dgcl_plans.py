@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from emu.graph_data import open_layers
 from emu.problem.workloads import parameter_count
 from emu.scenario.scenario_file import loads
-from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.section import DgclJobSection
 from emu.training import reference_training
 from tests.nodes.one_process import drive
@@ -41,20 +40,22 @@ def config_of(
     layers: int = 2,
     topology: str = "dgx1",
     epochs: int = EPOCHS,
-) -> DgclConfig:
+) -> tuple[DgclBuilder, dict[str, Any]]:
+    """Return what builds a job, and the settings of its programs."""
     text = TEXT.format(
         topology=topology, kind=kind, layers=layers, epochs=epochs, more=more
     )
     scenario = loads(text)
     section = scenario.job
     assert isinstance(section, DgclJobSection)
-    config = section.config(scenario.build_context(opened=True))
-    return replace(config, settings={**config.settings, "compute": "real"})
+    context = scenario.build_context(opened=True)
+    settings = section.settings(context) | {"compute": "real"}
+    return section.builder(context, settings), settings
 
 
 @cache
 def reference(kind: str, layers: int) -> tuple[NDArray[Any], list[float]]:
-    settings = {**config_of("machines: [d0]", kind, layers).settings, "parts": 1}
+    settings = config_of("machines: [d0]", kind, layers)[1] | {"parts": 1}
     return reference_training(settings, EPOCHS)
 
 
@@ -81,11 +82,11 @@ def reference(kind: str, layers: int) -> tuple[NDArray[Any], list[float]]:
     ],
 )
 def test_weights_equal_those_of_one_process(more: str, kind: str, layers: int) -> None:
-    config = config_of(more, kind, layers)
-    made = drive(dgcl_job(config))
+    builder, settings = config_of(more, kind, layers)
+    made = drive(dgcl_job(builder, settings))
     expected, losses = reference(kind, layers)
 
-    ranks = range(len(config.machines))
+    ranks = range(len(builder.machines))
     for rank in ranks:
         found = made.programs[f"d{rank}.layer1"].result()["parameters"]
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
@@ -106,32 +107,33 @@ def test_weights_equal_those_of_one_process(more: str, kind: str, layers: int) -
     ],
 )
 def test_bytes_are_those_of_the_formulas(compute: str, more: str) -> None:
-    config = config_of(more, "gcn", 3, epochs=2)
-    settings = {**config.settings, "compute": compute}
-    made = drive(dgcl_job(replace(config, settings=settings)))
+    builder, settings = config_of(more, "gcn", 3, epochs=2)
+    settings = {**settings, "compute": compute}
+    made = drive(dgcl_job(builder, settings))
 
     dataset, _ = open_layers(settings)
     width = dataset.feature_length
     count = parameter_count(settings["model"], width, dataset.classes)
-    expected = dgcl_realization(config, {}, [width, 6, 6], count, 8)
+    expected = dgcl_realization(builder, {}, [width, 6, 6], count, 8)
     np.testing.assert_array_equal(made.volumes, expected.volumes)
 
 
 def test_swap_leaves_every_row_on_the_host_and_brings_back_those_needed() -> None:
-    config = config_of("plan: swap")
-    _, graphs = open_layers(config.settings)
+    builder, settings = config_of("plan: swap")
+    _, graphs = open_layers(settings)
     parts = [graphs[0].part(number) for number in range(8)]
 
-    up = {(at, to): len(rows) for stage, at, to, rows in config.plans[1] if stage == 0}
-    down = {(at, to): len(rows) for stage, at, to, rows in config.plans[1] if stage}
+    up = {(at, to): len(rows) for stage, at, to, rows in builder.plans[1] if stage == 0}
+    down = {(at, to): len(rows) for stage, at, to, rows in builder.plans[1] if stage}
     assert up == {(n, 8): len(part.local) for n, part in enumerate(parts)}
     assert down == {(8, n): len(part.remote) for n, part in enumerate(parts)}
 
 
 def test_nothing_crosses_between_boxes() -> None:
-    config = config_of(f"plan: dgcl_r\n  {BOXES}[4, 4]", layers=3)
+    builder, _ = config_of(f"plan: dgcl_r\n  {BOXES}[4, 4]", layers=3)
 
-    assert any(plan.stages for plan in config.plans)
-    for plan in config.plans:
+    assert any(plan.stages for plan in builder.plans)
+    for plan in builder.plans:
         assert all(at // 4 == to // 4 for _, at, to, _ in plan)
-    assert not any(p.stages for p in config_of("plan: replication", layers=3).plans)
+    builder, _ = config_of("plan: replication", layers=3)
+    assert not any(plan.stages for plan in builder.plans)

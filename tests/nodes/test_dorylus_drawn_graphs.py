@@ -22,14 +22,15 @@ from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
-from emu.systems.dorylus.graph import DorylusConfig
-from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replay_training
+from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training.graph_model import initial_parameters
 from tests.nodes.test_dorylus_programs import drive
+from tests.systems.sections import context_of, section_of
 
 FEATURES, HIDDEN, CLASSES, EPOCHS = 3, 4, 2, 4
+CONTEXT = context_of([])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,50 +71,37 @@ def drawn(pairs: list[tuple[int, int]], owner: list[int]) -> _Drawn:
     return _Drawn(structure, np.array(owner, np.int32), max(owner) + 1)
 
 
-def config_of(
+def section_on(
     data: _Drawn, kind: str, intervals: int, staleness: int = -1, **more: Any
-) -> DorylusConfig:
+) -> DorylusJobSection:
     """Return a job on a data set, ``pipe`` where no staleness is stated."""
-    asynchronous, layers = staleness >= 0, more.get("layers", 2)
-    return DorylusConfig(
-        servers=tuple(f"g{k}" for k in range(data.parts)),
+    layers = more.pop("layers", 2)
+    section = section_of(
+        "dorylus",
+        machines=[f"g{k}" for k in range(data.parts)],
         intervals=intervals,
-        parameter_servers=("p",),
-        lambdas=tuple(f"l{k}" for k in range(data.parts * intervals)),
+        parameter_servers=["p"],
         epochs=EPOCHS,
-        attention=kind == "gat",
-        mode="async" if asynchronous else "pipe",
+        model={"kind": kind, "hidden": HIDDEN, "layers": layers},
+        mode="async" if staleness >= 0 else "pipe",
         staleness=max(staleness, 0),
+        optimizer={"name": "sgd", "lr": 0.5},
+        precision="float64",
         **more,
-        settings={
-            "model": {
-                "kind": f"plain_{kind}",
-                "hidden": HIDDEN,
-                "layers": layers,
-                "norm": "sum" if kind == "gat" else "symmetric",
-                "activation": "tanh",
-            },
-            "optimizer": {"name": "sgd", "lr": 0.5},
-            "precision": "float64",
-            "interval_cut": "contiguous",
-            "intervals": intervals,
-            "parts": data.parts,
-            "staleness": max(staleness, 0),
-            "rematerialize": False,
-            "fuse": True,
-            "stream": 1,
-            "seed": 3,
-        },
     )
+    assert isinstance(section, DorylusJobSection)
+    return section
 
 
-def simulated(config: DorylusConfig, seed: int) -> Schedule:
+def simulated(section: DorylusJobSection, seed: int) -> Schedule:
     """Return a schedule with drawn times."""
-    job = dorylus_job(config)
+    job = section.build(CONTEXT)
+    servers = section.ranks([])
+    lambdas = section.lambdas_of(servers)
     slots = {"threads": 1, "lambdas": 2}
     cluster = Cluster(
-        tuple(Machine(name, 20.0, 20.0, slots=slots) for name in config.servers)
-        + tuple(Machine(name, 10.0, 10.0) for name in (*config.lambdas, "p"))
+        tuple(Machine(name, 20.0, 20.0, slots=slots) for name in servers)
+        + tuple(Machine(name, 10.0, 10.0) for name in (*lambdas, "p"))
     )
     where = Placement(tuple(cluster.index(task.pinned or "") for task in job.tasks))
     rng = np.random.default_rng(seed)
@@ -124,9 +112,9 @@ def simulated(config: DorylusConfig, seed: int) -> Schedule:
     return simulate(Problem(cluster, job, where), Realization(times, volumes), "oes")
 
 
-def trained(config: DorylusConfig, data: _Drawn, schedule: Schedule) -> Any:
+def trained(section: DorylusJobSection, data: _Drawn, schedule: Schedule) -> Any:
     """Return the weights of the programs, and those of a replay of their reads."""
-    form = Aggregation.of_model(config.settings["model"])
+    form = Aggregation.of_model(section.settings(CONTEXT)["model"])
     graph = split_graph(data.structure, data.owner, data.parts, form)
     patches: Iterator[Any] = (
         mock.patch(f"{module}.{name}", found)
@@ -138,12 +126,12 @@ def trained(config: DorylusConfig, data: _Drawn, schedule: Schedule) -> Any:
     )
     with next(patches), next(patches), next(patches):
         programs, _ = drive(schedule)
-        followed, _ = replay_training(config, schedule)
+        followed, _ = replay_training(section, CONTEXT, schedule)
     results = {name: program.result() for name, program in programs.items()}
     return systems()["dorylus"].trained(schedule.problem.job, results), followed
 
 
-def dense_training(data: _Drawn, config: DorylusConfig) -> Any:
+def dense_training(data: _Drawn, section: DorylusJobSection) -> Any:
     """Return the weights that a dense matrix of the graph trains to."""
     import torch
 
@@ -154,17 +142,17 @@ def dense_training(data: _Drawn, config: DorylusConfig) -> Any:
     degree = matrix.sum(1)
     normal = matrix / (degree[:, None] * degree[None, :]).sqrt()
     labels = torch.from_numpy(data.labels).long()
-    flat = torch.from_numpy(initial_parameters(config.settings, data))  # type: ignore[arg-type]
+    flat = torch.from_numpy(initial_parameters(section.settings(CONTEXT), data))  # type: ignore[arg-type]
     for _ in range(EPOCHS):
         flat = flat.detach().requires_grad_()
         hidden, at = torch.from_numpy(data.gather(np.arange(data.vertices))), 0
-        for layer in range(config.layers):
-            width = CLASSES if layer + 1 == config.layers else HIDDEN
+        for layer in range(section.model.layers):
+            width = CLASSES if layer + 1 == section.model.layers else HIDDEN
             size = hidden.shape[1] * width
             z = hidden @ flat[at : at + size].view(width, -1).T
             at += size
             weights = normal
-            if config.attention:
+            if section.attends:
                 of, to = flat[at : at + width], flat[at + width : at + 2 * width]
                 at += 2 * width
                 scores = (z @ of)[None, :] + (z @ to)[:, None]
@@ -172,7 +160,7 @@ def dense_training(data: _Drawn, config: DorylusConfig) -> Any:
                 scores = scores.masked_fill(matrix == 0, -torch.inf)
                 weights = torch.softmax(scores, 1)
             hidden = weights @ z
-            if layer + 1 < config.layers:
+            if layer + 1 < section.model.layers:
                 hidden = torch.tanh(hidden)
         rows = torch.log_softmax(hidden, 1)[data.train]
         loss = -rows[range(data.train_count), labels[data.train]].mean()
@@ -184,8 +172,8 @@ def dense_training(data: _Drawn, config: DorylusConfig) -> Any:
 SHAPES = st.fixed_dictionaries(
     {
         "layers": st.integers(1, 3),
-        "launches": st.booleans(),
-        "one_receiver": st.booleans(),
+        "launch": st.sampled_from([{}, {"cold": "1 s"}]),
+        "receivers": st.sampled_from(["server", "interval"]),
     }
 )
 
@@ -211,9 +199,9 @@ def test_drawn_graphs_equal_a_dense_matrix(
     found: tuple[_Drawn, int], kind: str, more: dict[str, Any], seed: int
 ) -> None:
     data, intervals = found
-    config = config_of(data, kind, intervals, **more)
-    weights, followed = trained(config, data, simulated(config, seed))
-    expected = dense_training(data, config)
+    section = section_on(data, kind, intervals, **more)
+    weights, followed = trained(section, data, simulated(section, seed))
+    expected = dense_training(data, section)
     assert np.abs(weights - expected).max() <= 1e-12
     assert np.abs(followed - expected).max() <= 1e-12
 
@@ -224,7 +212,7 @@ def test_drawn_graphs_equal_a_dense_matrix(
     kind=st.sampled_from(["gcn", "gat"]),
     staleness=st.integers(0, 2),
     more=SHAPES,
-    first_epoch_sync=st.booleans(),
+    first_epoch=st.sampled_from(["sync", "free"]),
     seed=st.integers(0, 99),
 )
 def test_stale_reads_of_drawn_graphs_equal_one_process_with_them(
@@ -232,13 +220,13 @@ def test_stale_reads_of_drawn_graphs_equal_one_process_with_them(
     kind: str,
     staleness: int,
     more: dict[str, Any],
-    first_epoch_sync: bool,  # noqa: FBT001
+    first_epoch: str,
     seed: int,
 ) -> None:
     data, intervals = found
-    more = {**more, "first_epoch_sync": first_epoch_sync}
-    config = config_of(data, kind, intervals, staleness, **more)
-    weights, followed = trained(config, data, simulated(config, seed))
+    more = {**more, "first_epoch": first_epoch}
+    section = section_on(data, kind, intervals, staleness, **more)
+    weights, followed = trained(section, data, simulated(section, seed))
     assert np.abs(weights - followed).max() <= 1e-12
 
 
@@ -264,11 +252,11 @@ def test_intervals_without_ghosts(
     for i in lone:
         assert not counts.ghosts[i].any()
         assert not counts.sources[i].any()
-    config = config_of(data, kind, 2, staleness)
-    weights, followed = trained(config, data, simulated(config, 1))
+    section = section_on(data, kind, 2, staleness)
+    weights, followed = trained(section, data, simulated(section, 1))
     assert np.abs(weights - followed).max() <= 1e-12
     if staleness < 0:
-        assert np.abs(weights - dense_training(data, config)).max() <= 1e-12
+        assert np.abs(weights - dense_training(data, section)).max() <= 1e-12
 
 
 def test_an_empty_interval_is_refused() -> None:

@@ -16,13 +16,11 @@ import pytest
 
 from emu.graph_data.sampling import Structure
 from emu.prediction.simulation import simulate
-from emu.problem import Placement, Problem, Schedule
+from emu.problem import Job, Placement, Problem, Schedule
 from emu.problem.payloads import OPAQUE, payload_kind
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus import replay as replay_module
-from emu.systems.dorylus.graph import DorylusConfig
-from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replay_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
@@ -30,6 +28,7 @@ from emu.training import reference_training
 from emu.training.interval_layers import flat_weights
 from tests.golden.cases import cases, problem_of
 from tests.nodes.one_process import brief_of
+from tests.systems.sections import context_of, section_of
 
 TEXT = """\
 cluster:
@@ -107,7 +106,7 @@ def run(*changes: str) -> tuple[Any, Schedule, Any, Any]:
 def replay(found: Any, schedule: Schedule) -> tuple[Any, list[float]]:
     section = found.scenario.job
     assert isinstance(section, DorylusJobSection)
-    return replay_training(section.config(found.scenario.build_context()), schedule)
+    return replay_training(section, found.scenario.build_context(), schedule)
 
 
 _REFERENCES: dict[str, Any] = {}
@@ -306,28 +305,19 @@ def test_golden_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (stated,) = [one["weights_after"] for one in found if one["name"] == name]
     (case,) = [one for one in cases("dorylus") if one.name == name]
     asynchronous = name.startswith("async")
-    config = DorylusConfig(
-        servers=("g0", "g1"),
+    section = section_of(
+        "dorylus",
+        machines=["g0", "g1"],
         intervals=2,
-        parameter_servers=("p",),
-        lambdas=("l0", "l1", "l2", "l3"),
+        parameter_servers=["p"],
         epochs=4,
         mode="async" if asynchronous else "pipe",
         staleness=int(name[5]) if asynchronous else 0,
-        settings={
-            "model": {
-                "kind": "plain_gcn",
-                "hidden": 2,
-                "layers": 2,
-                "norm": "symmetric",
-                "activation": "tanh",
-            },
-            "optimizer": {"name": "sgd", "lr": 0.5},
-            "precision": "float64",
-            "interval_cut": "contiguous",
-            "seed": 0,
-        },
+        model={"hidden": 2, "layers": 2},
+        optimizer={"name": "sgd", "lr": 0.5},
+        precision="float64",
     )
+    context = context_of([])
     first = [
         np.array([[0.3, -0.2], [0.1, 0.4]]),
         np.array([[-0.5, 0.2], [0.3, 0.1]]),
@@ -335,19 +325,21 @@ def test_golden_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "open_for", lambda _: _Ring())
     monkeypatch.setattr(replay_module, "initial_weights", lambda *_: first)
     problem, realization = problem_of(case)
-    log = _of_own_job(config, simulate(problem, realization, "oes"))
-    weights, _ = replay_training(config, log)
+    schedule = simulate(problem, realization, "oes")
+    log = _of_own_job(section.build(context), schedule)
+    weights, _ = replay_training(section, context, log)
     expected = flat_weights([np.array(stated["W0"]), np.array(stated["W1"])])
     assert np.abs(weights - expected).max() <= 1e-12
 
 
-def _of_own_job(config: DorylusConfig, schedule: Schedule) -> Schedule:
+def _of_own_job(job: Job, schedule: Schedule) -> Schedule:
     """Return a schedule of the golden job as one of the same job from its builder."""
-    job, other = dorylus_job(config), schedule.problem.job
+    other = schedule.problem.job
     tasks = [other.index(task.name) for task in job.tasks]
     edges = [other.edge_positions[name] for name in job.edge_names]
     cluster = schedule.problem.cluster
-    placed = Placement(tuple(cluster.index(task.pinned or "") for task in job.tasks))
+    homes = [(task.pinned or "").replace("lambda", "l") for task in job.tasks]
+    placed = Placement(tuple(map(cluster.index, homes)))
     return Schedule(
         Problem(cluster, job, placed),
         schedule.task_start[tasks],

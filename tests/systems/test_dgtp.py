@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.scenario.scenario_file import loads
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
+from emu.systems.dgtp.job import dgtp_times
 from emu.systems.dgtp.section import DgtpJobSection, dgtp_volumes
 from emu.systems.translation import roomy_machines
 from tests.integration.scenarios import tiny_training
+from tests.systems.sections import job_of
 
-SMALL = DgtpConfig(
-    machines=("a", "b"),
-    workers=2,
-    samplers_per_worker=1,
-    parameter_servers=1,
-    iterations=2,
-    hops=2,
-    demands={"graph_store": {"memory": 14.0}, "sampler": {"cpu": 2.0}},
-    settings={"seed": 7},
-)
-MULTIROUND = replace(SMALL, sampling="multiround")
+DEMANDS = {"graph_store": {"memory": "14 B"}, "sampler": {"cpu": 2}}
+
+
+def small(window: int | None = None, machines: str = "ab", **keys: Any) -> Job:
+    """Return a small job with other keys."""
+    stated = {"workers": 2, "demands": DEMANDS, **keys}
+    return job_of("dgtp", machines, window, **stated)
+
+
+def multiround(window: int | None = None) -> Job:
+    return small(window, sampling="multiround")
 
 
 def _names(job: Job) -> list[str]:
@@ -34,7 +34,7 @@ def _names(job: Job) -> list[str]:
 
 
 def test_one_shot_tasks_edges_and_their_order() -> None:
-    job = dgtp_job(replace(SMALL, window=4))
+    job = small(4)
 
     names = [task.name for task in job.tasks]
     assert names == ["g0", "g1", "s0", "s1", "w0", "w1", "ps0"]
@@ -47,11 +47,11 @@ def test_one_shot_tasks_edges_and_their_order() -> None:
     ]  # fmt: skip
     assert [edge.lag for edge in job.edges] == [0] * 8 + [1] * 2 + [4] * 4
     assert [edge.credit for edge in job.edges] == [False] * 10 + [True] * 4
-    assert job.settings == {"seed": 7}
+    assert job.settings["seed"] == 7
 
 
 def test_stores_are_pinned_and_programs_are_told_their_place() -> None:
-    job = dgtp_job(replace(SMALL, samplers_per_worker=2))
+    job = small(samplers_per_worker=2)
 
     assert [task.pinned for task in job.tasks[:3]] == ["a", "b", None]
     assert job.tasks[0].demands == {"memory": 14.0}
@@ -64,7 +64,7 @@ def test_stores_are_pinned_and_programs_are_told_their_place() -> None:
 
 
 def test_parameter_server_edges_with_two_servers() -> None:
-    names = _names(dgtp_job(replace(SMALL, parameter_servers=2)))
+    names = _names(small(parameter_servers=2))
 
     assert names[6:] == [
         "w0->ps0", "w0->ps1", "w1->ps0", "w1->ps1",
@@ -73,7 +73,7 @@ def test_parameter_server_edges_with_two_servers() -> None:
 
 
 def test_multiround_adds_the_hops_to_the_processes() -> None:
-    job = dgtp_job(MULTIROUND)
+    job = multiround()
 
     members = {
         process: [job.tasks[t].name for t in tasks]
@@ -88,7 +88,7 @@ def test_multiround_adds_the_hops_to_the_processes() -> None:
 
 
 def test_multiround_edges() -> None:
-    names = _names(dgtp_job(MULTIROUND))
+    names = _names(multiround())
 
     assert names[10:] == [
         "s0.hop1->g0.hop1", "s0.hop1->g1.hop1", "s1.hop1->g0.hop1", "s1.hop1->g1.hop1",
@@ -102,7 +102,7 @@ def test_multiround_edges() -> None:
 
 def test_multiround_credits_hold_back_the_first_hop() -> None:
     """Samplers start an iteration there, so they are what may not run ahead."""
-    job = dgtp_job(replace(MULTIROUND, window=2))
+    job = multiround(2)
 
     credits_ = [
         name
@@ -113,20 +113,18 @@ def test_multiround_credits_hold_back_the_first_hop() -> None:
 
 
 def test_the_testbed_has_23_processes() -> None:
-    testbed = replace(
-        SMALL, machines=("a", "b", "c", "d"), workers=6, samplers_per_worker=2
-    )
+    testbed = small(machines="abcd", workers=6, samplers_per_worker=2)
 
-    assert len(dgtp_job(testbed).processes) == 23
+    assert len(testbed.processes) == 23
 
 
 def test_times_are_those_of_the_kind() -> None:
     times = {"graph_store": 1.0, "sampler": 2.0, "worker": 3.0, "parameter_server": 4.0}
-    job = dgtp_job(SMALL)
+    job = small()
 
     assert dgtp_times(job, times)[:, 0].tolist() == [1, 1, 2, 2, 3, 3, 4]
     with pytest.raises(ValueError, match="no time for graph_store_hop, sampler_fetch"):
-        dgtp_times(dgtp_job(MULTIROUND), times)
+        dgtp_times(multiround(), times)
 
 
 def test_parameter_count_is_the_published_one() -> None:
@@ -149,7 +147,7 @@ COUNTS = SampleCounts(
 
 
 def test_one_shot_volumes() -> None:
-    job = dgtp_job(replace(SMALL, window=1))
+    job = small(1)
     volumes = dgtp_volumes(job, [[COUNTS] * 2] * 2, feature_length=10, parameters=100)
 
     by_name = dict(zip(_names(job), volumes[:, 0].tolist(), strict=True))
@@ -161,7 +159,7 @@ def test_one_shot_volumes() -> None:
 
 
 def test_double_precision_doubles_features_and_parameters_only() -> None:
-    job = dgtp_job(replace(SMALL, parameter_servers=2))
+    job = small(parameter_servers=2)
     volumes = dgtp_volumes(
         job, [[COUNTS] * 2] * 2, feature_length=10, parameters=101, itemsize=8
     )
@@ -173,7 +171,7 @@ def test_double_precision_doubles_features_and_parameters_only() -> None:
 
 
 def test_multiround_volumes() -> None:
-    job = dgtp_job(MULTIROUND)
+    job = multiround()
     volumes = dgtp_volumes(job, [[COUNTS] * 2] * 2, feature_length=10, parameters=100)
 
     by_name = dict(zip(_names(job), volumes[:, 0].tolist(), strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,11 +20,11 @@ from emu.systems.dorylus.deaths import (
     DIES,
     IDLE,
     LATE,
-    DyingLambdas,
     UnansweredLambda,
     draw_attempts,
     timeouts,
 )
+from emu.systems.dorylus.lambda_sections import DyingLambdasSection
 from emu.systems.dorylus.remarks import read_lines, relaunches
 from emu.trust.audit import audit
 
@@ -46,6 +48,10 @@ def _prepared(*changes: str) -> Experiment:
     return prepare(loads(FILE, changes))
 
 
+def dying_of(share: float, late: float = 0.5, **more: Any) -> DyingLambdasSection:
+    return DyingLambdasSection.model_construct(share=share, late=late, **more)
+
+
 shares = st.floats(0, 0.6)
 
 
@@ -53,12 +59,10 @@ shares = st.floats(0, 0.6)
 @given(share=shares, more=shares, late=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None:
     """Ends follow each other; fewer epochs or a smaller share change nothing else."""
-    shape, dying = (7, 5, 3), DyingLambdas(min(share, more), late, attempts=60)
+    shape, dying = (7, 5, 3), dying_of(min(share, more), late, attempts=60)
     found = draw_attempts(dying, seed, shape)
     short = draw_attempts(dying, seed, (4, 5, 3))
-    larger = draw_attempts(
-        DyingLambdas(max(share, more), late, attempts=60), seed, shape
-    )
+    larger = draw_attempts(dying_of(max(share, more), late, attempts=60), seed, shape)
     for key, attempts in found.items():
         for n in range(shape[0]):
             ends = [one.ends[n] for one in attempts]
@@ -77,7 +81,7 @@ def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None
 
 
 def test_shares_are_those_that_are_stated() -> None:
-    dying = DyingLambdas(0.2, late=0.3, attempts=40)
+    dying = dying_of(0.2, late=0.3, attempts=40)
     found = draw_attempts(dying, 3, (50, 40, 10))
     ends = np.array(
         [[end == kind for kind in (DIES, LATE)] for attempts in found.values()
@@ -92,7 +96,7 @@ def test_shares_are_those_that_are_stated() -> None:
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**32), attempts=st.integers(1, 5))
 def test_that_all_die_is_an_error(seed: int, attempts: int) -> None:
-    dying = DyingLambdas(1.0, attempts=attempts)
+    dying = dying_of(1.0, attempts=attempts)
     message = f"{attempts} lambdas in a row do not answer.*interval 0 in epoch 0"
     with pytest.raises(UnansweredLambda, match=message):
         draw_attempts(dying, seed, (2, 3, 2))
@@ -109,7 +113,7 @@ def test_timeouts_against_one_number_after_the_other(
     work: list[list[float]], ratio: float
 ) -> None:
     """Three servers, two intervals each, one step."""
-    dying = DyingLambdas(0.1, timeout=0.5, ratio=ratio)
+    dying = dying_of(0.1, ratio=ratio)
     seconds = np.array(work).reshape(-1, 3, 2, 1)
     found = timeouts(dying, seconds)
     for server in range(3):
@@ -167,7 +171,7 @@ def test_time_and_money_by_hand(late: str, launch: str) -> None:
     longer = schedule.makespan - without.simulate().makespan
     assert longer == pytest.approx(sum(waited), abs=0.02)
     assert f"{len(again)} lambdas launched again" in "".join(
-        read_lines({"simulated": schedule})
+        read_lines({"simulated": schedule}, "oes")
     )
 
     cost, before = (cost_of(x.scenario, x.simulate()) for x in (found, without))

@@ -12,36 +12,51 @@ from hypothesis import strategies as st
 
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
-from emu.systems.dorylus.graph import DorylusConfig, steps_of
-from emu.systems.dorylus.job import dorylus_job, least_edges
 from emu.systems.dorylus.remarks import ages_of_reads, live_versions
+from emu.systems.dorylus.section import DorylusJobSection
 from tests.golden.cases import Case, cases, exactly, problem_of
+from tests.systems.sections import context_of, section_of
 
 
-def _config(case: Case) -> DorylusConfig:
-    asynchronous = case.name.startswith("async")
-    return DorylusConfig(
-        servers=("g0", "g1"),
-        intervals=2,
-        parameter_servers=("p",),
-        lambdas=("l0", "l1", "l2", "l3"),
-        epochs=4,
-        mode="async" if asynchronous else "pipe",
-        staleness=int(case.name[5]) if asynchronous else 0,
-    )
+def shape_of(servers: int = 2, **keys: Any) -> DorylusJobSection:
+    """Return the section of a job on so many servers, which it names."""
+    stated = {
+        "machines": [f"g{k}" for k in range(servers)],
+        "parameter_servers": ["p"],
+        "intervals": 2,
+        **keys,
+    }
+    section = section_of("dorylus", **stated)
+    assert isinstance(section, DorylusJobSection)
+    return section
+
+
+def built(section: DorylusJobSection) -> Job:
+    return section.build(context_of([]))
+
+
+def golden_shape(case: Case) -> DorylusJobSection:
+    if not case.name.startswith("async"):
+        return shape_of(epochs=4)
+    return shape_of(epochs=4, mode="async", staleness=int(case.name[5]))
+
+
+def machine_of(cluster: Cluster, pinned: str | None) -> int:
+    """Return the machine of a task by our name, of lambdas another in golden files."""
+    return cluster.index((pinned or "").replace("lambda", "l"))
 
 
 @pytest.mark.parametrize("case", cases("dorylus"), ids=str)
 def test_golden_times_and_reads(case: Case) -> None:
     """Its own builder gives the job that two simulators agreed on, name by name."""
     stated, realization = problem_of(case)
-    job, other = dorylus_job(_config(case)), stated.job
+    job, other = built(golden_shape(case)), stated.job
     tasks = [other.index(task.name) for task in job.tasks]
     edges = [other.edge_positions[name] for name in job.edge_names]
     assert len(job.tasks) == len(other.tasks)
     assert len(job.edges) == len(other.edges)
     placed = Placement(
-        tuple(stated.cluster.index(task.pinned or "") for task in job.tasks)
+        tuple(machine_of(stated.cluster, task.pinned) for task in job.tasks)
     )
     schedule = simulate(
         Problem(stated.cluster, job, placed),
@@ -60,13 +75,13 @@ def test_golden_times_and_reads(case: Case) -> None:
         np.testing.assert_array_equal(found, read, err_msg=name)
 
 
-def _problem(config: DorylusConfig, quota: int = 2, threads: int = 1) -> Problem:
-    job = dorylus_job(config)
+def _problem(section: DorylusJobSection, quota: int = 2, threads: int = 1) -> Problem:
+    job = built(section)
     slots = {"threads": threads, "lambdas": quota}
     machines = [
-        *(Machine(name, 20.0, 20.0, slots=slots) for name in config.servers),
-        *(Machine(name, 10.0, 10.0) for name in config.lambdas),
-        *(Machine(name, 20.0, 20.0) for name in config.parameter_servers),
+        *(Machine(name, 20.0, 20.0, slots=slots) for name in section.ranks([])),
+        *(Machine(name, 10.0, 10.0) for name in section.lambdas_of(section.ranks([]))),
+        *(Machine(name, 20.0, 20.0) for name in section.parameter_servers),
     ]
     cluster = Cluster(tuple(machines))
     where = tuple(cluster.index(task.pinned or "") for task in job.tasks)
@@ -85,57 +100,55 @@ def _times(job: Job, seed: int) -> Realization:
     return Realization(times, volumes)
 
 
-CONFIGS = st.builds(
-    lambda g, n, p, mode, s, attention, **more: DorylusConfig(
-        servers=tuple(f"g{k}" for k in range(g)),
-        intervals=n,
-        parameter_servers=tuple(f"p{k}" for k in range(p)),
-        lambdas=tuple(f"l{k}" for k in range(g * n)),
+@st.composite
+def sections(draw: st.DrawFn) -> DorylusJobSection:
+    """Draw a job of any shape that runs."""
+    mode = draw(st.sampled_from(["no_pipe", "pipe", "async"]))
+    attends, launches = draw(st.booleans()), draw(st.booleans())
+    return shape_of(
+        draw(st.integers(1, 3)),
+        intervals=draw(st.integers(1, 3)),
+        parameter_servers=[f"p{k}" for k in range(draw(st.integers(1, 2)))],
         epochs=4,
         mode=mode,
-        staleness=s if mode == "async" else 0,
-        attention=attention,
-        **more | ({"stream": 1, "rematerialize": False} if attention else {}),
-    ),
-    st.integers(1, 3),
-    st.integers(1, 3),
-    st.integers(1, 2),
-    st.sampled_from(["no_pipe", "pipe", "async"]),
-    st.integers(0, 2),
-    st.booleans(),
-    layers=st.integers(1, 3),
-    fuse=st.booleans(),
-    rematerialize=st.booleans(),
-    stream=st.integers(1, 2),
-    launches=st.booleans(),
-    one_receiver=st.booleans(),
-    first_epoch_sync=st.booleans(),
-)
+        staleness=draw(st.integers(0, 2)) if mode == "async" else 0,
+        model={
+            "kind": "gat" if attends else "gcn",
+            "hidden": 4,
+            "layers": draw(st.integers(1, 3)),
+        },
+        fuse=draw(st.booleans()),
+        rematerialize=draw(st.booleans()) and not attends,
+        stream=1 if attends else draw(st.integers(1, 2)),
+        launch={"cold": "1 s"} if launches else {},
+        receivers=draw(st.sampled_from(["server", "interval"])),
+        first_epoch=draw(st.sampled_from(["sync", "free"])),
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(config=CONFIGS, seed=st.integers(0, 99), quota=st.integers(1, 3))
+@given(section=sections(), seed=st.integers(0, 99), quota=st.integers(1, 3))
 def test_epochs_apart_and_what_is_read(
-    config: DorylusConfig, seed: int, quota: int
+    section: DorylusJobSection, seed: int, quota: int
 ) -> None:
     """Every shape runs to its end, epochs stay within S, reads within e - 1 - S."""
-    problem = _problem(config, quota)
+    problem = _problem(section, quota)
     job = problem.job
     schedule = simulate(problem, _times(job, seed), "maxmin")
     first = [
         min(j for j, t in enumerate(job.tasks) if t.settings.get("interval") == i)
-        for i in range(config.count)
+        for i in range(len(section.ranks([])) * section.intervals)
     ]
     begins = np.where(  # a launch that waits for its slot has entered its epoch
         np.isnan(schedule.task_start[first]), 0, schedule.task_start[first]
     )
     ends = schedule.task_end[job.index("done")]
-    lag = config.staleness + 1
-    assert 1 <= live_versions(schedule) <= config.staleness + 2
+    lag = section.staleness + 1
+    assert 1 <= live_versions(schedule) <= section.staleness + 2
     assert ages_of_reads(schedule).max(initial=0) <= lag
     assert (begins[:, lag:] >= ends[:-lag] - 1e-9).all()
     if schedule.reads is None:
-        assert config.mode != "async"
+        assert section.mode != "async"
         return
     epochs = np.arange(job.iterations)
     for e, edge in enumerate(job.edges):
@@ -146,16 +159,12 @@ def test_epochs_apart_and_what_is_read(
 
 
 @settings(max_examples=60, deadline=None)
-@given(config=CONFIGS, lambdas=st.booleans())
-def test_edges_by_formula(*, config: DorylusConfig, lambdas: bool) -> None:
-    config = config if lambdas else replace(config, lambdas=(), stream=1)
-    least = least_edges(
-        (len(config.servers), config.intervals, len(config.parameter_servers)),
-        steps_of(config),
-        lambdas=lambdas,
-        together=config.one_receiver,
-    )
-    assert least <= len(dorylus_job(config).edges) <= 3 * least
+@given(section=sections(), lambdas=st.booleans())
+def test_edges_by_formula(*, section: DorylusJobSection, lambdas: bool) -> None:
+    if not lambdas:
+        section = section.model_copy(update={"backend": "cpu", "stream": 1})
+    least = section.least_edges([])
+    assert least <= len(built(section).edges) <= 3 * least
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
@@ -165,11 +174,9 @@ def test_no_value_is_older_than_the_bound(
     one_receiver: bool,  # noqa: FBT001
 ) -> None:
     """One slow NIC: ghosts are on their way when the next epoch may begin."""
-    config = DorylusConfig(
-        ("g0", "g1"), 2, ("p0",), ("l0", "l1", "l2", "l3"), epochs=8,
-        mode="async", staleness=staleness, one_receiver=one_receiver,
-    )  # fmt: skip
-    problem = _problem(config)
+    receivers = "server" if one_receiver else "interval"
+    section = shape_of(epochs=8, mode="async", staleness=staleness, receivers=receivers)
+    problem = _problem(section)
     times = _times(problem.job, 5)
     ghosts = [
         e
@@ -192,11 +199,9 @@ def test_no_value_is_older_than_the_bound(
 
 def test_versions_that_are_live_by_hand() -> None:
     """Counted from the times of reads and stashes, layer by layer, another way."""
-    config = DorylusConfig(
-        ("g0",), 2, ("p0",), ("l0", "l1"), epochs=6, layers=3,
-        mode="async", staleness=1, first_epoch_sync=False,
-    )  # fmt: skip
-    problem = _problem(config)
+    model = {"hidden": 4, "layers": 3}
+    late = {"mode": "async", "staleness": 1, "first_epoch": "free"}
+    problem = _problem(shape_of(1, epochs=6, model=model, **late))
     times = _times(problem.job, 1)
     seconds = np.where(times.times > 0, 1.0, 0.0)
     slow = [j for j, t in enumerate(problem.job.tasks) if t.name in {"av1_1", "av2_1"}]
@@ -225,48 +230,16 @@ def test_versions_that_are_live_by_hand() -> None:
 
 @pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])
 def test_numbers_of_tasks(servers: int, intervals: int) -> None:
-    config = DorylusConfig(
-        servers=tuple(f"g{k}" for k in range(servers)),
-        intervals=intervals,
-        parameter_servers=("p",),
-        lambdas=tuple(f"l{k}" for k in range(servers * intervals)),
-        epochs=2,
-        mode="async",
-        one_receiver=False,
-    )
-    job = dorylus_job(config)
+    section = shape_of(servers, intervals=intervals, mode="async", receivers="interval")
+    job = built(section)
     expected = {(4, 8): (651, 3104), (8, 16): (3603, 39040)}
     assert (len(job.tasks), len(job.edges)) == expected[servers, intervals]
-    sizes = servers, intervals, 1
-    least = least_edges(sizes, steps_of(config), lambdas=True, together=False)
-    assert 0.85 * len(job.edges) <= least <= len(job.edges)
+    assert 0.85 * len(job.edges) <= section.least_edges([]) <= len(job.edges)
 
 
 def test_from_64_intervals_on_a_server_receives_by_one_task() -> None:
-    servers = tuple(f"g{k}" for k in range(8))
-    few = DorylusConfig(servers, 7, ("p",), ("l",) * 56, epochs=2)
-    many = DorylusConfig(servers, 8, ("p",), ("l",) * 64, epochs=2)
-    assert not few.receives_together
-    assert many.receives_together
-    names = {task.name for task in dorylus_job(many).tasks if task.kind == "ghosts"}
+    few, many = shape_of(8, intervals=7), shape_of(8, intervals=8)
+    own = {task.name for task in built(few).tasks if task.kind == "ghosts"}
+    assert len(own) > 16
+    names = {task.name for task in built(many).tasks if task.kind == "ghosts"}
     assert names == {f"{d}in_{g}" for d in ("", "d") for g in range(8)}
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"servers": ()}, "needs servers"),
-        ({"parameter_servers": ()}, "needs parameter_servers"),
-        ({"intervals": 0}, "intervals are 0"),
-        ({"staleness": 1}, "mode pipe has no staleness 1"),
-        ({"staleness": -1, "mode": "async"}, "staleness -1"),
-        ({"lambdas": ("l0",)}, "1 lambdas for 4 intervals"),
-        ({"stream": 3}, "1 or 2 parts"),
-        ({"attention": True, "stream": 2}, "attention neither streams"),
-        ({"attention": True, "rematerialize": True}, "nor rematerializes"),
-    ],
-)
-def test_impossible_shapes(change: dict[str, Any], problem: str) -> None:
-    good = DorylusConfig(("g0", "g1"), 2, ("p",), (), epochs=1)
-    with pytest.raises(ValueError, match=problem):
-        replace(good, **change)

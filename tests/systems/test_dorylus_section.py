@@ -18,8 +18,9 @@ from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
+from emu.systems.dorylus.lambda_sections import SlowLambdasSection
 from emu.systems.dorylus.remarks import ages_of_reads, read_lines
-from emu.systems.dorylus.volumes import SlowLambdas, _rows
+from emu.systems.dorylus.volumes import _rows
 from emu.trust.audit import audit
 
 FILE = """\
@@ -263,17 +264,19 @@ def test_two_streams_send_as_much_in_two_flows() -> None:
     assert two.realization.times.sum() == pytest.approx(one.realization.times.sum())
 
 
+def slow_of(spread: Any) -> SlowLambdasSection:
+    return SlowLambdasSection(share=0.25, factor=3.0, spread=spread)
+
+
 def test_slow_lambdas_are_a_seeded_share() -> None:
-    slow = SlowLambdas(0.25, 3.0, "exponential").factors(5, (200, 500))
+    slow = slow_of("exponential").factors(5, (200, 500))
     assert (slow > 1).mean() == pytest.approx(0.25, abs=0.01)
     assert slow[slow > 1].mean() == pytest.approx(3, rel=0.02)
-    np.testing.assert_array_equal(
-        slow, SlowLambdas(0.25, 3.0, "exponential").factors(5, (200, 500))
-    )
-    assert {*np.unique(SlowLambdas(0.25, 3.0).factors(5, (20, 50)))} == {1.0, 3.0}
+    np.testing.assert_array_equal(slow, slow_of("exponential").factors(5, (200, 500)))
+    assert {*np.unique(slow_of("constant").factors(5, (20, 50)))} == {1.0, 3.0}
     for spread in ("constant", "exponential"):
-        whole = SlowLambdas(0.25, 3.0, spread).factors(5, (20, 50))
-        fewer = SlowLambdas(0.25, 3.0, spread).factors(5, (20, 30))
+        whole = slow_of(spread).factors(5, (20, 50))
+        fewer = slow_of(spread).factors(5, (20, 30))
         np.testing.assert_array_equal(whole[:, :30], fewer)
 
 
@@ -314,7 +317,7 @@ def test_tuned_quotas_of_lambdas() -> None:
     assert schedule.quotas is not None
     assert {*schedule.quotas.ravel().tolist()} == {1, 2, 3}
     assert audit(schedule).passed
-    lines = [*read_lines({"simulated": schedule})]
+    lines = [*read_lines({"simulated": schedule}, "oes")]
     least, last = schedule.quotas[:, 0].min(), schedule.quotas[-1, 0]
     assert lines[1].startswith(
         f"simulated: lambdas of g0 tuned from 3 to {least} to 3,"
@@ -392,6 +395,6 @@ def test_bad_input_of_attention(change: str, problem: str) -> None:
 def test_the_first_of_two_streams_has_the_vertex_that_is_left_over(
     part: int, rows: int
 ) -> None:
-    config: Any = SimpleNamespace(lambdas=("l0",), stream=2)
+    section: Any = SimpleNamespace(uses_lambdas=True, stream=2)
     counts: Any = SimpleNamespace(vertices=np.array([5]))
-    assert _rows({"interval": 0, "part": part}, config, counts) == rows
+    assert _rows({"interval": 0, "part": part}, section, counts) == rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
-from emu.systems.data_parallel.section import DataParallelConfig, data_parallel_job
 from emu.systems.dgtp.job import dgtp_times
 from emu.systems.dgtp.section import dgtp_volumes
-from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
+from emu.systems.p3.job import PIPELINES, P3Builder, Pipeline
 from emu.systems.p3.section import SplitModel, p3_realization
 from tests.golden.cases import Case, cases, exactly
+from tests.systems.sections import context_of, job_of, section_of
 
 Push: TypeAlias = Literal["derived", "shipped"]
 TIMES = {
@@ -29,6 +29,13 @@ TIMES = {
     "graph_store_hop": 0.5,
 }
 GOLDEN = {str(case): case for case in cases("p3")}
+
+
+def builder_of(
+    machines: tuple[str, ...], batches: int, window: int | None = None, **keys: Any
+) -> P3Builder:
+    section = section_of("p3", iterations=batches, **keys)
+    return P3Builder(section, context_of(machines, window))
 
 
 def placed(job: Job, bandwidths: tuple[float, ...]) -> Problem:
@@ -66,18 +73,17 @@ def check_golden(case: Case, problem: Problem, realization: Realization) -> None
     ],
 )
 def test_golden(name: str, pipeline: str, other: float) -> None:
-    config = P3Config(("m0", "m1"), batches=4, pipeline=PIPELINES[pipeline])
+    builder = builder_of(("m0", "m1"), 4, pipeline=pipeline)
     counts = SampleCounts((1, 1), edges=9, seeds=1, outputs=5, first_edges=8)
     model = SplitModel(4, 8, upper=10, pulled_width=4, itemsize=8)
-    realization = p3_realization(config, TIMES, [[counts] * 4] * 2, model)
+    realization = p3_realization(builder, TIMES, [[counts] * 4] * 2, model)
 
-    check_golden(GOLDEN[name], placed(p3_job(config), (80.0, other)), realization)
+    check_golden(GOLDEN[name], placed(builder.job({}), (80.0, other)), realization)
 
 
 def test_golden_data_parallel() -> None:
-    config = DataParallelConfig(("m0", "m1"), batches=4)
     counts = SampleCounts((6, 6), edges=9, seeds=1)
-    job = data_parallel_job(config)
+    job = job_of("data_parallel", ("m0", "m1"), iterations=4)
     times = {"graph_store": 0.0, "sampler": 1.0, "worker": 6.0, "all_reduce": 0.0}
     bytes_ = dgtp_volumes(
         job, [[counts] * 4] * 2, feature_length=10, parameters=14, itemsize=8
@@ -100,13 +106,13 @@ def sent(realization: Realization, job: Job) -> float:
 def p3_bytes(machines: int, hidden: int, push: Push = "derived") -> float:
     """Return what crosses for one mini-batch of each machine, the ring apart."""
     names = tuple(f"m{m}" for m in range(machines))
-    config = P3Config(names, batches=1, pipeline=PIPELINES["none"], push=push)
+    builder = builder_of(names, 1, pipeline="none", push=push)
     counts = SampleCounts(
         (INPUTS,), edges=0, seeds=1000, outputs=24_703, first_edges=247_030
     )
     model = SplitModel(100, 2 * hidden, upper=0, pulled_width=hidden)
-    realization = p3_realization(config, TIMES, [[counts]] * machines, model)
-    return sent(realization, p3_job(config)) / machines
+    realization = p3_realization(builder, TIMES, [[counts]] * machines, model)
+    return sent(realization, builder.job({})) / machines
 
 
 def test_the_papers_arithmetic() -> None:
@@ -140,7 +146,7 @@ def test_crossover_by_bytes(machines: int, push: Push, hidden: int) -> None:
     assert p3_bytes(machines, hidden + 1, push) > features
 
 
-def volumes(config: P3Config) -> dict[str, float]:
+def volumes(builder: P3Builder) -> dict[str, float]:
     """Return edge -> bytes of the first mini-batch on it, layer 1 being 7 x (2 * 3)."""
     counts = SampleCounts(
         (6,), edges=9, seeds=1, outputs=5, first_edges=4,
@@ -149,10 +155,10 @@ def volumes(config: P3Config) -> dict[str, float]:
     )  # fmt: skip
     model = SplitModel(7, 6, upper=11, pulled_width=3)
     realization = p3_realization(
-        config, TIMES, [[counts]] * len(config.machines), model
+        builder, TIMES, [[counts]] * len(builder.machines), model
     )
     sizes = realization.volumes.max(axis=1)
-    return dict(zip(p3_job(config).edge_names, sizes.tolist(), strict=True))
+    return dict(zip(builder.job({}).edge_names, sizes.tolist(), strict=True))
 
 
 FOUR = ("m0", "m1", "m2", "m3")
@@ -160,7 +166,7 @@ FOUR = ("m0", "m1", "m2", "m3")
 
 def test_groups_pull_within_and_sum_layer_1_across() -> None:
     """Half of 7 columns is 4 or 3: 24 or 18 weights, two chunks of each."""
-    sizes = volumes(P3Config(FOUR, 1, PIPELINES["none"], groups=2))
+    sizes = volumes(builder_of(FOUR, 1, pipeline="none", cache=2))
     pulled = {name for name in sizes if name.startswith("Mf") and "Df" in name}
 
     assert {"Mf1->Df0", "Mf0->Df1", "Mf3->Df2", "Mf2->Df3"} < pulled
@@ -173,20 +179,20 @@ def test_groups_pull_within_and_sum_layer_1_across() -> None:
 
 
 def test_nothing_travels_to_who_holds_no_columns() -> None:
-    config = P3Config(FOUR, 1, PIPELINES["none"], columns=(1.0, 1.0, 0.0, 0.0))
-    sizes = volumes(config)
+    builder = builder_of(FOUR, 1, pipeline="none", columns=(1.0, 1.0, 0.0, 0.0))
+    sizes = volumes(builder)
 
-    assert config.blocks(7) == (4, 3, 0, 0)
-    assert [config.share(rank) for rank in range(4)] == [2.0, 2.0, 0.0, 0.0]
+    assert builder.blocks(7) == (4, 3, 0, 0)
+    assert [builder.share(rank) for rank in range(4)] == [2.0, 2.0, 0.0, 0.0]
     for name in ("s0->Mf2", "Mf2->Df0", "Db0->Mb2"):
         assert sizes[name] == 0.0
     assert min(sizes[name] for name in ("s2->Mf0", "Mf0->Df2", "Db2->Mb0")) > 0.0
 
 
 def test_owners_of_vertices_are_asked_hop_by_hop() -> None:
-    config = P3Config(FOUR, 1, hops=2, window=3)
-    sizes = volumes(config)
-    job = p3_job(config)
+    builder = builder_of(FOUR, 1, 3, structure="hashed")
+    sizes = volumes(builder)
+    job = builder.job({})
 
     assert sizes["s3.hop1->g0.hop1"] == 8 * 1
     assert sizes["g0.hop1->s3.hop2"] == 16 * 4
@@ -211,8 +217,7 @@ def test_sums_are_waited_for_by_the_forward_pass_that_needs_them(
     pipeline: str, upper: int
 ) -> None:
     """Upper ones after ``Db``, those of the first layer, by groups, after ``Mb``."""
-    config = P3Config(FOUR, batches=4, pipeline=PIPELINES[pipeline], groups=2)
-    job = p3_job(config)
+    job = job_of("p3", FOUR, iterations=4, pipeline=pipeline, cache=2)
     lags = dict(zip(job.edge_names, (edge.lag for edge in job.edges), strict=True))
 
     assert (lags["w0.ring6->Mf0"], lags["v0.ring2->Mf0"]) == (upper, 1)
@@ -227,7 +232,7 @@ def test_sums_are_waited_for_by_the_forward_pass_that_needs_them(
     ],
 )
 def test_the_line_of_a_job_counts_mini_batches(pipeline: str, line: str) -> None:
-    job = p3_job(P3Config(("m0", "m1"), batches=4, pipeline=PIPELINES[pipeline]))
+    job = job_of("p3", ("m0", "m1"), iterations=4, pipeline=pipeline)
 
     assert job_line(job).startswith(f"{line}, credit window")
 
@@ -235,16 +240,8 @@ def test_the_line_of_a_job_counts_mini_batches(pipeline: str, line: str) -> None
 def test_impossible_shapes() -> None:
     with pytest.raises(ValueError, match="Df of a mini-batch would run before Mf"):
         Pipeline(("Df", "Mf", "Db", "Mb"), (0, 0, 0, 0))
-    with pytest.raises(ValueError, match="cannot form 3 equal groups"):
-        P3Config(FOUR, 1, groups=3)
-    with pytest.raises(ValueError, match="2 shares of the columns for 4 machines"):
-        P3Config(FOUR, 1, columns=(1.0, 1.0))
-    with pytest.raises(ValueError, match="is not derived"):
-        P3Config(FOUR, 1, push="derived", hops=2)
-    with pytest.raises(ValueError, match="would let nothing start"):
-        P3Config(FOUR, 1, window=0)
 
 
 def test_a_share_of_columns_is_of_an_even_one_within_the_group() -> None:
-    config = P3Config(FOUR, 1, groups=2, columns=(3.0, 1.0))
-    assert [config.share(rank) for rank in range(4)] == [1.5, 0.5, 1.5, 0.5]
+    builder = builder_of(FOUR, 1, cache=2, columns=(3.0, 1.0))
+    assert [builder.share(rank) for rank in range(4)] == [1.5, 0.5, 1.5, 0.5]

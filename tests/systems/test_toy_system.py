@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,13 @@ placement: {policy: explicit, tasks: {a0: m0, e0: m1, a1: m1, e1: m0}}
 
 
 @pytest.fixture
-def emu(tmp_path: Path) -> Emu:
+def toy(tmp_path: Path) -> Path:
+    """Return a folder with the toy package, to be changed."""
+    return Path(shutil.copytree(TOY, tmp_path / "toy"))
+
+
+@pytest.fixture
+def emu(tmp_path: Path, toy: Path) -> Emu:
     """Return a function that runs a command with the toy system installed."""
     info = tmp_path / "site" / "emu_echo-1.0.dist-info"
     info.mkdir(parents=True)
@@ -35,7 +42,7 @@ def emu(tmp_path: Path) -> Emu:
     )
     (info / "entry_points.txt").write_text("[emu.systems]\necho = emu_echo:ECHO\n")
     (tmp_path / "echo.yaml").write_text(FILE)
-    environment = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{TOY}"}
+    environment = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{toy}"}
 
     def run(*words: str, code: int = 0) -> str:
         done = subprocess.run(
@@ -86,3 +93,30 @@ def test_a_broken_package_is_one_clear_error(emu: Emu, tmp_path: Path) -> None:
     found = emu("simulate", "echo.yaml", code=1)
     assert "entry point echo = emu_echo:NOTHING" in found
     assert "Traceback" not in found
+
+
+def change(toy: Path, old: str, new: str) -> None:
+    section = toy / "emu_echo" / "section.py"
+    text = section.read_text()
+    assert old in text
+    section.write_text(text.replace(old, new))
+
+
+def test_a_section_that_fails_to_import_names_its_package(emu: Emu, toy: Path) -> None:
+    change(toy, "import numpy as np", "import numpy_that_is_not_there as np")
+    (line,) = emu("simulate", "golden", code=1).splitlines()
+    assert "echo = emu_echo:ECHO" in line
+    assert "which emu_echo brings" in line
+    assert "numpy_that_is_not_there" in line
+
+
+def test_a_realization_of_wrong_shape_says_which(emu: Emu, toy: Path) -> None:
+    change(toy, "np.full((len(job.tasks), job", "np.full((len(job.tasks) - 1, job")
+    (line,) = emu("simulate", "echo.yaml", code=1).splitlines()
+    assert "system echo realizes times of shape (3, 4), not (4, 4)" in line
+
+
+def test_what_a_section_is_typed_with_is_there_at_run_time() -> None:
+    from emu.systems import Edit, Problems, Times
+
+    assert {Edit, Problems, Times}

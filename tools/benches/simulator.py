@@ -36,7 +36,8 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job
+from emu.systems.dgtp.section import DgtpJobSection
+from emu.systems.job_section import BuildContext
 from emu.testing import bench_directory, load_workload
 from tools.benches.evaluator import MakespanEvaluator
 from tools.benches.figures import Figure, interleaved, once
@@ -213,7 +214,19 @@ def dgtp_shaped(machines: int, iterations: int) -> tuple[Problem, Realization]:
     nics = rng.uniform(1e9, 4e9, (machines, 2)).tolist()
     cluster = Cluster(tuple(Machine(f"m{i}", *nic) for i, nic in enumerate(nics)))
     names = tuple(machine.name for machine in cluster.machines)
-    job = dgtp_job(DgtpConfig(names, machines, 2, 1, iterations, hops=2))
+    section = DgtpJobSection.model_validate(
+        {
+            "system": "dgtp",
+            "dataset": "products-like",
+            "model": {"hidden": 4, "layers": 2},
+            "fanouts": "all",
+            "batch_size": 2,
+            "workers": machines,
+            "samplers_per_worker": 2,
+            "iterations": iterations,
+        }
+    )
+    job = section.build(BuildContext(names, None, seed=0))
     at = [
         names.index(task.pinned) if task.pinned else int(rng.integers(machines))
         for task in job.tasks

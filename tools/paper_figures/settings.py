@@ -18,7 +18,9 @@ import numpy as np
 from emu.errors import InfeasiblePlacement
 from emu.prediction.placement import place_ifs
 from emu.problem import Cluster, Job, Machine
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job
+from emu.systems.dgtp.section import DgtpJobSection
+from emu.systems.job_section import BuildContext
+from emu.units import SIZE
 
 GB = 1e9
 GBIT = 1e9 / 8
@@ -73,17 +75,27 @@ class Setting:
 
     def job(self, iterations: int, reading: str = "cores") -> Job:
         """Return the job with so many iterations and one reading of its demands."""
-        return dgtp_job(
-            DgtpConfig(
-                machines=tuple(f"m{m}" for m in range(self.machines)),
-                workers=self.workers,
-                samplers_per_worker=self.samplers_per_worker,
-                parameter_servers=1,
-                iterations=iterations,
-                hops=self.layers,
-                demands=demands(reading),
-            )
+        section = DgtpJobSection.model_validate(
+            {
+                "system": "dgtp",
+                "dataset": {"name": self.dataset, "scale": self.scale},
+                "model": {"hidden": self.hidden, "layers": self.layers},
+                "fanouts": [*self.fanouts],
+                "batch_size": self.samplers_per_worker,
+                "workers": self.workers,
+                "samplers_per_worker": self.samplers_per_worker,
+                "iterations": iterations,
+                "demands": {
+                    kind: {
+                        name: SIZE.exact(amount) if name == "memory" else amount
+                        for name, amount in amounts.items()
+                    }
+                    for kind, amounts in demands(reading).items()
+                },
+            }
         )
+        machines = tuple(f"m{m}" for m in range(self.machines))
+        return section.build(BuildContext(machines, None, seed=0))
 
     def whole_run(self, batch: int) -> int:
         """Return the iterations of the training: every sampler walks all vertices."""

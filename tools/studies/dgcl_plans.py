@@ -88,14 +88,16 @@ def gather(scenario: Scenario, rule: str, plan: Plan | None = None) -> Schedule:
     """Return the simulated forward gather of a scenario, or one along ``plan``."""
     section = scenario.job
     assert isinstance(section, DgclJobSection)  # noqa: S101 - for mypy
-    config = section.config(scenario.build_context(opened=True))
-    nothing = peer_to_peer(_none(), len(config.machines))
-    plans = config.plans if plan is None else (plan,) * config.layers
-    config = replace(config, plans=plans, backward=(nothing,) * config.layers)
-    job, cluster = dgcl_job(config), scenario.to_cluster()
-    realization = dgcl_realization(config, {}, (0, _ROW), 0, 1)
+    context, layers = scenario.build_context(opened=True), section.model.layers
+    settings = section.settings(context)
+    builder = section.builder(context, settings)
+    nothing = peer_to_peer(_none(), len(builder.machines))
+    plans = builder.plans if plan is None else (plan,) * layers
+    builder = replace(builder, plans=plans, backward=(nothing,) * layers)
+    job, cluster = dgcl_job(builder, settings), scenario.to_cluster()
+    realization = dgcl_realization(builder, {}, (0, _ROW), 0, 1)
     places = tuple(
-        cluster.index(task.pinned or config.machines[0]) for task in job.tasks
+        cluster.index(task.pinned or builder.machines[0]) for task in job.tasks
     )
     return simulate(Problem(cluster, job, Placement(places)), realization, rule)
 

@@ -29,7 +29,8 @@ from emu.prediction.placement.moves import neighbours
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.scenario import load, prepare
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job
+from emu.systems.dgtp.section import DgtpJobSection
+from emu.systems.job_section import BuildContext
 from tools.paper_figures.settings import draw_cluster
 from tools.runner import Study, Work
 
@@ -145,16 +146,21 @@ def drawn_job(rng: np.random.Generator) -> tuple[Problem, Realization]:
             replace(machine, name=f"m{i}")
             for i, machine in enumerate(draw_cluster(count, rng).machines)
         )
-        config = DgtpConfig(
-            machines=tuple(machine.name for machine in machines),
-            workers=int(rng.integers(1, 2 * count)),
-            samplers_per_worker=int(rng.integers(1, 3)),
-            parameter_servers=1,
-            iterations=int(rng.integers(5, 41)),
-            hops=2,
-            demands={"worker": {"gpu": 1.0, "cpu": 1.0}, "sampler": {"cpu": 2.0}},
+        section = DgtpJobSection.model_validate(
+            {
+                "system": "dgtp",
+                "dataset": "products-like",
+                "model": {"hidden": 4, "layers": 2},
+                "fanouts": "all",
+                "batch_size": 2,
+                "workers": int(rng.integers(1, 2 * count)),
+                "samplers_per_worker": int(rng.integers(1, 3)),
+                "iterations": int(rng.integers(5, 41)),
+                "demands": {"worker": {"gpu": 1, "cpu": 1}, "sampler": {"cpu": 2}},
+            }
         )
-        job = dgtp_job(config)
+        names = tuple(machine.name for machine in machines)
+        job = section.build(BuildContext(names, None, seed=0))
         cluster = Cluster(machines)
         try:
             placement = place("ifs", job, cluster).placement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_serializer
@@ -44,11 +43,11 @@ def nic_or_none(found: Any) -> Any:
     return NO_NIC if found == "none" else both_directions(found)
 
 
-def _list_of(found: Any) -> Any:
-    return [found] if isinstance(found, str) else found
-
-
-_Machines = Annotated[tuple[Name, ...], BeforeValidator(_list_of), Field(min_length=1)]
+_Machines = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(lambda found: [found] if isinstance(found, str) else found),
+    Field(min_length=1),
+]
 
 
 class LinkSection(Section):
@@ -176,6 +175,14 @@ def _unknown(
             yield trail, f"no machine {name!r}, {nearest(name, machines)}"
 
 
+def names_of(name: str | None, count: int, before: int) -> list[str]:
+    """Return the names of equal machines, of which so many others stand before."""
+    if name and count == 1:
+        return [name]
+    first = 0 if name else before
+    return [f"{name or 'm'}{first + number}" for number in range(count)]
+
+
 class MachineSection(Resources):
     """One machine, or ``count`` equal ones.
 
@@ -202,14 +209,6 @@ class MachineSection(Resources):
 
     slots: dict[Name, Few] = Field(default_factory=dict)
     """Slots per pool that its tasks share; a pool that is absent is unlimited."""
-
-    def names(self, position: int) -> list[str]:
-        """Return the machines' names; ``position`` counts the machines before."""
-        if self.name is None:
-            return [f"m{position + i}" for i in range(self.count)]
-        if self.count == 1:
-            return [self.name]
-        return [f"{self.name}{i}" for i in range(self.count)]
 
     def build(self, name: str, unstated: dict[str, float]) -> Machine:
         """Return the machine, or one of several equal ones, called ``name``.
@@ -247,13 +246,20 @@ class ClusterSection(Section):
     def names_and_positions(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
         names: list[tuple[str, int]] = []
-        for position, section in enumerate(self.machines):
-            names += [(name, position) for name in section.names(len(names))]
+        for position, one in enumerate(self.machines):
+            own = names_of(one.name, one.count, len(names))
+            names += [(name, position) for name in own]
         return names
 
-    def firsts(self) -> list[int]:
-        """Return how many machines stand before each entry of ``machines``."""
-        return [0, *accumulate(machine.count for machine in self.machines)][:-1]
+    @property
+    def names(self) -> list[str]:
+        """Names of all machines, in their order."""
+        return [name for name, _ in self.names_and_positions()]
+
+    @property
+    def by_name(self) -> dict[str, MachineSection]:
+        """Section of every machine, by its name."""
+        return {name: self.machines[at] for name, at in self.names_and_positions()}
 
     @property
     def has_gpus(self) -> bool:

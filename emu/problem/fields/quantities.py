@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,12 @@ from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 T = TypeVar("T")
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
+#: What other devices take, in times that differ by device.
+DEFAULT_DEVICE = "default"
+#: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
+DEFAULT_WINDOW = 4
+_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
+_BETWEEN = ".."
 
 
 def text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
@@ -43,6 +49,17 @@ def _positive(value: float) -> float:
     if not value > 0:
         raise ValueError("found zero, write more than that")
     return value
+
+
+def only_if(holds: Callable[[float], bool], problem: str) -> AfterValidator:
+    """Return the validator of numbers that hold; ``{0}`` of the problem is another."""
+
+    def check(value: float) -> float:
+        if not holds(value):
+            raise ValueError(problem.format(value))
+        return value
+
+    return AfterValidator(check)
 
 
 def _each(quantity: Quantity) -> Callable[[object], float | tuple[float, ...]]:
@@ -79,10 +96,6 @@ def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
         "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
         "description": f"{quantity.what}, one for all iterations or one per iteration",
     }
-
-
-#: What other devices take, in times that differ by device.
-DEFAULT_DEVICE = "default"
 
 
 def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
@@ -162,40 +175,6 @@ def _amount(found: object) -> float:
     return float(found)
 
 
-Rate: TypeAlias = Annotated[
-    float,
-    BeforeValidator(RATE.parse),
-    AfterValidator(_positive),
-    PlainSerializer(RATE.exact, return_type=str),
-    WithJsonSchema(text_schema(RATE, "50 Gbit/s")),
-]
-Size: TypeAlias = Annotated[
-    float,
-    BeforeValidator(SIZE.parse),
-    PlainSerializer(SIZE.exact, return_type=str),
-    WithJsonSchema(text_schema(SIZE, "48 GB")),
-]
-Duration: TypeAlias = Annotated[
-    float,
-    BeforeValidator(DURATION.parse),
-    PlainSerializer(DURATION.exact, return_type=str),
-    WithJsonSchema(text_schema(DURATION, "15 ms")),
-]
-Money: TypeAlias = Annotated[
-    float,
-    BeforeValidator(MONEY.parse),
-    PlainSerializer(MONEY.exact, return_type=str),
-    WithJsonSchema(text_schema(MONEY, "0.20 $")),
-]
-#: Dollars per hour.
-Price: TypeAlias = Annotated[
-    float,
-    BeforeValidator(PRICE.parse),
-    PlainSerializer(PRICE.exact, return_type=str),
-    WithJsonSchema(text_schema(PRICE, "0.34 $/h")),
-]
-
-
 def _share(value: float) -> float | str:
     """Return a share as a scenario has it: above 1 with its unit."""
     return value if value <= RATIO.most_bare else RATIO.exact(value)
@@ -206,47 +185,74 @@ def _share_schema(example: str) -> dict[str, Any]:
     return {"anyOf": [text_schema(RATIO, example), bare]}
 
 
-#: ``2 %`` or 0.02.
-Ratio: TypeAlias = Annotated[
-    float,
-    BeforeValidator(RATIO.parse),
-    PlainSerializer(_share),
-    WithJsonSchema(_share_schema("2 %")),
-]
-#: Amount of a resource: a number, or a size in bytes.
-Amount: TypeAlias = Annotated[
-    float,
-    BeforeValidator(_amount),
-    WithJsonSchema(
-        {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
-    ),
-]
-#: One, or ``{default: 40 ms, a100: 12 ms}``.
-DurationPerDevice: TypeAlias = Annotated[
-    float | dict[str, float],
-    BeforeValidator(_or_by_device(DURATION.parse)),
-    PlainSerializer(_write_times),
-    WithJsonSchema(_times_schema(text_schema(DURATION, "15 ms"))),
-]
-DurationPerIteration: TypeAlias = Annotated[
-    float | tuple[float, ...] | dict[str, float],
-    BeforeValidator(_or_by_device(_each(DURATION))),
-    PlainSerializer(_write_times),
-    WithJsonSchema(_times_schema(_either_schema(DURATION, "15 ms"))),
-]
-SizePerIteration: TypeAlias = Annotated[
-    float | tuple[float, ...],
-    BeforeValidator(_each(SIZE)),
-    PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
-    WithJsonSchema(_either_schema(SIZE, "40 B")),
-]
+def _text_type(quantity: Quantity, example: str, *more: Any) -> Any:
+    """Return the type of a quantity that is written as text."""
+    return Annotated[
+        float,
+        BeforeValidator(quantity.parse),
+        *more,
+        PlainSerializer(quantity.exact, return_type=str),
+        WithJsonSchema(text_schema(quantity, example)),
+    ]
+
+
+if TYPE_CHECKING:
+    Rate: TypeAlias = float
+    Size: TypeAlias = float
+    Duration: TypeAlias = float
+    Money: TypeAlias = float
+    Price: TypeAlias = float
+    Ratio: TypeAlias = float
+    Amount: TypeAlias = float
+    DurationPerDevice = float | dict[str, float]
+    DurationPerIteration = float | tuple[float, ...] | dict[str, float]
+    SizePerIteration = float | tuple[float, ...]
+else:
+    Rate = _text_type(RATE, "50 Gbit/s", AfterValidator(_positive))
+    Size = _text_type(SIZE, "48 GB")
+    Duration = _text_type(DURATION, "15 ms")
+    Money = _text_type(MONEY, "0.20 $")
+    #: Dollars per hour.
+    Price = _text_type(PRICE, "0.34 $/h")
+    #: ``2 %`` or 0.02.
+    Ratio = Annotated[
+        float,
+        BeforeValidator(RATIO.parse),
+        PlainSerializer(_share),
+        WithJsonSchema(_share_schema("2 %")),
+    ]
+    #: Amount of a resource: a number, or a size in bytes.
+    Amount = Annotated[
+        float,
+        BeforeValidator(_amount),
+        WithJsonSchema(
+            {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
+        ),
+    ]
+    #: One, or ``{default: 40 ms, a100: 12 ms}``.
+    DurationPerDevice = Annotated[
+        float | dict[str, float],
+        BeforeValidator(_or_by_device(DURATION.parse)),
+        PlainSerializer(_write_times),
+        WithJsonSchema(_times_schema(text_schema(DURATION, "15 ms"))),
+    ]
+    DurationPerIteration = Annotated[
+        float | tuple[float, ...] | dict[str, float],
+        BeforeValidator(_or_by_device(_each(DURATION))),
+        PlainSerializer(_write_times),
+        WithJsonSchema(_times_schema(_either_schema(DURATION, "15 ms"))),
+    ]
+    SizePerIteration = Annotated[
+        float | tuple[float, ...],
+        BeforeValidator(_each(SIZE)),
+        PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
+        WithJsonSchema(_either_schema(SIZE, "40 B")),
+    ]
 
 #: Whole numbers: no text, no truth values, no 2.5.
 Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
 #: K of a credit window.
 Window: TypeAlias = Count | Literal["unlimited"]
-#: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
-DEFAULT_WINDOW = 4
 #: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
 Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10_000)]
 Index: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=10**7)]
@@ -262,9 +268,6 @@ FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=40
 #: Names that become parts of file names and of ``g0->s0#2``.
 TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
-
-
-_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
 
 
 def _ports(found: object) -> tuple[int, int]:
@@ -319,10 +322,16 @@ def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
 
 #: One value, or (least, most), infinite where there is no limit.
 Expected: TypeAlias = float | tuple[float, float]
-_BETWEEN = ".."
 
 
-def _parser(parse: Callable[[Any], float]) -> Callable[[object], Expected]:
+def _expected_type(
+    parse: Callable[[Any], float],
+    write: Callable[[float], Any],
+    schema: dict[str, Any],
+    example: str,
+) -> Any:
+    """Return the type of one value, or of a range of them, in words of ``parse``."""
+
     def parse_either(found: object) -> Expected:
         if isinstance(found, tuple):
             return found
@@ -339,22 +348,19 @@ def _parser(parse: Callable[[Any], float]) -> Callable[[object], Expected]:
             raise ValueError(f"found {found!r}, write the lower limit first")
         return limits
 
-    return parse_either
-
-
-def _writer(write: Callable[[float], Any]) -> Callable[[Expected], Any]:
     def write_either(value: Expected) -> Any:
         if not isinstance(value, tuple):
             return write(value)
         ends = (str(write(end)) if math.isfinite(end) else "" for end in value)
         return f" {_BETWEEN} ".join(ends).strip()
 
-    return write_either
-
-
-def _schema(one: dict[str, Any], example: str) -> dict[str, Any]:
     many = {"type": "string", "pattern": r"\.\.", "examples": [example]}
-    return {"anyOf": [*one.get("anyOf", [one]), many]}
+    return Annotated[
+        float | tuple[float, float],
+        BeforeValidator(parse_either),
+        PlainSerializer(write_either),
+        WithJsonSchema({"anyOf": [*schema.get("anyOf", [schema]), many]}),
+    ]
 
 
 def _number(found: object) -> float:
@@ -369,33 +375,21 @@ def _number(found: object) -> float:
     return number
 
 
-def _quantity(quantity: Quantity) -> tuple[Any, Any]:
-    return _parser(quantity.parse), _writer(quantity.exact)
-
-
-_DURATION, _SIZE = _quantity(DURATION), _quantity(SIZE)
-
-ExpectedDuration: TypeAlias = Annotated[
-    float | tuple[float, float],
-    BeforeValidator(_DURATION[0]),
-    PlainSerializer(_DURATION[1]),
-    WithJsonSchema(_schema(text_schema(DURATION, "38 s"), "4 s .. 5 s")),
-]
-ExpectedSize: TypeAlias = Annotated[
-    float | tuple[float, float],
-    BeforeValidator(_SIZE[0]),
-    PlainSerializer(_SIZE[1]),
-    WithJsonSchema(_schema(text_schema(SIZE, "1 GB"), "1 GB .. 2 GB")),
-]
-ExpectedRatio: TypeAlias = Annotated[
-    float | tuple[float, float],
-    BeforeValidator(_parser(RATIO.parse)),
-    PlainSerializer(_writer(_share)),
-    WithJsonSchema(_schema(_share_schema("5 %"), "1 % .. 5 %")),
-]
-ExpectedNumber: TypeAlias = Annotated[
-    float | tuple[float, float],
-    BeforeValidator(_parser(_number)),
-    PlainSerializer(_writer(float)),
-    WithJsonSchema(_schema({"type": "number", "exclusiveMinimum": 0}, "2.1 .. 2.5")),
-]
+if TYPE_CHECKING:
+    ExpectedDuration: TypeAlias = Expected
+    ExpectedSize: TypeAlias = Expected
+    ExpectedRatio: TypeAlias = Expected
+    ExpectedNumber: TypeAlias = Expected
+else:
+    ExpectedDuration = _expected_type(
+        DURATION.parse, DURATION.exact, text_schema(DURATION, "38 s"), "4 s .. 5 s"
+    )
+    ExpectedSize = _expected_type(
+        SIZE.parse, SIZE.exact, text_schema(SIZE, "1 GB"), "1 GB .. 2 GB"
+    )
+    ExpectedRatio = _expected_type(
+        RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %"
+    )
+    ExpectedNumber = _expected_type(
+        _number, float, {"type": "number", "exclusiveMinimum": 0}, "2.1 .. 2.5"
+    )

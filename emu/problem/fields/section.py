@@ -63,20 +63,17 @@ def _key_docstrings(section: type[Section]) -> dict[str, str]:
             continue
         with suppress(OSError, TypeError):
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-            docstrings |= _docstrings_below(cast("ast.ClassDef", tree.body[0]).body)
+            statements = cast("ast.ClassDef", tree.body[0]).body
+            docstrings |= {
+                key.target.id: inspect.cleandoc(text.value.value)
+                for key, text in pairwise(statements)
+                if isinstance(key, ast.AnnAssign)
+                and isinstance(key.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            }
     return docstrings
-
-
-def _docstrings_below(statements: list[ast.stmt]) -> dict[str, str]:
-    return {
-        key.target.id: inspect.cleandoc(text.value.value)
-        for key, text in pairwise(statements)
-        if isinstance(key, ast.AnnAssign)
-        and isinstance(key.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
 
 
 class Resources(Section):

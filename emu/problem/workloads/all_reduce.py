@@ -23,12 +23,19 @@ if TYPE_CHECKING:
     from emu.problem import Task
 
 
-# Credit windows. The paper lets graph stores run ahead without bound; real systems
-# crash then, so they bound it. With window K, iteration n of a graph store waits for
-# the end of iteration n - K of every worker that its data reaches: edges worker ->
-# store of lag K.
+#: Kind of its tasks, which take no time unless it is stated.
+ALL_REDUCE = "all_reduce"
+#: Programs of the tasks of a rank.
+STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
+
+
 def window_of(job: Job) -> int | None:
     """Return the credit window K that the credit edges of ``job`` keep; None: none.
+
+    The paper lets graph stores run ahead without bound; real systems crash then, so
+    they bound it. With window K, iteration n of a graph store waits for the end of
+    iteration n - K of every worker that its data reaches: edges worker -> store of lag
+    K.
 
     Those without lag order the steps of a ring.
     """
@@ -129,15 +136,22 @@ def build_named_job(
     edges: Iterable[NamedEdge],
     iterations: int,
     settings: Mapping[str, Any],
+    *,
+    window: int | None = None,
 ) -> Job:
-    """Return the job of these tasks and edges, in their order.
+    """Return the job of these tasks and edges, in their order, then the credit edges.
 
     Tasks without a phase have that of their kind.
+
+    Parameters
+    ----------
+    window
+        As `credit_edges` takes it.
 
     Raises
     ------
     ValueError
-        As `Job`.
+        As `Job` and `credit_edges`.
     """
     tasks = tuple(
         replace(task, phase=phase)
@@ -155,13 +169,8 @@ def build_named_job(
         )
         for edge in edges
     )
-    return Job(tasks, built, iterations, settings=settings)
-
-
-#: Kind of its tasks, which take no time unless it is stated.
-ALL_REDUCE = "all_reduce"
-#: Programs of the tasks of a rank.
-STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
+    credits_ = credit_edges(tasks, built, window)
+    return Job(tasks, built + credits_, iterations, settings=settings)
 
 
 class Transfer(NamedTuple):
@@ -174,19 +183,6 @@ class Transfer(NamedTuple):
 
 #: Per step, the transfer of every rank.
 Steps = tuple[tuple[Transfer, ...], ...]
-
-
-def _ring(ranks: int) -> Steps:
-    """Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f)."""
-
-    def step(first_chunk: int, s: int) -> tuple[Transfer, ...]:
-        chunks = [(r + first_chunk - s) % ranks for r in range(ranks)]
-        return tuple(
-            Transfer((r + 1) % ranks, chunk, chunk + 1)
-            for r, chunk in enumerate(chunks)
-        )
-
-    return tuple(step(add, s) for add in (0, 1) for s in range(ranks - 1))
 
 
 def _halving_doubling(ranks: int) -> Steps:
@@ -227,7 +223,16 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
         a power of two.
     """
     if algorithm == "ring":
-        return _ring(ranks)
+        # Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f).
+        chunks = [
+            [(r + add - s) % ranks for r in range(ranks)]
+            for add in (0, 1)
+            for s in range(ranks - 1)
+        ]
+        return tuple(
+            tuple(Transfer((r + 1) % ranks, c, c + 1) for r, c in enumerate(step))
+            for step in chunks
+        )
     if algorithm != "halving_doubling":
         raise ValueError(f"all-reduce by {algorithm}: ring and halving_doubling exist")
     if ranks & (ranks - 1):

@@ -34,6 +34,25 @@ if TYPE_CHECKING:
     Shape = tuple[int, ...]
 
 
+#: Leading tensors of a layer, of shape (out, in), that are linear in its input before
+#: anything else is done: what P3 splits by columns in the first layer.
+SPLIT_WEIGHTS = {"sage": 2, "gcn": 1, "gat": 1, "gin": 1}
+#: Names of a layer's tensors, in the order of their shapes.
+PARTS = {
+    "sage": ("neighbours", "own", "bias"),
+    "gcn": ("weight", "bias"),
+    "gat": ("weight", "attention_source", "attention_destination", "bias"),
+    "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
+    "commnet": ("neighbours", "own"),
+    "plain_gcn": ("weight",),
+    "plain_gat": ("weight", "attention_source", "attention_destination"),
+}
+LABEL_BYTES = 4
+BLOCK_EDGE_BYTES = 8
+VERTEX_ID_BYTES = 8
+ANSWERED_EDGE_BYTES = 16
+
+
 def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
     """Return the parameters in each part: of a server, or a chunk of an all-reduce."""
     size, longer = divmod(parameters, servers)
@@ -44,11 +63,6 @@ def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
     """Return where each part begins, and where the next one does (A14)."""
     bounds = [0, *accumulate(shard_sizes(count, servers))]
     return list(pairwise(bounds))
-
-
-#: Leading tensors of a layer, of shape (out, in), that are linear in its input before
-#: anything else is done: what P3 splits by columns in the first layer.
-SPLIT_WEIGHTS = {"sage": 2, "gcn": 1, "gat": 1, "gin": 1}
 
 
 def layer_shapes(
@@ -65,7 +79,16 @@ def layer_shapes(
     for number, (before, after) in enumerate(pairwise(widths), 1):
         last = number == model["layers"]
         heads = 1 if last else model.get("heads", 1)
-        yield _SHAPES[model.get("kind", "sage")](before, after, heads)
+        matrix, scores = (after, before), (heads, after // heads)
+        yield {
+            "sage": (matrix, matrix, (after,)),
+            "gcn": (matrix, (after,)),
+            "gat": (matrix, scores, scores, (after,)),
+            "gin": (matrix, (after,), (after, after), (after,)),
+            "commnet": (matrix, matrix),
+            "plain_gcn": (matrix,),
+            "plain_gat": (matrix, (1, after), (1, after)),
+        }[model.get("kind", "sage")]
 
 
 def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int) -> int:
@@ -111,62 +134,6 @@ def first_layer_share(
         }[model.get("kind", "sage")]
         layers.append(2 * rows * before * after + extra * min(before, after))
     return float(layers[0] / sum(layers))
-
-
-def _sage(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return (after, before), (after, before), (after,)
-
-
-def _gcn(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return (after, before), (after,)
-
-
-def _gat(before: int, after: int, heads: int) -> tuple[Shape, ...]:
-    attention = heads, after // heads
-    return (after, before), attention, attention, (after,)
-
-
-def _gin(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return (after, before), (after,), (after, after), (after,)
-
-
-def _plain_gcn(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return ((after, before),)
-
-
-def _plain_gat(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return (after, before), (1, after), (1, after)
-
-
-def _commnet(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
-    return (after, before), (after, before)
-
-
-#: Names of a layer's tensors, in the order of their shapes.
-PARTS = {
-    "sage": ("neighbours", "own", "bias"),
-    "gcn": ("weight", "bias"),
-    "gat": ("weight", "attention_source", "attention_destination", "bias"),
-    "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
-    "commnet": ("neighbours", "own"),
-    "plain_gcn": ("weight",),
-    "plain_gat": ("weight", "attention_source", "attention_destination"),
-}
-_SHAPES = {
-    "sage": _sage,
-    "gcn": _gcn,
-    "gat": _gat,
-    "gin": _gin,
-    "commnet": _commnet,
-    "plain_gcn": _plain_gcn,
-    "plain_gat": _plain_gat,
-}
-
-
-LABEL_BYTES = 4
-BLOCK_EDGE_BYTES = 8
-VERTEX_ID_BYTES = 8
-ANSWERED_EDGE_BYTES = 16
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +43,16 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     edges: list[Edge] = []
     for part in parts:
         first = len(tasks)
-        tasks += _tasks(part)
+        for task, rounds in zip(part.job.tasks, part.job.rounds, strict=True):
+            own = replace(
+                task,
+                name=f"{part.name}/{task.name}",
+                process=f"{part.name}/{task.process_name}",
+                iterations=rounds,
+                takes=_own(part, task.takes),
+                frees=_own(part, task.gives_back),
+            )
+            tasks.append(own)
         edges += [
             replace(
                 e,
@@ -62,18 +71,6 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     longest = max(part.job.iterations for part in parts)
     settings = {"jobs": {part.name: part.job.settings for part in parts}}
     return Job(tuple(tasks), tuple(edges), longest, settings=settings)
-
-
-def _tasks(part: JobPart) -> Iterator[Task]:
-    for task, rounds in zip(part.job.tasks, part.job.rounds, strict=True):
-        yield replace(
-            task,
-            name=f"{part.name}/{task.name}",
-            process=f"{part.name}/{task.process_name}",
-            iterations=rounds,
-            takes=_own(part, task.takes),
-            frees=_own(part, task.gives_back),
-        )
 
 
 def _own(part: JobPart, pool: str) -> str:

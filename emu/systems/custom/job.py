@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -23,6 +24,8 @@ PerIteration: TypeAlias = float | tuple[float, ...]
 
 #: Of a payload: what fits a whole number. No host could send as much.
 _MOST_BYTES = 2.0**62
+#: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
+SEGMENTS = 2
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,6 @@ def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.f
     return rows
 
 
-def _counts(tasks: Sequence[CustomTask], iterations: int) -> dict[str, int]:
-    return {
-        task.name: iterations if task.iterations is None else task.iterations
-        for task in tasks
-    }
-
-
 def _check_ends(
     flows: Sequence[CustomFlow], names: Collection[str], gates: Collection[str]
 ) -> None:
@@ -102,9 +98,9 @@ def _payload_bytes(
     counts = [rounds[flow.source] for flow in flows]
     volumes = _rows([flow.volume for flow in flows], counts) * byte_scale
     real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
-    payload: dict[str, list[list[int]]] = {}
+    payload = defaultdict[str, list[list[int]]](list)
     for flow, row in zip(flows, real.tolist(), strict=True):
-        payload.setdefault(flow.source, []).append(row)
+        payload[flow.source].append(row)
     return payload
 
 
@@ -140,7 +136,10 @@ def custom_job(
     positions = {task.name: position for position, task in enumerate(tasks)}
     gates = {task.name for task in tasks if task.gate}
     _check_ends(flows, positions, gates)
-    rounds = _counts(tasks, iterations)
+    rounds = {
+        task.name: iterations if task.iterations is None else task.iterations
+        for task in tasks
+    }
     most = max(rounds.values(), default=iterations)
     sending = [f for f in flows if byte_scale and f.destination not in gates]
     payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
@@ -151,9 +150,7 @@ def custom_job(
             phase=phase_of(task.kind),
             demands=task.demands,
             pinned=task.pinned,
-            settings={"payload_bytes": payload.get(task.name, [])}
-            if byte_scale
-            else {},
+            settings={"payload_bytes": payload[task.name]} if byte_scale else {},
             iterations=None if rounds[task.name] == most else rounds[task.name],
             takes=task.takes,
             frees=task.frees,
@@ -199,18 +196,15 @@ def custom_realization(
     return Realization(times, volumes)
 
 
-# An all-reduce runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of
-# a step is cut into segments that follow one another, so that one is on its way while
-# another is added up: two in gloo, more in NCCL. A rank has one connection to the next,
-# a channel.
-
-#: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
-SEGMENTS = 2
-
-
 @dataclass(frozen=True)
 class AllReduce:
-    """An all-reduce among tasks: each brings as many bytes, and has their sum then."""
+    """An all-reduce among tasks: each brings as many bytes, and has their sum then.
+
+    It runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of a step is
+    cut into segments that follow one another, so that one is on its way while another
+    is added up: two in gloo, more in NCCL. A rank has one connection to the next, a
+    channel.
+    """
 
     among: tuple[str, ...]
     """The tasks, two or more: each sends to the next, the last to the first."""
@@ -248,22 +242,20 @@ def with_collectives(
         ranks = [tasks_by_name[name] for name in one.among]
         for segment in range(one.segments):
             label = f"allreduce{number}.{segment}"
-            all_tasks += _steps(ranks, label)
+            all_tasks += [
+                CustomTask(
+                    f"{rank.name}.{label}.{step}",
+                    0.0,
+                    ALL_REDUCE,
+                    pinned=rank.pinned,
+                    iterations=rank.iterations,
+                    process=rank.process or rank.name,
+                )
+                for rank in ranks
+                for step in range(len(steps_of("ring", len(ranks))) + 1)
+            ]
             all_flows += _ring(one, label)
     return all_tasks, all_flows
-
-
-def _steps(ranks: Sequence[CustomTask], label: str) -> Iterator[CustomTask]:
-    for rank in ranks:
-        for step in range(len(steps_of("ring", len(ranks))) + 1):
-            yield CustomTask(
-                f"{rank.name}.{label}.{step}",
-                0.0,
-                ALL_REDUCE,
-                pinned=rank.pinned,
-                iterations=rank.iterations,
-                process=rank.process or rank.name,
-            )
 
 
 def _ring(one: AllReduce, label: str) -> Iterator[CustomFlow]:

@@ -24,6 +24,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
     SEGMENTS,
     AllReduce,
@@ -33,11 +34,11 @@ from emu.systems.custom.job import (
     custom_realization,
     with_collectives,
 )
-from emu.systems.job_section import MOST_EDGES, JobSection, rank_problems
+from emu.systems.job_section import MOST_EDGES, JobSection
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+    from emu.systems.job_section import BuildContext
 
 
 class CustomTaskSection(Section):
@@ -69,6 +70,11 @@ class CustomTaskSection(Section):
     served."""
     gate: bool = False
     """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
+
+    @property
+    def home(self) -> str:
+        """Name of its process."""
+        return self.process or self.server or self.name
 
     def slot_to_free(self) -> str | None:
         """Return the pool that it frees, empty for none, None for what it takes."""
@@ -116,6 +122,11 @@ class AllReduceSection(Section):
         lag = self.lag if self.lag is not None else int(not self.then)
         return AllReduce(self.among, self.volume, self.then, lag, self.segments)
 
+    @property
+    def edges(self) -> int:
+        """Number of edges that it adds."""
+        return 4 * self.segments * len(self.among) * (len(self.among) - 1)
+
 
 class CollectiveSection(Section):
     """A collective: tasks and flows of its own, in the processes of its tasks."""
@@ -157,8 +168,8 @@ class CustomJobSection(JobSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return the stated flows, and those of the collectives."""
-        reductions = [one.allreduce for one in self.collectives]
-        return max(1, len(self.flows)) + sum(map(_edges, reductions))
+        own = sum(one.allreduce.edges for one in self.collectives)
+        return max(1, len(self.flows)) + own
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
@@ -169,7 +180,7 @@ class CustomJobSection(JobSection):
             return
         trail: Trail = ("job", "flows")
         text = f"found {len(self.flows):,}"
-        sizes = [_edges(one.allreduce) for one in self.collectives]
+        sizes = [one.allreduce.edges for one in self.collectives]
         if sizes and max(sizes) > len(self.flows):
             position = sizes.index(max(sizes))
             largest = self.collectives[position].allreduce
@@ -180,8 +191,8 @@ class CustomJobSection(JobSection):
         problem = f"{text}, which make {edges:,} edges or more, at most"
         yield trail, f"{problem} {MOST_EDGES:,} are built: write fewer"
 
-    def _tasks(self) -> list[CustomTask]:
-        return [
+    def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
+        tasks = [
             CustomTask(
                 task.name,
                 default_time(task.time),
@@ -196,13 +207,7 @@ class CustomJobSection(JobSection):
             )
             for task in self.tasks
         ]
-
-    def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
-        reductions = [one.allreduce.all_reduce() for one in self.collectives]
-        return with_collectives(self._tasks(), self._flows(), reductions)
-
-    def _flows(self) -> list[CustomFlow]:
-        return [
+        flows = [
             CustomFlow(
                 flow.source,
                 flow.destination,
@@ -213,6 +218,8 @@ class CustomJobSection(JobSection):
             )
             for flow in self.flows
         ]
+        reductions = [one.allreduce.all_reduce() for one in self.collectives]
+        return with_collectives(tasks, flows, reductions)
 
     @property
     @override
@@ -221,13 +228,56 @@ class CustomJobSection(JobSection):
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
-        yield from rank_problems(self.machines, cluster)
-        yield from _problems(self)
+        yield from self.rank_problems(cluster)
+        counts, rounds = Counter(task.name for task in self.tasks), self.rounds
+        for position, task in enumerate(self.tasks):
+            trail: Trail = ("job", "tasks", position)
+            if counts[task.name] > 1:
+                problem = f"{task.name!r} occurs {counts[task.name]} times"
+                yield (*trail, "name"), problem
+            yield from _enough(task.time, rounds[task.name], (*trail, "time"))
+            if self.goes_by_speed and isinstance(task.time, dict):
+                problem = "states times by device, but job.times is measured: state one"
+                yield (*trail, "time"), problem
+        yield from _processes(self)
+        yield from _flows(self)
+        for position, collective in enumerate(self.collectives):
+            trail = ("job", "collectives", position, "allreduce")
+            for key, problem in _all_reduce(self, collective.allreduce):
+                yield (*trail, key), problem
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Iterations of every task, by its name."""
+        return {task.name: task.iterations or self.iterations for task in self.tasks}
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
         """Yield slots that are taken or given back where there are none."""
-        return _slot_problems(self, cluster)
+        pools = sorted({pool for m in cluster.machines for pool in m.slots})
+        takes = {
+            name for task in self.tasks for name in (task.slot, task.takes) if name
+        }
+        for position, task in enumerate(self.tasks):
+            trail: Trail = ("job", "tasks", position)
+            if task.slot and (task.takes or task.frees):
+                problem = "slot says both what is taken and freed"
+                yield (*trail, "slot"), f"{problem}, write it or takes, frees"
+            for key in ("slot", "takes"):
+                name = getattr(task, key)
+                if name and name not in pools:
+                    problem = f"no machine has slots of {name!r}"
+                    yield (*trail, key), f"{problem}, {_unknown(name, pools)}"
+                elif name and name == task.home:
+                    problem = f"the process is called {name!r} too, call one otherwise"
+                    yield (*trail, key), problem
+            frees = task.slot_to_free()
+            if frees and frees not in takes:
+                problem = f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}"
+                yield (*trail, "frees"), problem
+            if task.server in pools:
+                problem = f"machines have slots called {task.server!r}"
+                yield (*trail, "server"), f"{problem}, call it otherwise"
 
     @override
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -288,36 +338,8 @@ class CustomJobSection(JobSection):
         return custom_realization(job, *self._parts())
 
 
-def _problems(job: CustomJobSection) -> Problems:
-    """Yield (where, what is wrong and what would be right) between its keys."""
-    counts, own = Counter(task.name for task in job.tasks), _own(job)
-    for position, task in enumerate(job.tasks):
-        trail: Trail = ("job", "tasks", position)
-        if counts[task.name] > 1:
-            yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
-        yield from _enough(task.time, own[task.name], (*trail, "time"))
-        if job.goes_by_speed and isinstance(task.time, dict):
-            problem = "states times by device, but job.times is measured: state one"
-            yield (*trail, "time"), problem
-    yield from _processes(job)
-    yield from _flows(job)
-    for position, collective in enumerate(job.collectives):
-        trail = ("job", "collectives", position, "allreduce")
-        for key, problem in _all_reduce(job, collective.allreduce):
-            yield (*trail, key), problem
-
-
-def _edges(one: AllReduceSection) -> int:
-    return 4 * one.segments * len(one.among) * (len(one.among) - 1)
-
-
-def _own(job: CustomJobSection) -> dict[str, int]:
-    """Return the iterations of every task."""
-    return {task.name: task.iterations or job.iterations for task in job.tasks}
-
-
-def _flows(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
-    own = _own(job)
+def _flows(job: CustomJobSection) -> Problems:
+    own = job.rounds
     gates = {task.name for task in job.tasks if task.gate}
     for position, flow in enumerate(job.flows):
         trail: Trail = ("job", "flows", position)
@@ -342,7 +364,7 @@ def _all_reduce(
 ) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a collective."""
     yield from _ranks(job, one)
-    own = _own(job)
+    own = job.rounds
     rounds = {name: own[name] for name in one.among if name in own}
     if len(set(rounds.values())) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in rounds.items())
@@ -372,9 +394,9 @@ def _ranks(job: CustomJobSection, one: AllReduceSection) -> Iterator[tuple[str, 
                 yield key, f"{name!r} is a gate, it brings nothing"
 
 
-def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
+def _processes(job: CustomJobSection) -> Problems:
     """Yield tasks of one process with two pins, and names that mean two processes."""
-    process_of = {task.name: _process(task) for task in job.tasks}
+    process_of = {task.name: task.home for task in job.tasks}
     pins: dict[str, CustomTaskSection] = {}
     for position, task in enumerate(job.tasks):
         trail: Trail = ("job", "tasks", position)
@@ -399,40 +421,6 @@ def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
             yield (*trail, "pin"), problem
 
 
-def _process(task: CustomTaskSection) -> str:
-    return task.process or task.server or task.name
-
-
-def _slot_problems(job: CustomJobSection, cluster: ClusterSection) -> Problems:
-    """Yield slots that are taken or given back where there are none."""
-    pools = sorted({pool for m in cluster.machines for pool in m.slots})
-    takes = {name for task in job.tasks for name in (task.slot, task.takes) if name}
-    for position, task in enumerate(job.tasks):
-        trail: Trail = ("job", "tasks", position)
-        if task.slot and (task.takes or task.frees):
-            problem = "slot says both what is taken and freed, write it or takes, frees"
-            yield (*trail, "slot"), problem
-        for key in ("slot", "takes"):
-            name = getattr(task, key)
-            if name and name not in pools:
-                yield (
-                    (*trail, key),
-                    f"no machine has slots of {name!r}, {_unknown(name, pools)}",
-                )
-            elif name and name == _process(task):
-                problem = f"the process is called {name!r} too, call one otherwise"
-                yield (*trail, key), problem
-        frees = task.slot_to_free()
-        if frees and frees not in takes:
-            yield (
-                (*trail, "frees"),
-                f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}",
-            )
-        if task.server in pools:
-            problem = f"machines have slots called {task.server!r}, call it otherwise"
-            yield (*trail, "server"), problem
-
-
 def _brings(volume: float | tuple[float, ...]) -> bool:
     return any(volume) if isinstance(volume, tuple) else volume > 0
 
@@ -441,9 +429,7 @@ def _unknown(name: str, among: Collection[str]) -> str:
     return nearest(name, sorted(among)) if among else "there are no pools"
 
 
-def _enough(
-    values: object, iterations: int, trail: Trail
-) -> Iterator[tuple[Trail, str]]:
+def _enough(values: object, iterations: int, trail: Trail) -> Problems:
     if isinstance(values, tuple) and len(values) < iterations:
         problem = (
             f"found {len(values)} values for {iterations} iterations, "

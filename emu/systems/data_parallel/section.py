@@ -8,9 +8,9 @@ its ring all-reduce, ``w0.ring0``, ...
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import override
@@ -24,9 +24,9 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
-    credit_edges,
 )
-from emu.systems.dgtp import job as dgtp
+from emu.systems import Times
+from emu.systems.dgtp.job import PROGRAMS, dgtp_times
 from emu.systems.dgtp.section import realize_volumes
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
@@ -39,73 +39,11 @@ from emu.systems.translation import (
 )
 
 if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Times
+    from emu.systems.job_section import BuildContext
 
 
-@dataclass(frozen=True)
-class DataParallelConfig:
-    """Shape of a data parallel job."""
-
-    machines: tuple[str, ...]
-    """Names of the machines, rank by rank."""
-    batches: int
-    """Mini-batches of each machine, iterations of the job."""
-    window: int | None = None
-    """Credit window K: how many batches a store may be ahead; None for unlimited."""
-    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Kind of process, ``graph_store`` or ``worker`` -> amount per resource."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-
-
-def _tasks(config: DataParallelConfig) -> Iterator[Task]:
-    workers = []
-    for rank, machine in enumerate(config.machines):
-        store = Task(
-            f"g{rank}",
-            "graph_store",
-            demands=config.demands.get("graph_store", {}),
-            pinned=machine,
-            program=dgtp.PROGRAMS["graph_store"],
-            settings={"store": rank},
-        )
-        worker = replace(
-            store,
-            name=f"w{rank}",
-            kind="worker",
-            demands=config.demands.get("worker", {}),
-            process=f"w{rank}",
-            program=dgtp.PROGRAMS["replica"],
-            settings={"worker": rank},
-            takes="gpu",
-        )
-        sampler = replace(
-            worker,
-            name=f"s{rank}",
-            kind="sampler",
-            demands={},
-            program=dgtp.PROGRAMS["sampler"],
-            settings={"sampler": rank, "worker": rank},
-            takes="",
-        )
-        yield from (store, sampler, worker)
-        workers.append(worker)
-    yield from all_reduce_tasks(workers)
-
-
-def _list_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
-    ranks = range(len(config.machines))
-    for store, rank in itertools.product(ranks, ranks):
-        yield NamedEdge(f"g{store}", f"s{rank}", carries="features")
-    for rank in ranks:
-        yield NamedEdge(f"s{rank}", f"w{rank}", carries="batch")
-    names = [f"w{rank}" for rank in ranks]
-    yield from all_reduce_edges(names, names, names, lag=1, carries="gradient")
-
-
-def data_parallel_job(config: DataParallelConfig) -> Job:
-    """Return the job of ``config``.
+def data_parallel_job(section: DataParallelJobSection, context: BuildContext) -> Job:
+    """Return the job that a section states.
 
     Edges: every store -> sampler (store-major), sampler -> its worker, the ring, the
     credit edges.
@@ -115,10 +53,55 @@ def data_parallel_job(config: DataParallelConfig) -> Job:
     ValueError
         As `Job` and `credit_edges`.
     """
-    edges = _list_edges(config)
-    job = build_named_job(_tasks(config), edges, config.batches, config.settings)
-    credits_ = credit_edges(job.tasks, job.edges, config.window)
-    return replace(job, edges=job.edges + credits_)
+    tasks = [*_tasks(section, section.ranks(context.machines))]
+    workers = [task for task in tasks if task.kind == "worker"]
+    names = [worker.name for worker in workers]
+    ranks = range(len(names))
+    edges = [
+        *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
+        *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
+        *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
+    ]
+    return build_named_job(
+        [*tasks, *all_reduce_tasks(workers)],
+        edges,
+        section.count_batches(context),
+        section.replica_settings(context) | {"partitioner": section.partitioner},
+        window=context.window,
+    )
+
+
+def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
+    demands = section.demands
+    for rank, machine in enumerate(machines):
+        store = Task(
+            f"g{rank}",
+            "graph_store",
+            demands=demands.graph_store.amounts(),
+            pinned=machine,
+            program=PROGRAMS["graph_store"],
+            settings={"store": rank},
+        )
+        worker = replace(
+            store,
+            name=f"w{rank}",
+            kind="worker",
+            demands=demands.worker.amounts(),
+            process=f"w{rank}",
+            program=PROGRAMS["replica"],
+            settings={"worker": rank},
+            takes="gpu",
+        )
+        sampler = replace(
+            worker,
+            name=f"s{rank}",
+            kind="sampler",
+            demands={},
+            program=PROGRAMS["sampler"],
+            settings={"sampler": rank, "worker": rank},
+            takes="",
+        )
+        yield from (store, sampler, worker)
 
 
 class DataParallelJobSection(ReplicaSection):
@@ -137,19 +120,7 @@ class DataParallelJobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return data_parallel_job(self.config(context))
-
-    def config(self, context: BuildContext) -> DataParallelConfig:
-        """Return the shape of the job, with the settings of its node programs."""
-        demands = {kind: amounts.amounts() for kind, amounts in self.demands}
-        settings = self.replica_settings(context) | {"partitioner": self.partitioner}
-        return DataParallelConfig(
-            self.ranks(context.machines),
-            self.count_batches(context),
-            context.window,
-            demands,
-            settings,
-        )
+        return data_parallel_job(self, context)
 
     @override
     def realize_sampled(
@@ -160,12 +131,8 @@ class DataParallelJobSection(ReplicaSection):
         context: BuildContext,
         cluster: Cluster,
     ) -> Realization:
-        seconds = dgtp.dgtp_times(job, {ALL_REDUCE: 0.0, **times})
+        seconds = dgtp_times(job, {ALL_REDUCE: 0.0, **times})
         return Realization(seconds, realize_volumes(job, dataset))
-
-
-def _read(job: ReplicaSection, cluster: ClusterSection) -> dict[str, Any]:
-    return read_replicas(job, cluster, by_hops=False)
 
 
 def _write(common: CommonJob) -> dict[str, Any]:
@@ -180,4 +147,4 @@ def _write(common: CommonJob) -> dict[str, Any]:
     }
 
 
-TRANSLATION = Translation(_read, _write)
+TRANSLATION = Translation(partial(read_replicas, by_hops=False), _write)

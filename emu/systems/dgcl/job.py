@@ -11,8 +11,8 @@ of the weights are summed round the ring ``w0.ring0``, ...
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from emu.problem.workloads.all_reduce import (
 
 if TYPE_CHECKING:
     from emu.systems.dgcl.planner import Plan
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DgclJobSection: TypeAlias = Any
 
 #: Most layers of a model.
 _LAYERS = range(1, 17)
@@ -49,37 +52,27 @@ CARRIES = {
 
 
 @dataclass(frozen=True)
-class DgclConfig:
-    """Shape of a DGCL job."""
+class DgclBuilder:
+    """Builds the job of a section, along the plans that its data set leads to."""
 
+    section: DgclJobSection
     machines: tuple[str, ...]
-    """Names of the machines, rank by rank."""
-    layers: int
-    """Number of layers."""
-    epochs: int
-    """Iterations of the job."""
+    """Names of the devices' machines, rank by rank; a host is the device after them."""
     plans: tuple[Plan, ...]
     """Plan of the forward gather before each layer."""
     backward: tuple[Plan, ...]
-    """Plan of the gradients of each layer's inputs, as `Plan.reversed` makes it."""
-    cache_features: bool = True
-    """There is no gather before layer 1: each device keeps the rows it needs."""
-    coordination: Literal["decentralized", "central"] = "decentralized"
-    """``central``: a stage begins when everybody's stage before is over."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-    host: str | None = None
-    """Machine that takes part in gathers alone, as the device after the last."""
+    """Plan of the gradients of each layer's inputs, as `Plan.reverse` makes it."""
 
     @property
     def gathers(self) -> Iterator[Gathering]:
         """The gathers of an epoch, forward then backward, in their order."""
-        for layer in range(1 + self.cache_features, self.layers + 1):
+        layers = self.section.model.layers
+        for layer in range(1 + self.section.cache_features, layers + 1):
             source = f"layer{layer - 1}" if layer > 1 else ""
             plan = self.plans[layer - 1]
             yield Gathering("f", layer, plan, source, f"layer{layer}")
-        for layer in range(self.layers, 1, -1):
-            source = f"layer{layer}" if layer == self.layers else f"grad{layer}"
+        for layer in range(layers, 1, -1):
+            source = f"layer{layer}" if layer == layers else f"grad{layer}"
             plan = self.backward[layer - 1]
             yield Gathering("b", layer, plan, source, f"grad{layer - 1}")
 
@@ -90,7 +83,7 @@ class DgclConfig:
         """
         for rank in range(len(self.machines)):
             yield rank, range(gather.plan.stages + 1)
-        if self.host is not None:
+        if self.section.plan == "swap":
             yield len(self.machines), range(1, gather.plan.stages + 1)
 
 
@@ -125,21 +118,20 @@ class Gathering:
         return "" if self.layer == 2 else f"@{self.layer}"
 
 
-def dgcl_job(config: DgclConfig) -> Job:
-    """Return the job of ``config``.
+def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
+    """Return the job that ``builder`` builds.
 
     Raises
     ------
     ValueError
         As `Job`.
     """
-    return build_named_job(
-        _tasks(config), _edges(config), config.epochs, config.settings
-    )
+    epochs = builder.section.epochs
+    return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
 
 
 def dgcl_realization(
-    config: DgclConfig,
+    builder: DgclBuilder,
     times: Mapping[str, float],
     widths: Sequence[int],
     parameters: int,
@@ -162,13 +154,13 @@ def dgcl_realization(
     work
         Task -> factor on its time; absent ones have 1.
     """
-    epochs, work = config.epochs, work or {}
+    epochs, work = builder.section.epochs, work or {}
     seconds = [
         [times.get(task.kind, 0.0) * work.get(task.name, 1.0)] * epochs
-        for task in _tasks(config)
+        for task in _tasks(builder)
     ]
     rows: list[list[float]] = []
-    for edge in _edges(config):
+    for edge in _edges(builder):
         elements = 0
         if edge.carries == "rows":
             layer, count = edge.place
@@ -180,24 +172,30 @@ def dgcl_realization(
     return Realization(np.array(seconds), volumes)
 
 
-def _tasks(config: DgclConfig) -> Iterator[Task]:
-    for rank in range(len(config.machines)):
-        yield from _device_tasks(config, rank)
-    for gather in config.gathers:
-        yield from _gather_tasks(config, gather)
+def _tasks(builder: DgclBuilder) -> Iterator[Task]:
+    for rank in range(len(builder.machines)):
+        for name, kind, count in (
+            ("layer", "layer", builder.section.model.layers),
+            ("grad", "gradient", builder.section.model.layers - 1),
+        ):
+            for layer in range(1, count + 1):
+                task = f"d{rank}.{name}{layer}"
+                yield _on(builder, rank, task, f"{kind}{layer}", layer=layer)
+    for gather in builder.gathers:
+        yield from _gather_tasks(builder, gather)
     workers = [
         Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
-        for rank, machine in enumerate(config.machines)
+        for rank, machine in enumerate(builder.machines)
     ]
     yield from all_reduce_tasks(workers)
 
 
-def _on(config: DgclConfig, rank: int, name: str, kind: str, **place: Any) -> Task:
+def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: Any) -> Task:
     """Return a task of a device; ``place`` is what its program learns of it."""
     return Task(
         name,
         kind,
-        pinned=(*config.machines, config.host)[rank],
+        pinned=(*builder.machines, builder.section.host)[rank],
         process=f"d{rank}",
         phase="" if kind in {"gather", "scatter"} else "training",
         program=PROGRAMS[kind],
@@ -205,41 +203,41 @@ def _on(config: DgclConfig, rank: int, name: str, kind: str, **place: Any) -> Ta
     )
 
 
-def _device_tasks(config: DgclConfig, rank: int) -> Iterator[Task]:
-    for layer in range(1, config.layers + 1):
-        name = f"d{rank}.layer{layer}"
-        yield _on(config, rank, name, f"layer{layer}", layer=layer)
-    for layer in range(1, config.layers):
-        name = f"d{rank}.grad{layer}"
-        yield _on(config, rank, name, f"gradient{layer}", layer=layer)
-
-
-def _gather_tasks(config: DgclConfig, gather: Gathering) -> Iterator[Task]:
+def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
     kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
     first, receives = kinds[gather.letter]
-    for rank, stages in config.stages(gather):
+    for rank, stages in builder.stages(gather):
         for stage in stages:
             name = gather.stage(rank, stage)
-            yield _on(config, rank, name, first, layer=gather.layer, stage=stage)
+            yield _on(builder, rank, name, first, layer=gather.layer, stage=stage)
     for stage, sender, receiver in gather.plan.transfers.tolist():
         name = gather.receive(stage, sender, receiver)
         place = {"layer": gather.layer, "stage": stage, "sender": sender}
-        yield _on(config, receiver, name, receives, **place)
-    if config.coordination == "central":
+        yield _on(builder, receiver, name, receives, **place)
+    if builder.section.coordination == "central":
         for stage in range(1, gather.plan.stages + 1):
             name = gather.gate(stage)
             yield Task(name, "coordination", process="d0", gate=True)
 
 
-def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
-    for gather in config.gathers:
-        yield from _transfer_edges(gather)
-        yield from _order_edges(config, gather)
-    ranks = range(len(config.machines))
-    last = "layer1" if config.layers == 1 else "grad1"
+def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
+    for gather in builder.gathers:
+        # Each transfer, and that its two ends wait for it before the next stage.
+        for (stage, sender, receiver), count in zip(
+            gather.plan.transfers.tolist(), gather.plan.counts.tolist(), strict=True
+        ):
+            got, place = gather.receive(stage, sender, receiver), (gather.layer, count)
+            yield NamedEdge(
+                gather.stage(sender, stage), got, carries="rows", place=place
+            )
+            yield NamedEdge(got, gather.stage(receiver, stage + 1))
+            yield NamedEdge(got, gather.stage(sender, stage + 1), credit=True)
+        yield from _order_edges(builder, gather)
+    ranks = range(len(builder.machines))
+    last = "layer1" if builder.section.model.layers == 1 else "grad1"
     first = [f"d{rank}.layer1" for rank in ranks]
-    if not config.cache_features:
-        first = [next(config.gathers).stage(rank, 0) for rank in ranks]
+    if not builder.section.cache_features:
+        first = [next(builder.gathers).stage(rank, 0) for rank in ranks]
     yield from all_reduce_edges(
         [f"w{rank}" for rank in ranks],
         [f"d{rank}.{last}" for rank in ranks],
@@ -249,39 +247,21 @@ def _edges(config: DgclConfig) -> Iterator[NamedEdge]:
     )
 
 
-def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield each transfer, and that its two ends wait for it before the next stage."""
-    plan = gather.plan
-    for (stage, sender, receiver), count in zip(
-        plan.transfers.tolist(), plan.counts.tolist(), strict=True
-    ):
-        receiver_task = gather.receive(stage, sender, receiver)
-        place = (gather.layer, count)
-        yield NamedEdge(
-            gather.stage(sender, stage), receiver_task, carries="rows", place=place
-        )
-        yield NamedEdge(receiver_task, gather.stage(receiver, stage + 1))
-        yield NamedEdge(receiver_task, gather.stage(sender, stage + 1), credit=True)
-
-
-def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
+def _order_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
     """Yield the order of the tasks of each device, and that of the gates."""
     plan = gather.plan
-    for rank in range(len(config.machines)):
+    for rank in range(len(builder.machines)):
         if gather.before:
             yield NamedEdge(f"d{rank}.{gather.before}", gather.stage(rank, 0))
         end = gather.stage(rank, plan.stages)
         yield NamedEdge(end, f"d{rank}.{gather.after}")
-    for rank, stages in config.stages(gather):
+    for rank, stages in builder.stages(gather):
         for stage in stages[:-1]:
             yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
-    if config.coordination == "central":
-        yield from _gate_edges(config, gather)
-
-
-def _gate_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield that a gate waits for everybody's stage, and everybody for the gate."""
-    for rank, stages in config.stages(gather):
+    if builder.section.coordination != "central":
+        return
+    # A gate waits for everybody's stage, and everybody for the gate.
+    for rank, stages in builder.stages(gather):
         for stage in range(gather.plan.stages):
             gate = gather.gate(stage + 1)
             if stage in stages:

@@ -35,6 +35,10 @@ from emu.systems.dgcl.spst import spst
 MOST_KEPT = 32
 #: Of the planner: plans of another one are made again.
 _VERSION = 2
+#: Plans that this process has checked, by folder and checksum.
+_CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
+#: Gain in t(S) below which planning does not pay.
+_WORTH = 1.01
 
 
 def topology_settings(cluster: Cluster, machines: Sequence[str]) -> dict[str, Any]:
@@ -189,10 +193,6 @@ def _forget(parts: Path, most: int) -> None:
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
-#: Plans that this process has checked, by folder and checksum.
-_CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
-
-
 @functools.lru_cache(maxsize=32)
 def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
     """Return the plan of the gradients of a plan; see `Plan.reversed`."""
@@ -264,10 +264,6 @@ def _check_tables(plan: Plan) -> None:
     ends = stages[[0, -1]].tolist() if stages.size else [0, 0]
     if (stages[1:] < stages[:-1]).any() or not 0 <= ends[0] <= ends[1] < plan.devices:
         raise PlanError("stages are not ascending, or one is beyond any tree's depth")
-
-
-#: Gain in t(S) below which planning does not pay.
-_WORTH = 1.01
 
 
 def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,6 @@ from emu.systems.dgcl.plans import (
 )
 from emu.systems.dgcl.spst import lower_bound
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from emu.systems.dgcl.planner import Plan
 
 _WORDS = {"gather": "forward", "scatter": "backward"}
 
@@ -54,7 +50,8 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
             f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
             for how, schedule in schedules.items()
         ]
-        size = _row_bytes(first, kind, layer, plan)
+        rows = max(int(plan.counts.sum()), 1) * job.iterations
+        size = float(_bytes_of(first, kind, layer).sum()) / rows
         if kind == "gather":
             bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
             least = f"; no plan's t(S) is below {format_duration(size * bound)}"
@@ -84,12 +81,6 @@ def _time_alone(schedule: Schedule, kind: str, layer: int, policy: str) -> float
     sizes = _bytes_of(schedule, kind, layer)[:, :1]
     alone = Realization(np.zeros((len(job.tasks), 1)), sizes)
     return makespan(replace(problem, cluster=cluster, job=job), alone, policy)
-
-
-def _row_bytes(schedule: Schedule, kind: str, layer: int, plan: Plan) -> float:
-    """Return the bytes of a row of a gather, in the bytes of the schedule."""
-    size = float(_bytes_of(schedule, kind, layer).sum())
-    return size / max(int(plan.counts.sum()), 1) / schedule.problem.job.iterations
 
 
 def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:

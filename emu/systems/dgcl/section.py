@@ -18,9 +18,11 @@ from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_tim
 from emu.problem.fields.section import Section, Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
-from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
+from emu.systems import Edit, Problems, Times
+from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
+from emu.systems.job_section import whole_kinds
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import add_times
 from emu.systems.whole_graph_section import (
@@ -32,7 +34,7 @@ from emu.systems.whole_graph_section import (
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+    from emu.systems.job_section import BuildContext
 
 
 class DgclTimesSection(Section):
@@ -122,12 +124,10 @@ class DgclJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from self._plan_problems(
-            [name for name, _ in cluster.names_and_positions()]
-        )
+        yield from self._plan_problems(cluster.names)
         yield from self.layer_problems("forward", self.times.forward)
         yield from self.layer_problems("backward", self.times.backward)
-        devices = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
+        devices = len(self.ranks(cluster.names))
         if devices > MOST_DEVICES:
             problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
             yield ("job", "machines"), problem
@@ -158,9 +158,9 @@ class DgclJobSection(WholeGraphSection):
     @override
     def list_untimed(self) -> Iterator[str]:
         """Yield passes without a time."""
-        yield from (
-            k for k in ("forward", "backward") if getattr(self.times, k) is None
-        )
+        for key in ("forward", "backward"):
+            if getattr(self.times, key) is None:
+                yield key
 
     @override
     def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class DgclJobSection(WholeGraphSection):
         return tuple(k for k in DgclTimesSection.model_fields if k != "coordination")
 
     @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
         for key, kind, time in self._pass_times():
             if isinstance(time, dict):
                 yield ("job", "times", key), kind, time
@@ -183,9 +183,7 @@ class DgclJobSection(WholeGraphSection):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
-        kinds = {tasks[name] for name in wanted}
-        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
-            return {}, set()
+        kinds = whole_kinds(tasks, wanted)
         last, keys = self.model.layers, {"gather", "scatter", "coordination"} & kinds
         edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
         if {"gathered", "scattered"} <= kinds:
@@ -210,37 +208,26 @@ class DgclJobSection(WholeGraphSection):
 
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
-        last = self.model.layers
-        times = self.times
-        for number in range(last):
-            if times.forward is not None and number + 1 < last:
+        last, times = self.model.layers, self.times
+        for number in range(last - 1):
+            if times.forward is not None:
                 time = layer_time(times.forward, number)
                 yield "forward", f"layer{number + 1}", time
-            if times.backward is not None and number + 1 < last:
+            if times.backward is not None:
                 time = layer_time(times.backward, number)
                 yield "backward", f"gradient{number + 1}", time
         if times.forward is not None and times.backward is not None:
-            both = [
-                layer_time(one, last - 1) for one in (times.forward, times.backward)
-            ]
-            yield "forward", f"layer{last}", add_times(*both)
+            ends = (layer_time(t, last - 1) for t in (times.forward, times.backward))
+            yield "forward", f"layer{last}", add_times(*ends)
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return dgcl_job(self.config(context))
+        settings = self.settings(context)
+        return dgcl_job(self.builder(context, settings), settings)
 
-    def config(self, context: BuildContext) -> DgclConfig:
-        """Return the shape of the job; without a cluster, one that gathers nothing.
-
-        Raises
-        ------
-        DataError
-            When data set or plan are missing or damaged.
-        ScenarioError
-            When there is no plan.
-        """
+    def settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return what every node program of the job is told."""
         ranks = self.ranks(context.machines)
-        host = self.host if self.plan == "swap" else None
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -253,41 +240,47 @@ class DgclJobSection(WholeGraphSection):
             "backward": self.backward,
             "replicas": self.replicas(len(ranks)),
         }
-        none = np.empty(0, np.int64)
+        if context.cluster is not None:
+            ends = (*ranks, self.host) if self.plan == "swap" else ranks
+            settings["topology"] = topology_settings(context.cluster, ends)
+        return settings
+
+    def builder(
+        self, context: BuildContext, settings: Mapping[str, Any]
+    ) -> DgclBuilder:
+        """Return the job's builder; without a cluster, of one that gathers nothing.
+
+        Raises
+        ------
+        DataError
+            When data set or plan are missing or damaged.
+        ScenarioError
+            When there is no plan.
+        """
+        ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
         plans = (empty,) * self.model.layers
-        if context.cluster is not None:
-            ends = ranks if host is None else (*ranks, host)
-            settings["topology"] = topology_settings(context.cluster, ends)
+        if "topology" in settings:
             try:
                 plans = open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
         atomic = self.backward == "atomic"
-        return DgclConfig(
-            ranks,
-            self.model.layers,
-            self.epochs,
-            plans,
-            tuple(gradient_plan(plan, atomic=atomic) for plan in plans),
-            self.cache_features,
-            self.coordination,
-            settings,
-            host,
-        )
+        backward = tuple(gradient_plan(plan, atomic=atomic) for plan in plans)
+        return DgclBuilder(self, ranks, plans, backward)
 
     @override
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         """Return the stated times, and the bytes of the plan."""
-        config = self.config(replace(context, cluster=cluster))
+        settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
         hidden = [self.model.hidden] * (self.model.layers - 1)
         model, length = job.settings["model"], dataset.feature_length
         times = {kind: default_time(time) for _, kind, time in self._pass_times()}
         return dgcl_realization(
-            config,
+            self.builder(context, settings),
             {**measured, **self.times.of_stages(), **times},
             (length, *hidden),
             parameter_count(model, length, dataset.classes),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +18,8 @@ from numpy.typing import NDArray
 from emu.prediction.core import lib, pointer, structure
 from emu.systems.dgcl.planner import Needs, Plan, PlanError, Topology
 
-
-class _Forest(NamedTuple):
-    """A tree per group of rows: its root, leaves and edges."""
-
-    owners: NDArray[np.int64]
-    readers: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    """Number of rows of each group."""
-    senders: NDArray[np.int8]
-    """Sender of each edge; shape (groups, devices - 1), as the two below."""
-    receivers: NDArray[np.int8]
-    stages: NDArray[np.int8]
-    sizes: NDArray[np.int8]
-    """Edges of each tree."""
+#: Of so many devices every set is looked at: 1,022 cuts.
+_FEW = 10
 
 
 def spst(
@@ -65,39 +53,45 @@ def spst(
     """
     if (row := needs.unreachable(topology)) is not None:
         raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")
-    group_of, forest = _ungrown(needs, topology.devices, group)
-    stages = max(topology.devices - 1, 1)
-    rows, peaks = np.zeros((stages, len(topology.links)), np.int64), np.zeros(stages)
-    trees = _in_c(topology, forest, rows, peaks)
-    draws = np.random.default_rng(seed)
-    lib.grow(trees, pointer(draws.permutation(len(forest.owners))), eps)
-    for _ in range(sweeps):
-        lib.grow_again(trees, pointer(draws.permutation(len(forest.owners))), eps)
-    return _tables(topology.devices, needs.vertices, group_of, trees)
-
-
-def _ungrown(
-    needs: Needs, devices: int, most: int
-) -> tuple[NDArray[np.int64], _Forest]:
-    """Return the group of every row, and trees without edges."""
     owners, readers = needs.owners.astype(np.int64), needs.readers
-    group_of = np.arange(len(needs))
-    weights = np.ones(len(needs), np.int64)
-    if most > 1:
-        group_of, first, weights = _groups(owners, readers, most)
-        owners, readers = owners[first], readers[first]
-    shape = (len(owners), max(devices - 1, 1))
-    senders, receivers, stages = (np.empty(shape, np.int8) for _ in range(3))
-    sizes = np.zeros(len(owners), np.int8)
-    return group_of, _Forest(
-        owners, readers, weights, senders, receivers, stages, sizes
+    group_of, first, weights = _groups(owners, readers, group)
+    groups, width = len(first), max(topology.devices - 1, 1)
+    rows, peaks = np.zeros((width, len(topology.links)), np.int64), np.zeros(width)
+    # What C reads and fills: a tree per group of rows, an edge from its sender to its
+    # receiver in each stage, and the load of all trees by stage and link.
+    trees = structure(
+        "Trees",
+        devices=topology.devices,
+        links=len(topology.links),
+        starts=topology.starts,
+        crossed=topology.crossed,
+        row_times=topology.row_times,
+        groups=groups,
+        width=width,
+        owners=owners[first],
+        readers=readers[first],
+        weights=weights,
+        senders=np.empty((groups, width), np.int8),
+        receivers=np.empty((groups, width), np.int8),
+        stages=np.empty((groups, width), np.int8),
+        sizes=np.zeros(groups, np.int8),
+        rows=rows,
+        peaks=peaks,
     )
+    draws = np.random.default_rng(seed)
+    lib.grow(trees, pointer(draws.permutation(groups)), eps)
+    for _ in range(sweeps):
+        lib.grow_again(trees, pointer(draws.permutation(groups)), eps)
+    return _tables(topology.devices, needs.vertices, group_of, trees)
 
 
 def _groups(
     owners: NDArray[np.int64], readers: NDArray[np.int64], most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return each row's group, and the first row and the size of each group."""
+    if most == 1:  # in the order of the rows
+        each = np.arange(len(owners))
+        return each, each, np.ones(len(owners), np.int64)
     order = np.lexsort((readers, owners))
     new_kind = (np.diff(owners[order], prepend=-1) != 0) | (
         np.diff(readers[order], prepend=-1) != 0
@@ -108,33 +102,6 @@ def _groups(
     group_of = np.empty(len(order), np.int64)
     group_of[order] = np.cumsum(new) - 1
     return group_of, order[new], np.bincount(group_of)
-
-
-def _in_c(
-    topology: Topology,
-    forest: _Forest,
-    rows: NDArray[np.int64],
-    peaks: NDArray[np.float64],
-) -> Any:
-    """Return what C reads and fills: ``rows`` and ``peaks`` are the load of all trees.
-
-    Rows that cross each link in each stage, shape (stages, links), and the time of each
-    stage: of its slowest link, the fastest link's row being 1.
-    """
-    groups, width = forest.senders.shape
-    return structure(
-        "Trees",
-        devices=topology.devices,
-        links=len(topology.links),
-        starts=topology.starts,
-        crossed=topology.crossed,
-        row_times=topology.row_times,
-        groups=groups,
-        width=width,
-        **forest._asdict(),
-        rows=rows,
-        peaks=peaks,
-    )
 
 
 def _tables(
@@ -160,10 +127,6 @@ def _tables(
     return Plan(devices, transfers.astype(np.int32), bounds, rows)
 
 
-#: Of so many devices every set is looked at: 1,022 cuts.
-_FEW = 10
-
-
 def lower_bound(needs: Needs, topology: Topology) -> float:
     """Return seconds that no plan's t(S) is below, a row being 1.
 
@@ -172,24 +135,18 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     neither do some links that together every route across the cut crosses.
     """
     bound = 0.0
-    owners, readers, counts = _kinds(needs)
+    order = np.lexsort((needs.readers, needs.owners))
+    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
+    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
+    first = np.flatnonzero(new)  # of those of equal owner and readers
+    owners, readers = owners[first], readers[first]
+    counts = np.diff(first, append=len(order))
     for inside in _cuts(topology.devices):
         leaving = (np.int64(1) << owners) & inside != 0
         rows = int(counts[leaving & (readers & ~inside != 0)].sum())
         if rows:
             bound = max(bound, rows / _capacity(topology, inside))
     return bound
-
-
-def _kinds(
-    needs: Needs,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return owners and readers of rows, equal ones once, and the number of each."""
-    order = np.lexsort((needs.readers, needs.owners))
-    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
-    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
-    first = np.flatnonzero(new)
-    return owners[first], readers[first], np.diff(first, append=len(order))
 
 
 def _cuts(devices: int) -> Iterator[int]:

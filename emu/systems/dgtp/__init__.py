@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.system import System
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import JobSection
-    from emu.systems.system import Results
-    from emu.systems.translation import Translation
-
-
-def _open_dataset(settings: Mapping[str, Any]) -> None:
-    from emu.systems.training_section import open_fitting  # noqa: PLC0415 - pydantic
-
-    open_fitting(settings)
-
-
-def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
-    holders, _ = _holders(job)
-    return np.concatenate([results[name]["parameters"] for name in holders])
+from emu.systems.system import System, calling, on_demand
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -63,29 +43,19 @@ def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return servers or workers[:1], workers
 
 
-def _section() -> type[JobSection]:
-    from emu.systems.dgtp.section import DgtpJobSection  # noqa: PLC0415 - pydantic
-
-    return DgtpJobSection
-
-
-def _translation() -> Translation:
-    from emu.systems.dgtp.section import TRANSLATION  # noqa: PLC0415 - pydantic
-
-    return TRANSLATION
-
-
 DGTP = System(
     "dgtp",
-    _section,
+    on_demand("emu.systems.dgtp.section:DgtpJobSection"),
     programs=PROGRAMS,
     needs_torch=True,
-    open_data=_open_dataset,
-    trained=_collect_parameters,
+    open_data=calling("emu.systems.training_section:open_fitting"),
+    trained=lambda job, results: np.concatenate(
+        [results[name]["parameters"] for name in _holders(job)[0]]
+    ),
     step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,
     vectors=_vectors,
     carries=CARRIES,
-    translation=_translation,
+    translation=on_demand("emu.systems.dgtp.section:TRANSLATION"),
 )

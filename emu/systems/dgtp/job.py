@@ -15,10 +15,10 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,13 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
-    credit_edges,
 )
+
+if TYPE_CHECKING:
+    from emu.systems.job_section import BuildContext
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DgtpJobSection: TypeAlias = Any
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
@@ -59,136 +64,8 @@ CARRIES = {
 }
 
 
-@dataclass(frozen=True)
-class DgtpConfig:
-    """Shape of a DGTP job."""
-
-    machines: tuple[str, ...]
-    """Names of the machines, one graph store each."""
-    workers: int
-    samplers_per_worker: int
-    parameter_servers: int
-    iterations: int
-    hops: int
-    """Layers of the model = hops of sampling, L."""
-    sampling: Literal["oneshot", "multiround"] = "oneshot"
-    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Sums of gradients: by parameter servers, of which there are none otherwise, or
-    by an all-reduce among the workers."""
-    window: int | None = None
-    """Credit window K, None for unlimited."""
-    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Kind of process -> amount per resource."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-
-    @property
-    def samplers(self) -> int:
-        """Number of sampler processes."""
-        return self.workers * self.samplers_per_worker
-
-
-def _task(name: str, kind: str, config: DgtpConfig, **settings: int) -> Task:
-    return Task(
-        name=name,
-        kind=kind,
-        demands=config.demands.get(kind, {}),
-        program=PROGRAMS[kind],
-        settings=settings,
-    )
-
-
-def _rounds(main: Task, kind: str, config: DgtpConfig) -> Iterator[Task]:
-    """Yield the hop tasks of a process, none of which demands anything of its own."""
-    if config.sampling == "oneshot":
-        return
-    for hop in range(1, config.hops + 1):
-        yield replace(
-            main,
-            name=f"{main.name}.hop{hop}",
-            kind=kind,
-            demands={},
-            process=main.name,
-            program=PROGRAMS[kind],
-            settings={**main.settings, "hop": hop},
-        )
-
-
-def _tasks(config: DgtpConfig) -> Iterator[Task]:
-    for i, machine in enumerate(config.machines):
-        store = replace(_task(f"g{i}", "graph_store", config, store=i), pinned=machine)
-        yield store
-        yield from _rounds(store, "graph_store_hop", config)
-    for i in range(config.samplers):
-        worker = i // config.samplers_per_worker
-        sampler = _task(f"s{i}", "sampler", config, sampler=i, worker=worker)
-        yield sampler
-        yield from _rounds(sampler, "sampler_hop", config)
-        if config.sampling == "multiround":
-            yield replace(
-                sampler,
-                name=f"s{i}.fetch",
-                kind="sampler_fetch",
-                demands={},
-                process=f"s{i}",
-                program=PROGRAMS["sampler_fetch"],
-            )
-    by_server = config.sync == "parameter_server"
-    workers = [
-        replace(
-            _task(f"w{i}", "worker", config, worker=i),
-            program=PROGRAMS["worker" if by_server else "replica"],
-        )
-        for i in range(config.workers)
-    ]
-    yield from workers
-    if by_server:
-        for i in range(config.parameter_servers):
-            yield _task(f"ps{i}", "parameter_server", config, server=i)
-    else:
-        yield from all_reduce_tasks(workers, config.sync)
-
-
-def _iteration_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
-    """Yield the edges that features and gradients travel on."""
-    stores = [f"g{i}" for i in range(len(config.machines))]
-    samplers = [f"s{i}" for i in range(config.samplers)]
-    workers = [f"w{i}" for i in range(config.workers)]
-    yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
-    for i, sampler in enumerate(samplers):
-        yield NamedEdge(sampler, workers[i // config.samplers_per_worker])
-    if config.sync != "parameter_server":
-        yield from all_reduce_edges(
-            workers, workers, workers, lag=1, carries="gradient", algorithm=config.sync
-        )
-        return
-    servers = [f"ps{i}" for i in range(config.parameter_servers)]
-    yield from (NamedEdge(w, p) for w, p in product(workers, servers))
-    yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
-
-
-def _request_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
-    """Yield the edges that multi-round sampling adds, hop by hop."""
-    stores = [f"g{i}" for i in range(len(config.machines))]
-    samplers = [f"s{i}" for i in range(config.samplers)]
-    steps = [f"hop{hop}" for hop in range(1, config.hops + 1)]
-    for hop, following in pairwise([*steps, "fetch"]):
-        for s, g in product(samplers, stores):
-            yield NamedEdge(f"{s}.{hop}", f"{g}.{hop}")
-        for g, s in product(stores, samplers):
-            yield NamedEdge(f"{g}.{hop}", f"{s}.{following}")
-    for s, g in product(samplers, stores):
-        yield NamedEdge(f"{s}.fetch", g)
-
-
-def _list_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
-    yield from _iteration_edges(config)
-    if config.sampling == "multiround":
-        yield from _request_edges(config)
-
-
-def dgtp_job(config: DgtpConfig) -> Job:
-    """Return the job of ``config``.
+def dgtp_job(section: DgtpJobSection, context: BuildContext) -> Job:
+    """Return the job that a section states.
 
     Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
     (worker-major), every ps -> w with lag 1 (server-major), or those of the all-reduce
@@ -204,10 +81,93 @@ def dgtp_job(config: DgtpConfig) -> Job:
     ValueError
         As `Job`, `credit_edges` and `all_reduce_tasks`.
     """
-    edges, iterations = _list_edges(config), config.iterations
-    job = build_named_job(_tasks(config), edges, iterations, config.settings)
-    credits_ = credit_edges(job.tasks, job.edges, config.window)
-    return replace(job, edges=job.edges + credits_)
+    machines = section.ranks(context.machines)
+    return build_named_job(
+        _tasks(section, machines),
+        _list_edges(section, len(machines)),
+        section.count_batches(context),
+        section.settings(context),
+        window=context.window,
+    )
+
+
+def _tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
+    demands = {kind: amounts.amounts() for kind, amounts in section.demands}
+    by_server = section.sync == "parameter_server"
+
+    def of_kind(kind: str, name: str, **settings: int) -> Task:
+        program = PROGRAMS["replica" if kind == "worker" and not by_server else kind]
+        demand = demands[kind]
+        return Task(name, kind, demands=demand, program=program, settings=settings)
+
+    for i, machine in enumerate(machines):
+        store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
+        yield store
+        yield from _rounds(store, "graph_store_hop", section)
+    for i in range(section.workers * section.samplers_per_worker):
+        worker = i // section.samplers_per_worker
+        sampler = of_kind("sampler", f"s{i}", sampler=i, worker=worker)
+        yield sampler
+        yield from _rounds(sampler, "sampler_hop", section)
+        if section.sampling == "multiround":
+            yield _part(sampler, "fetch", "sampler_fetch")
+    workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
+    yield from workers
+    if not by_server:
+        yield from all_reduce_tasks(workers, section.sync)
+    for i in range(section.parameter_servers if by_server else 0):
+        yield of_kind("parameter_server", f"ps{i}", server=i)
+
+
+def _rounds(main: Task, kind: str, section: DgtpJobSection) -> Iterator[Task]:
+    """Yield the hop tasks of a process, none of which demands anything of its own."""
+    for hop in range(1, section.hops + 1 if section.sampling == "multiround" else 1):
+        yield _part(main, f"hop{hop}", kind, hop=hop)
+
+
+def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
+    """Return another task of a task's process."""
+    return replace(
+        main,
+        name=f"{main.name}.{name}",
+        kind=kind,
+        demands={},
+        process=main.name,
+        program=PROGRAMS[kind],
+        settings={**main.settings, **settings},
+    )
+
+
+def _list_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
+    stores = [f"g{i}" for i in range(machines)]
+    samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
+    workers = [f"w{i}" for i in range(section.workers)]
+    yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
+    for i, sampler in enumerate(samplers):
+        yield NamedEdge(sampler, workers[i // section.samplers_per_worker])
+    if section.sync == "parameter_server":
+        servers = [f"ps{i}" for i in range(section.parameter_servers)]
+        yield from (NamedEdge(w, p) for w, p in product(workers, servers))
+        yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
+    else:
+        yield from all_reduce_edges(
+            workers,
+            workers,
+            workers,
+            lag=1,
+            carries="gradient",
+            algorithm=section.sync,
+        )
+    if section.sampling == "oneshot":
+        return
+    steps = [f"hop{hop}" for hop in range(1, section.hops + 1)]
+    for hop, following in pairwise([*steps, "fetch"]):
+        for s, g in product(samplers, stores):
+            yield NamedEdge(f"{s}.{hop}", f"{g}.{hop}")
+        for g, s in product(stores, samplers):
+            yield NamedEdge(f"{g}.{hop}", f"{s}.{following}")
+    for s, g in product(samplers, stores):
+        yield NamedEdge(f"{s}.fetch", g)
 
 
 def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:

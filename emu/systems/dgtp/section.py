@@ -22,8 +22,8 @@ from emu.problem.workloads.all_reduce import (
     elements_sent,
 )
 from emu.problem.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
-from emu.systems.job_section import rank_problems
+from emu.systems import Edit, Problems, Times
+from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.training_section import TrainingSection, number_bytes
 from emu.systems.translation import (
     HOPS,
@@ -38,8 +38,7 @@ from emu.units import SIZE
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
-
+    from emu.systems.job_section import BuildContext
 
 _STORE_MEMORY = "job.demands.graph_store.memory"
 
@@ -207,10 +206,6 @@ class DgtpJobSection(TrainingSection):
             return fetches + 2 * self.workers * self.parameter_servers
         return fetches + all_reduce_edge_count(self.workers, self.sync)
 
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines that take part, out of those of the cluster."""
-        return tuple(machines) if self.machines is None else self.machines
-
     @property
     @override
     def movable_on(self) -> tuple[str, ...] | None:
@@ -272,7 +267,7 @@ class DgtpJobSection(TrainingSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from rank_problems(self.machines, cluster)
+        yield from self.rank_problems(cluster)
         if self.batch_size % (samplers := self.samplers_per_worker):
             each = self.batch_size // samplers
             even = [str(n * samplers) for n in (each, each + 1) if n]
@@ -294,26 +289,10 @@ class DgtpJobSection(TrainingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return dgtp_job(self.config(context))
+        return dgtp_job(self, context)
 
-    def config(self, context: BuildContext) -> DgtpConfig:
-        """Return the shape of the job, with the settings of its node programs."""
-        demands = {kind: amounts.amounts() for kind, amounts in self.demands}
-        return DgtpConfig(
-            machines=self.ranks(context.machines),
-            workers=self.workers,
-            samplers_per_worker=self.samplers_per_worker,
-            parameter_servers=self.parameter_servers,
-            iterations=self.count_batches(context),
-            hops=self.hops,
-            sampling=self.sampling,
-            sync=self.sync,
-            window=context.window,
-            demands=demands,
-            settings=self._settings(context),
-        )
-
-    def _settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return what every node program of the job is told."""
         return {
             **self.training_settings(context),
             "partitioner": self.partitioner,
@@ -340,7 +319,7 @@ class DgtpJobSection(TrainingSection):
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = demands_of(job), job.times.by_kind()
-    ranks = job.ranks([name for name, _ in cluster.names_and_positions()])
+    ranks = job.ranks(cluster.names)
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)

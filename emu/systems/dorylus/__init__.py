@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from emu.problem import Job, Schedule
+from emu.problem import Job
 from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
-from emu.systems.system import System
+from emu.systems.system import System, calling, on_demand
 
 if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.system import Results
-
-
-def _section() -> type[JobSection]:
-    from emu.systems.dorylus.section import DorylusJobSection  # noqa: PLC0415 - pydantic
-
-    return DorylusJobSection
-
-
-def _open_data(settings: Mapping[str, Any]) -> None:
-    from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
-
-    open_parts(settings)
-
-
-def _asynchronous(settings: Mapping[str, Any]) -> bool:
-    return bool(settings["mode"] == "async")
 
 
 def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
@@ -67,47 +49,20 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
 
 
-def _remarks(schedules: Mapping[str, Schedule], _policy: str) -> Iterable[str]:
-    from emu.systems.dorylus.remarks import read_lines  # noqa: PLC0415 - numpy
-
-    return read_lines(schedules)
-
-
-def _figures(schedule: Schedule) -> Mapping[str, Any]:
-    from emu.systems.dorylus.remarks import relaunches  # noqa: PLC0415 - numpy
-
-    figures = relaunches(schedule)
-    return {"relaunches": figures} if figures else {}
-
-
-def _follow(
-    section: JobSection,
-    context: BuildContext,
-    schedule: Schedule,
-    watch: Callable[[int, NDArray[Any]], None],
-) -> tuple[NDArray[Any], list[float]]:
-    from emu.systems.dorylus.replay import replay_training  # noqa: PLC0415 - torch
-    from emu.systems.dorylus.section import DorylusJobSection  # noqa: PLC0415
-
-    if not isinstance(section, DorylusJobSection):
-        raise TypeError(f"{section.system} is not dorylus")
-    return replay_training(section.config(context), schedule, watch)
-
-
 DORYLUS = System(
     "dorylus",
-    _section,
+    on_demand("emu.systems.dorylus.section:DorylusJobSection"),
     programs=PROGRAMS,
-    open_data=_open_data,
+    open_data=calling("emu.graph_data:open_parts"),
     trained=_collect_parameters,
-    asynchronous=_asynchronous,
-    follow=_follow,
+    asynchronous=lambda settings: settings["mode"] == "async",
+    follow=calling("emu.systems.dorylus.replay:replay_training"),
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
     cuts=_tasks_with_state,
     vectors=_vectors,
     functions=function_times,
     carries=CARRIES,
-    remarks=_remarks,
-    figures=_figures,
+    remarks=calling("emu.systems.dorylus.remarks:read_lines"),
+    figures=calling("emu.systems.dorylus.remarks:figures"),
 )

@@ -12,6 +12,7 @@ that is slow, and answers, is waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +20,21 @@ from numpy.typing import NDArray
 from emu.problem import Job, Schedule
 from emu.systems.dorylus.steps import TENSORS
 
+if TYPE_CHECKING:
+    from emu.systems.dorylus.lambda_sections import DyingLambdasSection
+
 Array = NDArray[np.float64]
 
 #: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.
 IDLE, ANSWERS, DIES, LATE = "idle", "answers", "dies", "late"
 #: Weight of what was smoothed so far beside the next time (released code).
 _KEEP = 0.95
+#: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
+_Key = tuple[str, int, int, int]
 
 
 class UnansweredLambda(ValueError):
     """As many lambdas as may be launched for one answer end without it."""
-
-
-@dataclass(frozen=True)
-class DyingLambdas:
-    """Lambdas that do not answer in time: a seeded share."""
-
-    share: float = 0.0
-    """Probability of each lambda and epoch, and of each that is launched instead."""
-    late: float = 0.5
-    """Probability that such a one does its work and answers too late, and not dies."""
-    timeout: float = 0.5
-    """Seconds that a server waits at the least."""
-    ratio: float = 5.0
-    """Smoothed times of a step that it waits."""
-    attempts: int = 5
-    """Lambdas that are launched for one answer at the most."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Attempt:
 
 
 def draw_attempts(
-    dying: DyingLambdas, seed: int, shape: tuple[int, int, int]
+    dying: DyingLambdasSection, seed: int, shape: tuple[int, int, int]
 ) -> dict[tuple[int, int], list[Attempt]]:
     """Return the attempts of each (interval, number of tensor task).
 
@@ -107,7 +97,7 @@ def draw_attempts(
 
 
 def _attempt(
-    dying: DyingLambdas, number: int, deaths: NDArray[np.int64], drawn: Array
+    dying: DyingLambdasSection, number: int, deaths: NDArray[np.int64], drawn: Array
 ) -> Attempt:
     """Return an attempt from how many fail in every epoch, and what was drawn of it."""
     ends, is_done = [], []
@@ -125,7 +115,7 @@ def _attempt(
     return Attempt(tuple(ends), tuple(is_done))
 
 
-def timeouts(dying: DyingLambdas, work: Array) -> Array:
+def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
     """Return how long a server waits for an answer, shape (epochs, servers, steps).
 
     It is ``ratio`` times the smoothed time of that step on that server, in epochs that
@@ -144,10 +134,6 @@ def timeouts(dying: DyingLambdas, work: Array) -> Array:
             mean = _KEEP * mean + (1 - _KEEP) * each
         seconds[n] = np.maximum(dying.timeout, dying.ratio * mean)
     return seconds
-
-
-#: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
-_Key = tuple[str, int, int, int]
 
 
 def function_times(

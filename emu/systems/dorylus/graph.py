@@ -1,141 +1,55 @@
-"""Shape of a Dorylus job, and its tasks and edges under construction."""
+"""Tasks and edges of a Dorylus job under construction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emu.problem import Edge, Task
-from emu.systems.dorylus.deaths import Attempt, DyingLambdas, draw_attempts
-from emu.systems.dorylus.steps import PROGRAMS, Step, steps_of_model
+from emu.systems.dorylus.deaths import Attempt, draw_attempts
+from emu.systems.dorylus.steps import PROGRAMS, Step
+
+if TYPE_CHECKING:
+    from emu.systems.job_section import BuildContext
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+DorylusJobSection: TypeAlias = Any
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
 THREADS, LAMBDAS = "threads", "lambdas"
-#: Intervals of all servers from which a server has one receiving task.
-MANY_INTERVALS = 64
-
-Mode = Literal["no_pipe", "pipe", "async"]
-
-
-@dataclass(frozen=True)
-class DorylusConfig:
-    """Shape of a Dorylus job.
-
-    Raises
-    ------
-    ValueError
-        When there is no server, interval, parameter server or layer, staleness is
-        negative or stated of a mode without, or lambdas do not fit the intervals.
-    """
-
-    servers: tuple[str, ...]
-    """Machines of the graph servers."""
-    intervals: int
-    """Intervals of each server."""
-    parameter_servers: tuple[str, ...]
-    """Machines of the parameter servers; interval i meets number i mod P."""
-    lambdas: tuple[str, ...]
-    """Machine of every interval's lambda; empty: tensor tasks run on the servers."""
-    epochs: int
-    layers: int = 2
-    attention: bool = False
-    """A GAT, whose edges have tensor tasks of their own; else a GCN."""
-    mode: Mode = "pipe"
-    """``no_pipe``: a barrier after every task; ``pipe``: one at every gather;
-    ``async``: bounded by ``staleness``."""
-    staleness: int = 0
-    """S: epochs by which intervals may be apart."""
-    first_epoch_sync: bool = True
-    """Every gather of the first epoch waits for the values of it."""
-    fuse: bool = True
-    """The last apply and its backward pass are one lambda."""
-    rematerialize: bool = False
-    """The backward pass computes activations again instead of pulling them."""
-    stream: int = 1
-    """Parts in which a lambda pulls, computes and answers: 1 or 2."""
-    launches: bool = False
-    """Launching a lambda takes time."""
-    apply_pool: str = THREADS
-    """Pool of the servers that tensor tasks take without lambdas."""
-    one_receiver: bool | None = None
-    """One receiving task per server; None: from `MANY_INTERVALS` intervals on."""
-    dying: DyingLambdas = field(default_factory=DyingLambdas)
-    """Lambdas that do not answer in time."""
-    seed: int = 0
-    """Chooses these."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-
-    def __post_init__(self) -> None:
-        for what in ("servers", "parameter_servers"):
-            if not getattr(self, what):
-                raise ValueError(f"a Dorylus job needs {what}")
-        for what in ("intervals", "epochs", "layers"):
-            if getattr(self, what) < 1:
-                raise ValueError(f"{what} are {getattr(self, what)}, not 1 or more")
-        if self.staleness < 0 or (self.staleness and self.mode != "async"):
-            raise ValueError(f"mode {self.mode} has no staleness {self.staleness}")
-        if self.lambdas and len(self.lambdas) != self.count:
-            raise ValueError(f"{len(self.lambdas)} lambdas for {self.count} intervals")
-        if self.stream not in {1, 2}:
-            raise ValueError(f"a lambda streams in 1 or 2 parts, not {self.stream}")
-        if self.attention and (self.stream > 1 or self.rematerialize):
-            raise ValueError("attention neither streams nor rematerializes")
-        if self.dying.share and self.stream > 1:
-            raise ValueError("lambdas that may die have one part")
-
-    @property
-    def count(self) -> int:
-        """Intervals of all servers."""
-        return len(self.servers) * self.intervals
-
-    @property
-    def receives_together(self) -> bool:
-        """True where a server has one receiving task."""
-        return one_receiver(self.count, stated=self.one_receiver)
-
-    @property
-    def lag(self) -> int:
-        """Epochs from an update to the reads that need it at the least."""
-        return self.staleness + 1
-
-    def of_server(self, server: int) -> range:
-        """Return the intervals of a server."""
-        return range(server * self.intervals, (server + 1) * self.intervals)
-
-
-def one_receiver(intervals: int, *, stated: bool | None) -> bool:
-    """Return True where a server has one receiving task for so many intervals."""
-    return intervals >= MANY_INTERVALS if stated is None else stated
-
-
-#: (interval, number of the tensor task) -> who works at it.
-Attempts = dict[tuple[int, int], list[Attempt]]
-
-
-def _attempts_of(config: DorylusConfig, tensors: int) -> Attempts:
-    """Return the attempts of a job, of those that need several.
-
-    Raises UnansweredLambda as `drawn_attempts`.
-    """
-    if not config.lambdas:
-        return {}
-    shape = config.epochs, config.count, tensors
-    return draw_attempts(config.dying, config.seed, shape)
-
-
-def steps_of(config: DorylusConfig) -> list[Step]:
-    """Return the tasks of an interval in their order."""
-    return steps_of_model(config.layers, attention=config.attention, fuse=config.fuse)
 
 
 class Graph:
-    """Tasks and edges under construction."""
+    """Tasks and edges of the job that a section states, under construction.
 
-    def __init__(self, config: DorylusConfig) -> None:
-        self.config = config
-        self.steps = steps_of(config)
+    Attributes
+    ----------
+    section
+        Section ``job``.
+    servers, lambdas
+        Machines of the graph servers, and of every interval's lambda; without lambdas
+        tensor tasks run on the servers.
+    count
+        Intervals of all servers.
+    steps
+        Tasks of an interval in their order.
+    entry
+        First task of every step, by the step's name.
+    attempts
+        (Interval, number of the tensor task) -> who works at it, of those that need
+        several in some epoch.
+
+    Raises
+    ------
+    UnansweredLambda
+        As `draw_attempts`.
+    """
+
+    def __init__(self, section: DorylusJobSection, context: BuildContext) -> None:
+        self.section, self.servers = section, section.ranks(context.machines)
+        self.lambdas = section.lambdas_of(self.servers)
+        self.count = len(self.servers) * section.intervals
+        self.steps: list[Step] = section.steps
         self.tasks: list[Task] = []
         self.edges: list[Edge] = []
         self._position: dict[str, int] = {}
@@ -143,21 +57,38 @@ class Graph:
         self.entry: dict[str, str] = {}
         for place, step in enumerate(self.steps):
             self.entry[step.name] = step.name
-            if _launches_at(config, self.steps, place):
+            if self._launches_at(place):
                 self.entry[step.name] = f"begin{tensors}"
-            elif step.tensor and config.lambdas:
-                first = "launch" if config.launches else "call"
+            elif step.tensor and self.lambdas:
+                first = "launch" if section.launch.takes_time else "call"
                 self.entry[step.name] = f"{first}{tensors}"
             tensors += step.tensor
-        self.attempts = _attempts_of(config, tensors)
+        self.attempts: dict[tuple[int, int], list[Attempt]] = {}
+        if self.lambdas:
+            shape = section.epochs, self.count, tensors
+            self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
+
+    def _launches_at(self, place: int) -> bool:
+        """Return True where a lambda is launched when this graph task starts."""
+        launches = self.lambdas and self.section.launch.takes_time
+        if not launches or self.steps[place].tensor:
+            return False
+        # That of edges has its slot once it has its rows: held while other intervals
+        # have none, it would keep them from sending those.
+        following = self.steps[min(place + 1, len(self.steps) - 1)]
+        return following.tensor and following.kind != "edge_apply"
+
+    def of_server(self, server: int) -> range:
+        """Return the intervals of a server."""
+        each = self.section.intervals
+        return range(server * each, (server + 1) * each)
 
     def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
         """Add a task that stands where ``template`` does."""
         self._position[name] = len(self.tasks)
-        of_kind = PROGRAMS.get(kind, template.program)
-        program = of_kind
-        if self.config.attention:
-            program = PROGRAMS.get(f"attention {kind}", of_kind)
+        program = PROGRAMS.get(kind, template.program)
+        if self.section.attends:
+            program = PROGRAMS.get(f"attention {kind}", program)
         changes["settings"] = {**template.settings, **changes.get("settings", {})}
         self.tasks.append(
             replace(template, name=name, kind=kind, program=program, **changes)
@@ -182,48 +113,38 @@ class Graph:
         return Task(
             "",
             "",
-            pinned=self.config.servers[server],
+            pinned=self.servers[server],
             process=f"server{server}",
             settings={"server": server},
         )
 
     def on_parameter_server(self, number: int) -> Task:
         """Return what the tasks of a parameter server have in common."""
-        machine = self.config.parameter_servers[number]
+        machine = self.section.parameter_servers[number]
         settings = {"parameter_server": number}
         process = f"parameters{number}"
         return Task("", "", pinned=machine, process=process, settings=settings)
 
     def sends_gradient(self, step: Step) -> bool:
         """Return True where a tensor task sends a gradient of weights."""
-        is_last = self.config.fuse and step.layer == self.config.layers - 1
-        loss = step.kind == "apply" and is_last and not self.config.attention
+        is_last = self.section.fuse and step.layer == self.section.model.layers - 1
+        loss = step.kind == "apply" and is_last and not self.section.attends
         return step.kind.endswith("apply_back") or loss
 
     @property
     def updates(self) -> list[list[str]]:
         """Tasks that update each layer, by parameter server."""
-        many = len(self.config.parameter_servers)
+        many = len(self.section.parameter_servers)
         return [
             [f"wu{layer}" + (f"_{q}" if many > 1 else "") for q in range(many)]
-            for layer in range(self.config.layers)
+            for layer in range(self.section.model.layers)
         ]
 
     @property
     def sums(self) -> list[list[str]]:
         """Tasks that collect the gradients of each layer, by parameter server."""
-        many = len(self.config.parameter_servers)
+        many = len(self.section.parameter_servers)
         if many == 1:
             return self.updates
-        layers = range(self.config.layers)
+        layers = range(self.section.model.layers)
         return [[f"sum{layer}_{q}" for q in range(many)] for layer in layers]
-
-
-def _launches_at(config: DorylusConfig, steps: Sequence[Step], place: int) -> bool:
-    """Return True where a lambda is launched when this graph task starts."""
-    if not (config.launches and config.lambdas) or steps[place].tensor:
-        return False
-    # That of edges has its slot once it has its rows: held while other intervals have
-    # none, it would keep them from sending those.
-    following = steps[place + 1] if place + 1 < len(steps) else steps[place]
-    return following.tensor and following.kind != "edge_apply"

@@ -39,8 +39,8 @@ the first use of weights read the newest that has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
@@ -48,13 +48,13 @@ from emu.systems.dorylus.deaths import LATE
 from emu.systems.dorylus.graph import (
     LAMBDAS,
     THREADS,
-    DorylusConfig,
+    DorylusJobSection,
     Graph,
-    one_receiver,
 )
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.steps import Step
+    from emu.systems.job_section import BuildContext
 
 
 def suffix(number: int) -> str:
@@ -85,7 +85,7 @@ def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
             graph.add(away, f"{step.name}_{i}{end}.late", "held", settings=own)
             graph.add(server, f"late{tensor}_{i}{end}", "late", settings=own)
         if number > 1 and _pulls_weights(graph, step):
-            chosen = i % len(graph.config.parameter_servers)
+            chosen = i % len(graph.section.parameter_servers)
             what = {"layer": step.layer, "interval": i, "for": step.kind, **own}
             here = graph.on_parameter_server(chosen)
             graph.add(here, _stash_again(step, i, end), "stash", settings=what)
@@ -112,12 +112,12 @@ def join_relaunches(graph: Graph, i: int, tensor: int, step: Step) -> None:
             graph.join(call, stash, credit=True)
             graph.join(stash, name + end)
         if graph.sends_gradient(step):
-            server = i % len(graph.config.parameter_servers)
+            server = i % len(graph.section.parameter_servers)
             graph.join(name + end, graph.sums[step.layer][server])
 
 
 def _pulls_weights(graph: Graph, step: Step) -> bool:
-    needs = step.needs_weights(rematerialize=graph.config.rematerialize)
+    needs = step.needs_weights(rematerialize=graph.section.rematerialize)
     return step.kind == "apply" or needs
 
 
@@ -125,77 +125,53 @@ def _stash_again(step: Step, i: int, end: str) -> str:
     return f"stash_{step.name}_{i}{end}"
 
 
-def least_edges(
-    sizes: tuple[int, int, int],
-    steps: Sequence[Step],
-    *,
-    lambdas: bool,
-    together: bool | None,
-) -> int:
-    """Return how many edges a job has at the least, without building it.
-
-    Parameters
-    ----------
-    sizes
-        Servers, intervals of each, parameter servers.
-    together
-        As ``one_receiver`` of `DorylusConfig`.
-    """
-    servers, intervals, parameter_servers = sizes
-    count = servers * intervals
-    tensors = sum(step.tensor for step in steps)
-    # In an interval from step to step, to and from the gate, by way of a lambda, and
-    # one between each tensor task and a parameter server.
-    within = len(steps) + 1 + tensors * (3 if lambdas else 1)
-    each = servers + 1 if one_receiver(count, stated=together) else servers + count - 2
-    layers = 1 + max(step.layer for step in steps)
-    updates = layers * parameter_servers**2 if parameter_servers > 1 else 0
-    exchanges = sum(step.kind.startswith("scatter") for step in steps)
-    return count * (within + exchanges * each) + updates
-
-
-def dorylus_job(config: DorylusConfig) -> Job:
-    """Return the job of ``config``, whose iterations are epochs.
+def dorylus_job(section: DorylusJobSection, context: BuildContext) -> Job:
+    """Return the job that a section states, whose iterations are epochs.
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.
 
     Raises
     ------
-    ValueError
-        As `Job`.
+    UnansweredLambda, ValueError
+        As `Graph` and `Job`.
     """
-    graph = Graph(config)
-    for interval in range(config.count):
+    graph = Graph(section, context)
+    for interval in range(graph.count):
         _interval_tasks(graph, interval)
     _parameter_tasks(graph)
     graph.add(graph.on_server(0), "done", "barrier", gate=True)
-    receive = _receivers_together if config.receives_together else _receivers
+    together = section.receives_together(graph.count)
+    receive = _receivers_together if together else _receivers
     exchanges = [
         (step, graph.steps[place + 1], step.name.replace("sc", "in"))
         for place, step in enumerate(graph.steps)
         if step.kind.startswith("scatter")
     ]
-    for interval in range(config.count):
+    for interval in range(graph.count):
         _interval_edges(graph, interval)
-    _parameter_edges(graph)
+    for sums, updates in zip(graph.sums, graph.updates, strict=True):
+        # What each parameter server has summed goes into the updates of all.
+        for total, update in product(sums if len(sums) > 1 else (), updates):
+            graph.join(total, update)
     for scatter, gather, prefix in exchanges:
         receive(graph, scatter, gather, prefix)
-    if config.mode == "no_pipe":
+    if section.mode == "no_pipe":
         _stages(graph)
-    return Job(tuple(graph.tasks), tuple(graph.edges), config.epochs, config.settings)
+    settings = section.settings(context)
+    return Job(tuple(graph.tasks), tuple(graph.edges), section.epochs, settings)
 
 
 def _interval_tasks(graph: Graph, i: int) -> None:
-    config, tensors = graph.config, 0
-    server = graph.on_server(i // config.intervals)
+    section, tensors = graph.section, 0
+    server = graph.on_server(i // section.intervals)
     server = replace(server, settings={**server.settings, "interval": i})
     for step in graph.steps:
         what = {"layer": step.layer, "step": step.name}
-        if step.tensor and config.lambdas:
+        if step.tensor and graph.lambdas:
             _lambda_tasks(graph, server, i, tensors, step)
             tensors += 1
         elif step.tensor:
-            pool = config.apply_pool
+            pool = section.apply_pool
             graph.add(server, f"{step.name}_{i}", step.kind, takes=pool, settings=what)
         elif graph.entry[step.name] != step.name:
             # The lambda is launched when this task has its thread.
@@ -211,18 +187,18 @@ def _interval_tasks(graph: Graph, i: int) -> None:
 
 def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -> None:
     """Add what the launch of one lambda of an interval takes, to its answer."""
-    config = graph.config
+    section = graph.section
     what = {"layer": step.layer, "step": step.name, "tensor": number}
     slots = {"takes": LAMBDAS, "frees": ""}
-    if config.launches:
+    if section.launch.takes_time:
         graph.add(server, f"launch{number}_{i}", "launch", settings=what, **slots)
         slots = {}
     graph.add(server, f"call{number}_{i}", "call", settings=what, **slots)
-    away = replace(server, pinned=config.lambdas[i], process=f"lambda{i}")
-    if config.stream > 1:
+    away = replace(server, pinned=graph.lambdas[i], process=f"lambda{i}")
+    if section.stream > 1:
         first = {**what, "part": 0}
         graph.add(away, f"{step.name}_{i}.first", step.kind, settings=first)
-    rest = {**what, "part": config.stream - 1}
+    rest = {**what, "part": section.stream - 1}
     attempts = graph.attempts.get((i, number), [])
     ends = attempts[0].settings if attempts else {}
     graph.add(away, f"{step.name}_{i}", step.kind, settings=rest | ends)
@@ -236,10 +212,10 @@ def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -
 
 def _interval_edges(graph: Graph, i: int) -> None:
     """Join the tasks of an interval, its weights and its gates."""
-    config, tensors, before = graph.config, 0, ""
+    tensors, before = 0, ""
     for step in graph.steps:
         name = f"{step.name}_{i}"
-        if step.tensor and config.lambdas:
+        if step.tensor and graph.lambdas:
             call = f"call{tensors}_{i}"
             _weight_edges(graph, i, step, call)
             before = _lambda_edges(graph, i, tensors, step, before)
@@ -257,14 +233,14 @@ def _interval_edges(graph: Graph, i: int) -> None:
         before = name
     graph.join(before, "done", credit=True)
     start = graph.entry[graph.steps[0].name]
-    graph.join("done", f"{start}_{i}", config.lag)
+    graph.join("done", f"{start}_{i}", graph.section.lag)
 
 
 def _lambda_edges(graph: Graph, i: int, number: int, step: Step, before: str) -> str:
     """Join a lambda with the task before it; return its last task."""
-    config, name = graph.config, f"{step.name}_{i}"
+    section, name = graph.section, f"{step.name}_{i}"
     call, back = f"call{number}_{i}", f"back{number}_{i}"
-    if config.launches:
+    if section.launch.takes_time:
         launch = f"launch{number}_{i}"
         if before:
             ready = before.startswith("back") or step.kind == "edge_apply"
@@ -272,7 +248,7 @@ def _lambda_edges(graph: Graph, i: int, number: int, step: Step, before: str) ->
         graph.join(launch, call)
     elif before:
         graph.join(before, call)
-    if config.stream > 1:
+    if section.stream > 1:
         channel = f"{name} pulls"
         graph.join(call, f"{name}.first", channel=channel)
         graph.join(call, name, channel=channel)
@@ -290,15 +266,15 @@ def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
 
     ``asks``: task after which the stashed weights are sent.
     """
-    config, name = graph.config, f"{step.name}_{i}"
-    server = i % len(config.parameter_servers)
-    first = f"{name}.first" if config.stream > 1 and config.lambdas else name
+    section, name = graph.section, f"{step.name}_{i}"
+    server = i % len(section.parameter_servers)
+    first = f"{name}.first" if section.stream > 1 and graph.lambdas else name
     if graph.sends_gradient(step):
         graph.join(name, graph.sums[step.layer][server])
     if step.kind == "apply":
-        update, latest = graph.updates[step.layer][server], config.mode == "async"
-        graph.join(update, first, config.lag, latest=latest)
-    elif step.needs_weights(rematerialize=config.rematerialize):
+        update, latest = graph.updates[step.layer][server], section.mode == "async"
+        graph.join(update, first, section.lag, latest=latest)
+    elif step.needs_weights(rematerialize=section.rematerialize):
         stash = _stash(step, i)
         graph.join(f"av{step.layer}_{i}", stash)
         graph.join(asks, stash)
@@ -307,8 +283,8 @@ def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
 
 def _parameter_tasks(graph: Graph) -> None:
     """Add the updates of all weights, and what the servers stash for each interval."""
-    config = graph.config
-    many = len(config.parameter_servers)
+    section = graph.section
+    many = len(section.parameter_servers)
     for layer, (sums, updates) in enumerate(
         zip(graph.sums, graph.updates, strict=True)
     ):
@@ -319,8 +295,8 @@ def _parameter_tasks(graph: Graph) -> None:
                 graph.add(here, sums[number], "gradient_sum", settings=own)
             graph.add(here, updates[number], "weight_update", settings=own)
     for step in graph.steps:
-        if step.needs_weights(rematerialize=config.rematerialize):
-            for i in range(config.count):
+        if step.needs_weights(rematerialize=section.rematerialize):
+            for i in range(graph.count):
                 here = graph.on_parameter_server(i % many)
                 what = {"layer": step.layer, "interval": i, "for": step.kind}
                 graph.add(here, _stash(step, i), "stash", settings=what)
@@ -331,28 +307,20 @@ def _stash(step: Step, i: int) -> str:
     return f"stash_{step.name}_{i}" if step.of_edges else f"stash{step.layer}_{i}"
 
 
-def _parameter_edges(graph: Graph) -> None:
-    """Join what each parameter server has summed with the updates of all."""
-    for sums, updates in zip(graph.sums, graph.updates, strict=True):
-        for sum_task in sums if len(sums) > 1 else ():
-            for update in updates:
-                graph.join(sum_task, update)
-
-
 def _receivers(graph: Graph, scatter: Step, gather: Step, prefix: str) -> None:
     """Receive the ghosts of every interval by a task of its own."""
-    config, asynchronous = graph.config, graph.config.mode == "async"
-    lag = config.lag if asynchronous else 0
+    section, asynchronous = graph.section, graph.section.mode == "async"
+    lag = section.lag if asynchronous else 0
     full = _first_epoch(graph, gather, prefix)
-    for i in range(config.count):
-        for g in range(len(config.servers)):
+    for i in range(graph.count):
+        for g in range(len(graph.servers)):
             source = f"{scatter.name}_{i}"
-            if i // config.intervals != g:
+            if i // section.intervals != g:
                 source = f"{prefix}_{i}_{g}"
                 own = {"layer": scatter.layer, "interval": i, "kind": scatter.kind}
                 graph.add(graph.on_server(g), source, "ghosts", settings=own)
                 graph.join(f"{scatter.name}_{i}", source)
-            for j in config.of_server(g):
+            for j in graph.of_server(g):
                 if j != i:
                     to = f"{graph.entry[gather.name]}_{j}"
                     graph.join(source, to, lag, latest=asynchronous)
@@ -365,16 +333,16 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step, prefix: str) 
 
     Its iteration m shows the gathers what every interval has sent in epoch m or later.
     """
-    config, asynchronous = graph.config, graph.config.mode == "async"
-    lag = config.lag if asynchronous else 0
+    section, asynchronous = graph.section, graph.section.mode == "async"
+    lag = section.lag if asynchronous else 0
     full = _first_epoch(graph, gather, prefix)
-    for g in range(len(config.servers)):
+    for g in range(len(graph.servers)):
         receiver = f"{prefix}_{g}"
         own = {"layer": scatter.layer, "kind": scatter.kind}
         graph.add(graph.on_server(g), receiver, "ghosts", settings=own)
-        for i in range(config.count):
+        for i in range(graph.count):
             graph.join(f"{scatter.name}_{i}", receiver, latest=asynchronous)
-        for j in config.of_server(g):
+        for j in graph.of_server(g):
             graph.join(
                 receiver, f"{graph.entry[gather.name]}_{j}", lag, latest=asynchronous
             )
@@ -384,14 +352,14 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step, prefix: str) 
 
 def _first_epoch(graph: Graph, gather: Step, prefix: str) -> list[str]:
     """Add and return a gate per server that holds the gathers of the first epoch."""
-    config = graph.config
-    if config.mode != "async" or not config.first_epoch_sync:
+    section = graph.section
+    if section.mode != "async" or section.first_epoch != "sync":
         return []
     gates = []
-    for g in range(len(config.servers)):
+    for g in range(len(graph.servers)):
         gate = prefix.replace("in", "full") + f"_{g}"
         graph.add(graph.on_server(g), gate, "barrier", gate=True, iterations=1)
-        for j in config.of_server(g):
+        for j in graph.of_server(g):
             graph.join(gate, f"{graph.entry[gather.name]}_{j}", credit=True)
         gates.append(gate)
     return gates
@@ -399,17 +367,17 @@ def _first_epoch(graph: Graph, gather: Step, prefix: str) -> list[str]:
 
 def _stages(graph: Graph) -> None:
     """Let every task wait until all intervals have ended the one before it."""
-    config, tensors = graph.config, 0
+    tensors = 0
     for place, step in enumerate(graph.steps):
         first, last = graph.entry[step.name], step.name
-        if step.tensor and config.lambdas:
+        if step.tensor and graph.lambdas:
             first, last = f"call{tensors}", f"back{tensors}"
             tensors += 1
         if place:
-            for i in range(config.count):
+            for i in range(graph.count):
                 graph.join(f"stage{place}", f"{first}_{i}", credit=True)
         if place + 1 < len(graph.steps):
             gate = f"stage{place + 1}"
             graph.add(graph.on_server(0), gate, "barrier", gate=True)
-            for i in range(config.count):
+            for i in range(graph.count):
                 graph.join(f"{last}_{i}", gate, credit=True)

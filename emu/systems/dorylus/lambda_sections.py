@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from emu.problem.cluster import LEAST_PERIOD
@@ -20,6 +22,11 @@ class LaunchSection(Section):
     warm: Duration = 0.0
     """Later ones."""
 
+    @property
+    def takes_time(self) -> bool:
+        """True where a launch is a task of its own."""
+        return self.cold > 0 or self.warm > 0
+
 
 class SlowLambdasSection(Section):
     """Lambdas that take longer, chosen by the seed before the run."""
@@ -30,6 +37,17 @@ class SlowLambdasSection(Section):
     """Mean slowdown."""
     spread: Literal["constant", "exponential"] = "constant"
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
+
+    def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return what the time of every (lambda, epoch) is multiplied with.
+
+        Epochs that follow change none before: ``until`` decides how many there are.
+        """
+        draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
+        extra = np.full(shape, self.factor - 1.0)
+        if self.spread == "exponential":
+            extra *= -np.log1p(-draws[1])
+        return 1.0 + np.where(draws[0] < self.share, extra, 0.0)
 
 
 def _long_enough(period: float) -> float:

@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Job, Schedule
+from emu.problem import Schedule
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE
 from emu.units import format_duration
 
 
-def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
+def figures(schedule: Schedule) -> dict[str, Any]:
+    """Return ``relaunches`` of result.json, where lambdas were launched again."""
+    again = relaunches(schedule)
+    return {"relaunches": again} if again else {}
+
+
+def read_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
     """Yield lines per schedule: ages of what gathers read, live versions, quotas."""
     for how, schedule in schedules.items():
         line = (
@@ -37,19 +43,19 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
     ``late`` of the lambdas before them answered after all and were dropped; ``seconds``
     are of timeouts and launches, of all intervals. Empty where none may die.
     """
-    figures = {"count": 0, "late": 0, "seconds": 0.0}
+    again = {"count": 0, "late": 0, "seconds": 0.0}
     for j, task in enumerate(schedule.problem.job.tasks):
         if task.kind in {"recall", "held"}:
             ends = {LATE} if task.kind == "held" else {ANSWERS, DIES, LATE}
             epochs = [n for n, end in enumerate(task.settings["ends"]) if end in ends]
             epochs = [n for n in epochs if n < schedule.task_end.shape[1]]
             if task.kind == "held":
-                figures["late"] += len(epochs)
+                again["late"] += len(epochs)
                 continue
-            figures["count"] += len(epochs)
+            again["count"] += len(epochs)
             took = schedule.task_end[j, epochs] - schedule.task_start[j, epochs]
-            figures["seconds"] += float(took.sum())
-    return figures if figures["count"] else {}
+            again["seconds"] += float(took.sum())
+    return again if again["count"] else {}
 
 
 def relaunch_line(found: Mapping[str, Any]) -> str:
@@ -87,16 +93,12 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
     job = schedule.problem.job
     ages = [np.zeros(0, np.int64)]
     for e, edge in enumerate(job.edges):
-        if schedule.reads is not None and edge.latest and _gathers(job, e):
+        source, to = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        gathers = to != "ghosts" and source in {"ghosts", "scatter", "scatter_back"}
+        if schedule.reads is not None and edge.latest and gathers:
             epochs = np.flatnonzero(schedule.reads[e] >= 0)
             ages.append(epochs - schedule.reads[e, epochs])
     return np.concatenate(ages)
-
-
-def _gathers(job: Job, edge: int) -> bool:
-    to = job.tasks[job.edges[edge].destination].kind
-    source = job.tasks[job.edges[edge].source].kind
-    return to != "ghosts" and source in {"ghosts", "scatter", "scatter_back"}
 
 
 def live_versions(schedule: Schedule) -> int:

@@ -18,7 +18,6 @@ from typing_extensions import override
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals
 from emu.problem import Schedule
-from emu.systems.dorylus.graph import DorylusConfig, steps_of
 from emu.systems.dorylus.job import dorylus_job
 from emu.training.interval_layers import (
     Loss,
@@ -35,6 +34,9 @@ from emu.training.reference import WholeGraphModel, attend
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from emu.systems.dorylus.section import DorylusJobSection
+    from emu.systems.job_section import BuildContext
+
     Array = NDArray[np.floating[Any]]
 
 
@@ -43,19 +45,19 @@ class ReadLog:
 
     Parameters
     ----------
-    config
+    section, context
         Of the job that `schedule` is of; a recorded run holds no settings of tasks.
     """
 
-    def __init__(self, config: DorylusConfig, schedule: Schedule) -> None:
-        self._job = dorylus_job(config)
+    def __init__(
+        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+    ) -> None:
+        self._job = dorylus_job(section, context)
         self._reads = schedule.reads
-        self._config = config
+        self._streams = section.stream > 1 and section.uses_lambdas
         self._into: dict[int, list[int]] = {}
         for number, edge in enumerate(self._job.edges):
             self._into.setdefault(edge.destination, []).append(number)
-        steps = steps_of(config)
-        self._gathers = {step.name: step for step in steps}
         # The first task of a step: what reads for a gather, or for the edges of a GAT.
         self._entry: dict[tuple[str, int], int] = {}
         for position, task in enumerate(self._job.tasks):
@@ -73,7 +75,7 @@ class ReadLog:
         """Return the epoch of the weights of a forward pass, -1 for the first."""
         names = self._job.tasks
         first = f"av{layer}_{interval}"
-        if self._config.stream > 1 and self._config.lambdas:
+        if self._streams:
             first += ".first"
         for edge in self._into[self._job.index(first)]:
             if names[self._job.edges[edge].source].kind == "weight_update":
@@ -107,10 +109,12 @@ class Replay:
         As `open_for` and `cut_intervals`.
     """
 
-    def __init__(self, config: DorylusConfig, schedule: Schedule) -> None:
-        settings = config.settings
-        self._config, self._settings = config, settings
-        self._log = ReadLog(config, schedule)
+    def __init__(
+        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+    ) -> None:
+        self._section = section
+        self._settings = settings = section.settings(context)
+        self._log = ReadLog(section, context, schedule)
         self._dataset = open_for(settings)
         self._dtype = np.dtype(settings["precision"])
         self._activation = settings["model"]["activation"]
@@ -118,10 +122,11 @@ class Replay:
             self._dataset.structure,
             self._dataset.owner,
             self._dataset.parts,
-            config.intervals,
-            settings["interval_cut"],
+            section.intervals,
+            section.interval_cut,
         )
-        self._rows = [np.flatnonzero(cut == i) for i in range(config.count)]
+        count = self._dataset.parts * section.intervals
+        self._rows = [np.flatnonzero(cut == i) for i in range(count)]
         first = initial_weights(settings, self._dataset)
         self._weights: list[list[Array]] = [[one] for one in first]  # by epoch + 1
         self._held = [one.copy() for one in first]
@@ -133,10 +138,6 @@ class Replay:
     @cached_property
     def _matrix(self) -> Any:
         return WholeGraphModel(self._settings, self._dataset).matrix
-
-    @cached_property
-    def _transposed(self) -> Any:
-        return self._matrix.t().coalesce()
 
     @cached_property
     def _features(self) -> Array:
@@ -154,7 +155,9 @@ class Replay:
         import torch
 
         def rows() -> Any:
-            whole = self._transposed if backward else self._matrix
+            whole = self._matrix
+            if backward:
+                whole = self._once(("A",), whole.t().coalesce)
             rows_of = torch.from_numpy(self._rows[interval])
             return whole.index_select(0, rows_of)
 
@@ -171,10 +174,6 @@ class Replay:
         for number, epoch in self._log.rows(gather, i, n):
             vectors[self._rows[number]] = value(number, epoch)
         return self._sums(i, vectors, backward=gather.startswith("d"))
-
-    def _step(self, kind: str, layer: int) -> str:
-        steps = steps_of(self._config)
-        return next(s.name for s in steps if (s.kind, s.layer) == (kind, layer))
 
     def gather(self, layer: int, i: int, n: int) -> Array:
         """Return A H of a layer for interval i in epoch n."""
@@ -214,7 +213,7 @@ class Replay:
         while epoch + 1 >= len(self._weights[layer]):
             step = len(self._weights[layer]) - 1
             total = np.zeros_like(self._held[layer])
-            for i in range(self._config.count):
+            for i in range(len(self._rows)):
                 total += self._gradient(layer, i, step)
             self._optimizers[layer].step(total.reshape(-1))
             self._weights[layer].append(self._held[layer].copy())
@@ -226,7 +225,7 @@ class Replay:
         return gradient
 
     def _loss(self, i: int, n: int) -> Loss:
-        last = self._config.layers - 1
+        last = self._section.model.layers - 1
         targets = self._once(
             ("targets", i),
             lambda: training_targets(self._dataset, self._rows[i], self._dtype),
@@ -237,42 +236,44 @@ class Replay:
 
     def of_scores(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of Z."""
-        if layer == self._config.layers - 1:
+        if layer == self._section.model.layers - 1:
             gradient: Array = self._loss(i, n).gradient
             return gradient
-        gather = self._step("gather_back", layer + 1)
+
+        def of_rows(k: int, m: int) -> Array:
+            return self._once(
+                ("dah", above, k, m),
+                lambda: (
+                    self.of_scores(above, k, m) @ self._weights_in_use(above, k, m).T
+                ),
+            )
+
+        above = layer + 1
+        back = "gather_back", above
+        steps = self._section.steps
+        gather = next(s.name for s in steps if (s.kind, s.layer) == back)
         return self._once(
             ("dz", layer, i, n),
             lambda: (
-                self._sum_gather(
-                    gather, i, n, lambda k, m: self._of_rows(layer + 1, k, m)
-                )
+                self._sum_gather(gather, i, n, of_rows)
                 * activation_slope(self._activation, self.scores(layer, i, n))
             ),
         )
 
-    def _of_rows(self, layer: int, i: int, n: int) -> Array:
-        return self._once(
-            ("dah", layer, i, n),
-            lambda: self.of_scores(layer, i, n) @ self._weights_in_use(layer, i, n).T,
-        )
-
     def loss(self, epoch: int) -> float:
         """Return the mean loss over the training vertices in an epoch."""
-        return float(sum(self._loss(i, epoch).value for i in range(self._config.count)))
+        return float(sum(self._loss(i, epoch).value for i in range(len(self._rows))))
 
     def after(self, epoch: int) -> Array:
         """Return all weights after an epoch, flat; asked for epoch by epoch."""
-        weights = [self.weights(layer, epoch) for layer in range(self._config.layers)]
-        self._forget(epoch - 2 * self._config.staleness - 3)
-        return flat_weights(weights, self._settings["model"]["kind"])
-
-    def _forget(self, epoch: int) -> None:
-        """Drop the values of an epoch that no later one reads."""
-        old = [k for k in self._known if len(k) > 2 and k[-1] == epoch and k[0] != "A"]
+        layers = range(self._section.model.layers)
+        weights = [self.weights(layer, epoch) for layer in layers]
+        unread = epoch - 2 * self._section.lag - 1  # by any later one
+        old = [k for k in self._known if len(k) > 2 and k[-1] == unread and k[0] != "A"]
         for key in old:
             if key[0] != "ah" or len(key) == 4:
                 del self._known[key]
+        return flat_weights(weights, self._settings["model"]["kind"])
 
 
 class AttentionReplay(Replay):
@@ -342,7 +343,7 @@ class AttentionReplay(Replay):
     @override
     def of_scores(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of the sums of a layer."""
-        if layer == self._config.layers - 1:
+        if layer == self._section.model.layers - 1:
             gradient: Array = self._loss(i, n).gradient
             return gradient
         of_rows = (
@@ -357,7 +358,8 @@ class AttentionReplay(Replay):
 
 
 def replay_training(
-    config: DorylusConfig,
+    section: DorylusJobSection,
+    context: BuildContext,
     schedule: Schedule,
     watch: Callable[[int, Array], None] = lambda *_: None,
 ) -> tuple[Array, list[float]]:
@@ -379,10 +381,10 @@ def replay_training(
     DataError, ValueError
         As `Replay`.
     """
-    kind = AttentionReplay if config.attention else Replay
-    replay, losses = kind(config, schedule), []
+    kind = AttentionReplay if section.attends else Replay
+    replay, losses = kind(section, context, schedule), []
     flat: Array = np.zeros(0)
-    for epoch in range(config.epochs):
+    for epoch in range(section.epochs):
         losses.append(replay.loss(epoch))
         flat = replay.after(epoch)
         watch(epoch, flat)

@@ -25,26 +25,22 @@ from emu.problem.fields.quantities import (
     Index,
     Name,
     Rate,
-    default_time,
 )
-from emu.problem.fields.section import Section, Trail
+from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
-from emu.systems.dorylus.deaths import DyingLambdas, UnansweredLambda
-from emu.systems.dorylus.graph import LAMBDAS, THREADS, DorylusConfig
-from emu.systems.dorylus.job import dorylus_job, least_edges
+from emu.systems import Edit, Problems, Times
+from emu.systems.dorylus.deaths import UnansweredLambda
+from emu.systems.dorylus.graph import LAMBDAS, THREADS
+from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.lambda_sections import (
     DyingLambdasSection,
     LaunchSection,
     SlowLambdasSection,
     TunerSection,
 )
-from emu.systems.dorylus.steps import steps_of_model
-from emu.systems.dorylus.volumes import (
-    DorylusTimes,
-    SlowLambdas,
-    dorylus_realization,
-    weight_bytes,
-)
+from emu.systems.dorylus.steps import Step, steps_of_model
+from emu.systems.dorylus.volumes import dorylus_realization, weight_bytes
+from emu.systems.job_section import KindTimesSection, whole_kinds
 from emu.systems.training_section import number_bytes
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
@@ -54,12 +50,14 @@ from emu.systems.whole_graph_section import (
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+    from emu.systems.job_section import BuildContext
 
+#: Beginning of the names of the lambdas' machines.
+_LAMBDA = "lambda"
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
 _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
-
-
+#: Intervals of all servers from which a server has one receiving task.
+MANY_INTERVALS = 64
 #: Keys that nothing but lambdas heeds.
 _OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]
 
@@ -82,7 +80,7 @@ class DorylusModelSection(WholeGraphModelSection):
         return found | ({"norm": "sum"} if self.kind == "gat" else {})
 
 
-class DorylusTimesSection(Section):
+class DorylusTimesSection(KindTimesSection):
     """Seconds of one task of mean size of each kind.
 
     Times of gathers and of applies on edges are in proportion to edges, an apply's to
@@ -119,17 +117,13 @@ class DorylusTimesSection(Section):
     weight_update: DurationPerDevice = 0.0
     """Step of a layer."""
 
+    @override
     def by_kind(self) -> dict[str, float | dict[str, float]]:
-        """Return kind -> time, of those that are stated or follow from others."""
-        times = {kind: time for kind, time in self if time is not None}
+        times = super().by_kind()
         for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in times:
                 times.setdefault(f"{kind}_back", times[kind])
         return times
-
-    def default_times(self) -> dict[str, float]:
-        """Return kind -> seconds on the default device, as of `by_kind`."""
-        return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
 
 class DorylusJobSection(WholeGraphSection):
@@ -202,26 +196,27 @@ class DorylusJobSection(WholeGraphSection):
         What the cluster states already stays: machines called ``lambda0``, ... and
         racks called ``lambdas of SERVER``.
         """
-        names = [name for name, _ in cluster.names_and_positions()]
+        names, by_name = cluster.names, cluster.by_name
         servers = self.ranks(names)
         if not servers or not {*servers} <= {*names} or len({*servers}) < len(servers):
             return cluster  # errors of their own
+        of_servers = [by_name[server] for server in servers]
         machines = [
             machine.model_copy(update={"slots": self._slots(machine)})
-            if {*machine.names(first)} & {*servers}
+            if any(machine is server for server in of_servers)
             else machine
-            for machine, first in zip(cluster.machines, cluster.firsts(), strict=True)
+            for machine in cluster.machines
         ]
-        if self.backend != "lambda" or _without_nic(cluster):
+        if not self.uses_lambdas or _without_nic(cluster):
             return cluster.model_copy(update={"machines": tuple(machines)})
-        lambdas = lambda_names(len(servers) * self.intervals)
+        lambdas = self.lambdas_of(servers)
         racks = [*cluster.racks]
         known = {rack.name for rack in racks}
         for number, server in enumerate(servers):
             first = number * self.intervals
             rack = RackSection.model_construct(
                 name=_rack_name(server),
-                machines=tuple(lambdas[first : first + self.intervals]),
+                machines=lambdas[first : first + self.intervals],
                 uplink=_nic(self.lambda_uplink),
             )
             racks += [] if rack.name in known else [rack]
@@ -254,8 +249,40 @@ class DorylusJobSection(WholeGraphSection):
 
     @property
     def attends(self) -> bool:
-        """True for a GAT."""
+        """True for a GAT, whose edges have tensor tasks of their own."""
         return self.model.kind == "gat"
+
+    @property
+    def uses_lambdas(self) -> bool:
+        """True where tensor tasks run in lambdas, and not on servers."""
+        return self.backend == "lambda"
+
+    def lambdas_of(self, servers: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines of the lambdas, interval by interval; none without."""
+        count = len(servers) * self.intervals if self.uses_lambdas else 0
+        return tuple(f"{_LAMBDA}{number}" for number in range(count))
+
+    @property
+    def apply_pool(self) -> str:
+        """Pool of the servers that tensor tasks take without lambdas."""
+        return "gpu" if self.backend == "gpu" else THREADS
+
+    @property
+    def steps(self) -> list[Step]:
+        """Tasks of an interval, in their order."""
+        layers = self.model.layers
+        return steps_of_model(layers, attention=self.attends, fuse=self.fuse)
+
+    @property
+    def lag(self) -> int:
+        """Epochs from an update to the reads that need it at the least."""
+        return self.staleness + 1
+
+    def receives_together(self, count: int) -> bool:
+        """Return True where a server has one receiving task, of so many intervals."""
+        if self.receivers is None:
+            return count >= MANY_INTERVALS
+        return self.receivers == "server"
 
     @property
     def quota(self) -> int:
@@ -287,21 +314,16 @@ class DorylusJobSection(WholeGraphSection):
         """Return the graph servers, out of the machines of the cluster."""
         if self.machines is not None:
             return self.machines
-        others = {*self.parameter_servers}
         return tuple(
             name
             for name in machines
-            if name not in others and not name.startswith(_LAMBDA)
+            if name not in self.parameter_servers and not name.startswith(_LAMBDA)
         )
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        names = [
-            name
-            for name, _ in cluster.names_and_positions()
-            if not name.startswith(_LAMBDA)
-        ]
+        names = [name for name in cluster.names if not name.startswith(_LAMBDA)]
         for position, name in enumerate(self.parameter_servers):
             trail: Trail = ("job", "parameter_servers", position)
             if name not in names:
@@ -322,11 +344,20 @@ class DorylusJobSection(WholeGraphSection):
             problem = f"found {self.staleness} with mode {self.mode}, write mode: async"
             yield ("job", "staleness"), problem
         yield from self._backend_problems(cluster)
-        yield from self._model_problems()
+        if self.attends:
+            yield from self._attention_problems()
+            return
+        for key in ("edge_apply", "edge_apply_back"):
+            if getattr(self.times, key) is not None:
+                problem = "gcn computes nothing on edges: remove this key"
+                yield ("job", "times", key), problem
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
-        if self.backend != "lambda":
-            yield from self._without_lambdas()
+        if not self.uses_lambdas:
+            for key in _OF_LAMBDAS:
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    problem = f"backend {self.backend} has no lambdas, remove this key"
+                    yield ("job", key), problem
         elif bare := _without_nic(cluster):
             problem = (
                 f"lambdas are reached through NICs, {bare[0]} has none: state its nic, "
@@ -339,16 +370,7 @@ class DorylusJobSection(WholeGraphSection):
         elif self.tuner != TunerSection() and self.lambdas != "auto":
             yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
-    def _model_problems(self) -> Problems:
-        if self.attends:
-            yield from self._with_attention()
-            return
-        for key in ("edge_apply", "edge_apply_back"):
-            if getattr(self.times, key) is not None:
-                problem = "gcn computes nothing on edges: remove this key"
-                yield ("job", "times", key), problem
-
-    def _with_attention(self) -> Problems:
+    def _attention_problems(self) -> Problems:
         if self.model.norm is not None:
             problem = f"found {self.model.norm} for gat, which attends: remove this key"
             yield ("job", "model", "norm"), problem
@@ -359,29 +381,19 @@ class DorylusJobSection(WholeGraphSection):
             problem = f"found {self.stream}, lambdas of gat have one part: write 1"
             yield ("job", "stream"), problem
 
-    def _without_lambdas(self) -> Problems:
-        fields = type(self).model_fields
-        for key in _OF_LAMBDAS:
-            if getattr(self, key) != fields[key].default:
-                problem = f"backend {self.backend} has no lambdas, remove this key"
-                yield ("job", key), problem
-
     @override
     def list_untimed(self) -> Iterator[str]:
         """Yield kinds of task without a time."""
-        yield from sorted(self._list_needs() - self.times.default_times().keys())
-
-    def _list_needs(self) -> set[str]:
         kinds = {"gather", "apply"}
+        if self.attends or self.model.layers > 1:
+            kinds.add("scatter")
         if self.attends:
-            return kinds | {"scatter", "edge_apply"}
-        return kinds | ({"scatter"} if self.model.layers > 1 else set())
+            kinds.add("edge_apply")
+        yield from sorted(kinds - self.times.by_kind().keys())
 
     @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
-        for kind, time in self.times.by_kind().items():
-            if isinstance(time, dict):
-                yield ("job", "times", kind), kind, time
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+        return self.times.device_times()
 
     @override
     def scale_times(
@@ -391,9 +403,7 @@ class DorylusJobSection(WholeGraphSection):
 
         A backward time that follows from a forward one is written out beside it.
         """
-        kinds, times = {tasks[name] for name in wanted}, self.times.by_kind()
-        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
-            return {}, set()
+        kinds, times = whole_kinds(tasks, wanted), self.times.by_kind()
         edit: Edit = {}
         if "launch" in kinds:
             edit |= {f"job.launch.{key}": scale(time) for key, time in self.launch}
@@ -402,7 +412,7 @@ class DorylusJobSection(WholeGraphSection):
             back = f"{kind}_back"
             if back in times and back not in kinds:
                 edit[f"job.times.{back}"] = write_time(times[back])
-        keys = {"launch", *times}
+        keys = kinds & {"launch", *times}
         return edit, {name for name in wanted if tasks[name] in keys}
 
     @override
@@ -410,11 +420,10 @@ class DorylusJobSection(WholeGraphSection):
         self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the rates of all lambdas, or uplinks, scaled, and their links."""
-        if self.backend != "lambda":
+        if not self.uses_lambdas:
             return {}, set()
-        names = [name for name, _ in cluster.names_and_positions()]
-        servers = self.ranks(names)
-        lambdas = {*lambda_names(len(servers) * self.intervals)} - {*names}
+        servers = self.ranks(cluster.names)
+        lambdas = {*self.lambdas_of(servers)} - {*cluster.names}
         racks = {_rack_name(server) for server in servers}
         racks -= {rack.name for rack in cluster.racks}
         groups = {
@@ -434,18 +443,19 @@ class DorylusJobSection(WholeGraphSection):
 
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
 
-    @property
-    def _one_receiver(self) -> bool | None:
-        return None if self.receivers is None else self.receivers == "server"
-
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        return least_edges(
-            (len(self.ranks(machines)), self.intervals, len(self.parameter_servers)),
-            steps_of_model(self.model.layers, attention=self.attends, fuse=self.fuse),
-            lambdas=self.backend == "lambda",
-            together=self._one_receiver,
-        )
+        servers, steps = len(self.ranks(machines)), self.steps
+        count = servers * self.intervals
+        tensors = sum(step.tensor for step in steps)
+        # In an interval from step to step, to and from the gate, by way of a lambda,
+        # and one between each tensor task and a parameter server.
+        within = len(steps) + 1 + tensors * (3 if self.uses_lambdas else 1)
+        each = servers + (1 if self.receives_together(count) else count - 2)
+        many = len(self.parameter_servers)
+        updates = self.model.layers * many**2 if many > 1 else 0
+        exchanges = sum(step.kind.startswith("scatter") for step in steps)
+        return count * (within + exchanges * each) + updates
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -453,38 +463,12 @@ class DorylusJobSection(WholeGraphSection):
             problem = "a lambda that dies takes a stated time, write timed or padded"
             raise ScenarioError(problem, key="emulation.compute")
         try:
-            return dorylus_job(self.config(context))
+            return dorylus_job(self, context)
         except UnansweredLambda as error:
             raise ScenarioError(str(error), key="job.dying_lambdas") from error
 
-    def config(self, context: BuildContext) -> DorylusConfig:
-        """Return the shape of the job, with the settings of its node programs."""
-        servers = self.ranks(context.machines)
-        count = len(servers) * self.intervals
-        launch = self.launch
-        return DorylusConfig(
-            servers=servers,
-            intervals=self.intervals,
-            parameter_servers=self.parameter_servers,
-            lambdas=tuple(lambda_names(count)) if self.backend == "lambda" else (),
-            epochs=self.epochs,
-            layers=self.model.layers,
-            attention=self.attends,
-            mode=self.mode,
-            staleness=self.staleness,
-            first_epoch_sync=self.first_epoch == "sync",
-            fuse=self.fuse,
-            rematerialize=self.rematerialize,
-            stream=self.stream,
-            launches=launch.cold > 0 or launch.warm > 0,
-            one_receiver=self._one_receiver,
-            apply_pool="gpu" if self.backend == "gpu" else THREADS,
-            dying=DyingLambdas(**dict(self.dying_lambdas)),
-            seed=context.seed,
-            settings=self._settings(context),
-        )
-
-    def _settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return what every node program of the job is told."""
         return {
             **self.whole_graph_settings(context),
             "intervals": self.intervals,
@@ -503,50 +487,36 @@ class DorylusJobSection(WholeGraphSection):
     ) -> Realization:
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
-        config = self.config(context)
         counts = count_intervals(
             dataset, self.intervals, self.interval_cut, sources=self.attends
         )
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
-        self._check_stash(config, cluster, widths, itemsize)
-        slow = self.slow_lambdas
-        times = DorylusTimes(
-            {**measured, **self.times.default_times()},
-            self.launch.cold,
-            self.launch.warm,
-            SlowLambdas(slow.share, slow.factor, slow.spread),
-            context.seed,
+        self._check_stash(cluster, widths, itemsize)
+        times = {**measured, **self.times.default_times()}
+        return dorylus_realization(
+            self, job, counts, times, context.seed, widths, itemsize
         )
-        return dorylus_realization(config, job, counts, times, widths, itemsize)
 
     def _check_stash(
-        self,
-        config: DorylusConfig,
-        cluster: Cluster,
-        widths: Sequence[int],
-        itemsize: int,
+        self, cluster: Cluster, widths: Sequence[int], itemsize: int
     ) -> None:
-        """Compare S + 2 versions of the weights with every parameter server's memory.
+        """Compare the versions of the weights with every parameter server's memory.
 
         Raises ScenarioError when one has not that much.
         """
-        one = sum(map(sum, weight_bytes(config, widths, itemsize)))
-        size = (self.staleness + 2) * one
-        for name in config.parameter_servers:
+        versions = self.lag + 1
+        size = versions * sum(map(sum, weight_bytes(self, widths, itemsize)))
+        for name in self.parameter_servers:
             machine = cluster.machines[cluster.index(name)]
             lacking = size - machine.resources.get("memory", math.inf)
             if lacking > 0:
                 problem = (
-                    f"{self.staleness + 2} versions of the weights are "
-                    f"{SIZE.format(size)}, {SIZE.format(lacking)} more than the "
-                    f"memory of {name}"
+                    f"{versions} versions of the weights are {SIZE.format(size)}, "
+                    f"{SIZE.format(lacking)} more than the memory of {name}"
                 )
                 raise ScenarioError(problem, key="job.parameter_servers")
-
-
-_LAMBDA = "lambda"
 
 
 def _nic(rate: float) -> Nic:
@@ -556,20 +526,11 @@ def _nic(rate: float) -> Nic:
 
 def _without_nic(cluster: ClusterSection) -> list[str]:
     """Return the names of the machines without a NIC."""
-    return [
-        name
-        for name, p in cluster.names_and_positions()
-        if not cluster.machines[p].nic.outward
-    ]
+    return [name for name, one in cluster.by_name.items() if not one.nic.outward]
 
 
 def _rack_name(server: str) -> str:
     return f"lambdas of {server}"
-
-
-def lambda_names(count: int) -> list[str]:
-    """Return the names of the lambdas' machines, interval by interval."""
-    return [f"{_LAMBDA}{number}" for number in range(count)]
 
 
 def count_intervals(

@@ -10,15 +10,13 @@ from emu.prediction.analysis.traffic import count_kinds
 from emu.problem import Job
 from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
-from emu.systems.system import System
+from emu.systems.system import System, on_demand
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.systems.job_section import JobSection
     from emu.systems.system import Results
-    from emu.systems.translation import Translation
     from emu.trust.guards import Evidence
 
 PAYLOADS = "payloads"
@@ -103,32 +101,16 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _section() -> type[JobSection]:
-    from emu.systems.p3.section import P3JobSection  # noqa: PLC0415 - pydantic
-
-    return P3JobSection
-
-
-def _translation() -> Translation:
-    from emu.systems.p3.section import TRANSLATION  # noqa: PLC0415 - pydantic
-
-    return TRANSLATION
-
-
-def _updates_in_pipeline(settings: Mapping[str, Any]) -> int:
-    return PIPELINES[settings["pipeline"]].missed
-
-
 P3 = System(
     "p3",
-    _section,
+    on_demand("emu.systems.p3.section:P3JobSection"),
     programs=PROGRAMS,
     needs_torch=True,
     guards=(no_features,),
     open_data=open_columns_of,
     trained=join_columns,
-    updates_missed=_updates_in_pipeline,
+    updates_missed=lambda settings: PIPELINES[settings["pipeline"]].missed,
     cuts=own_state,
     vectors=_vectors,
-    translation=_translation,
+    translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

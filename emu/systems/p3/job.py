@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,12 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.model_shapes import shard_sizes
 from emu.systems.dgtp import job as dgtp
+
+if TYPE_CHECKING:
+    from emu.systems.job_section import BuildContext
+
+#: Section ``job``: its module imports this one, and no two may import each other.
+P3JobSection: TypeAlias = Any
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {
@@ -124,211 +130,171 @@ def column_blocks(
     return tuple(np.diff(bounds, prepend=0).astype(int).tolist())
 
 
-@dataclass(frozen=True)
-class P3Config:
-    """Shape of a P3 job.
+class P3Builder:
+    """Builds the job that a section states, whose iterations are cycles.
 
-    Raises
-    ------
-    ValueError
-        When machines cannot form so many groups, the window is less than 1, or a
-        structure is to be derived that is not there.
+    Attributes
+    ----------
+    machines
+        Names of the machines, rank by rank.
+    batches, cycles
+        Mini-batches of each machine, and iterations of the job.
+    pipeline
+        Order of its phases.
+    members, groups
+        Machines of a group, which hold all columns between them, and number of groups.
+    hops
+        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
+        is on every machine.
     """
 
-    machines: tuple[str, ...]
-    """Names of the machines, rank by rank."""
-    batches: int
-    """Mini-batches of each machine."""
-    pipeline: Pipeline = PIPELINES["A"]
-    push: Literal["shipped", "derived"] = "shipped"
-    """``shipped``: a sampler sends ids and edges of layer 1 to its group; ``derived``:
-    every machine samples the batches of its group itself."""
-    groups: int = 1
-    """Groups of machines that hold all columns between them."""
-    columns: tuple[float, ...] = ()
-    """Share of the columns of each member of a group; empty: even. A member with none
-    computes no part of layer 1, nothing is pushed to it or pulled from it."""
-    hops: int = 0
-    """Hops that a sampler asks the owners of the vertices for; 0: the whole structure
-    is on every machine."""
-    window: int | None = None
-    """Batches that a sampler may be ahead of their ``Mf``, None for unlimited."""
-    demands: Mapping[str, float] = field(default_factory=dict)
-    """Resources that each machine's one process needs."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-
-    def __post_init__(self) -> None:
-        if self.groups < 1 or len(self.machines) % self.groups:
-            raise ValueError(
-                f"{len(self.machines)} machines cannot form {self.groups} equal groups"
-            )
-        if self.columns and len(self.columns) != self.members:
-            raise ValueError(
-                f"{len(self.columns)} shares of the columns for {self.members} machines"
-            )
-        if self.hops and self.push == "derived":
-            raise ValueError("a structure that is asked for hop by hop is not derived")
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"a window of {self.window} would let nothing start")
-
-    @property
-    def members(self) -> int:
-        """Machines of a group, and blocks of columns."""
-        return len(self.machines) // self.groups
-
-    @property
-    def cycles(self) -> int:
-        """Iterations of the job."""
-        return self.batches + self.pipeline.depth
+    def __init__(self, section: P3JobSection, context: BuildContext) -> None:
+        self._section, self._window = section, context.window
+        self.machines = section.ranks(context.machines)
+        self.batches = section.count_batches(context)
+        self.pipeline = PIPELINES[section.pipeline]
+        self.cycles = self.batches + self.pipeline.depth
+        self.members = section.cache or len(self.machines)
+        self.groups = len(self.machines) // self.members
+        self.hops = section.hops if section.structure == "hashed" else 0
 
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
-        if not self.columns:
+        shares: tuple[float, ...] = self._section.columns
+        if not shares:
             return 1.0
-        mine = self.columns[rank % self.members]
-        return mine * self.members / sum(self.columns)
+        return shares[rank % self.members] * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
-        """Return the columns of each member of a group."""
-        return column_blocks(self.columns, feature_length, self.members)
+        """Return the columns of each member of a group.
 
-    def group_of(self, rank: int) -> range:
-        """Return the ranks of a machine's group."""
+        One with none computes no part of layer 1, nothing is pushed to it or pulled
+        from it.
+        """
+        return column_blocks(self._section.columns, feature_length, self.members)
+
+    def job(self, settings: Mapping[str, Any]) -> Job:
+        """Return the job.
+
+        Edges rank by rank: questions and answers of its sampler, if it asks, what
+        travels for its batches, the order of its phases, the credits of its sampler;
+        then the rings. An edge of a process's own tasks carries nothing: they share its
+        memory.
+
+        Raises
+        ------
+        ValueError
+            As `Job`.
+        """
+        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the tasks, machine by machine, then those of the rings."""
+        for rank, machine in enumerate(self.machines):
+            here = Task("", "", pinned=machine, process=f"w{rank}")
+            for name, kind in {"s": "sampler", **PHASES}.items():
+                sampler = kind == "sampler"
+                yield replace(
+                    here,
+                    name=f"{name}{rank}",
+                    kind=kind,
+                    phase="sampling" if sampler else "training",
+                    behind=self.pipeline.behind_of(kind),
+                    demands=self._section.demands.worker.amounts() if sampler else {},
+                    program=PROGRAMS[kind],
+                    settings={"rank": rank},
+                    takes="" if sampler else "gpu",
+                )
+            for hop, (name, role) in itertools.product(
+                range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
+            ):
+                kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
+                yield replace(
+                    here,
+                    name=f"{name}{rank}.hop{hop}",
+                    kind=kind,
+                    program=PROGRAMS[kind],
+                    settings={role: rank, "hop": hop},
+                    iterations=self.batches,
+                )
+        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
+        of_rows = self._ranks("v", "model_backward")
+        for member in range(self.members if self.groups > 1 else 0):
+            yield from all_reduce_tasks(of_rows[member :: self.members])
+
+    def _ranks(self, letter: str, after: str) -> list[Task]:
+        """Return the ranks of a ring that sums what a phase leaves."""
+        return [
+            Task(
+                f"{letter}{rank}",
+                ALL_REDUCE,
+                pinned=machine,
+                process=f"w{rank}",
+                behind=self.pipeline.behind_of(after),
+            )
+            for rank, machine in enumerate(self.machines)
+        ]
+
+    def edges(self) -> Iterator[NamedEdge]:
+        """Yield the edges in the order of `job`."""
+        order, pipeline = self.pipeline.order, self.pipeline
+        ranks = range(len(self.machines))
+        for rank in ranks:
+            yield from self._hop_edges(rank)
+            yield from self._batch_edges(rank)
+            for phase, then in itertools.pairwise(order):
+                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
+            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
+            if self._window is not None:
+                first = f"s{rank}.hop1" if self.hops else f"s{rank}"
+                for peer in self._group_of(rank):
+                    yield NamedEdge(f"Mf{peer}", first, self._window, credit=True)
+        forward = [f"Mf{rank}" for rank in ranks]
+        yield from all_reduce_edges(
+            [f"w{rank}" for rank in ranks],
+            [f"Db{rank}" for rank in ranks],
+            forward,
+            lag=1 + pipeline.missed - pipeline.behind[2],
+            carries="upper",
+        )
+        for member in range(self.members if self.groups > 1 else 0):
+            own = ranks[member :: self.members]
+            yield from all_reduce_edges(
+                [f"v{rank}" for rank in own],
+                [f"Mb{rank}" for rank in own],
+                [forward[rank] for rank in own],
+                lag=1 + pipeline.missed - pipeline.depth,
+                carries="first_layer",
+                about=(member,),
+            )
+
+    def _group_of(self, rank: int) -> range:
         first = rank - rank % self.members
         return range(first, first + self.members)
 
+    def _hop_edges(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield questions and answers for a machine's batches, store by store."""
+        for hop in range(1, self.hops + 1):
+            asker = f"s{rank}.hop{hop}"
+            then = f"s{rank}.hop{hop + 1}" if hop < self.hops else f"s{rank}"
+            for store in range(len(self.machines)):
+                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
+                yield NamedEdge(asker, owner, carries="frontier", place=place)
+                yield NamedEdge(owner, then, carries="answer", place=place)
 
-def p3_tasks(config: P3Config) -> Iterator[Task]:
-    """Yield the tasks, machine by machine, then those of the rings."""
-    for rank in range(len(config.machines)):
-        for name, kind in {"s": "sampler", **PHASES}.items():
-            sampler = kind == "sampler"
-            yield Task(
-                name=f"{name}{rank}",
-                kind=kind,
-                phase="sampling" if sampler else "training",
-                behind=config.pipeline.behind_of(kind),
-                demands=config.demands if sampler else {},
-                pinned=config.machines[rank],
-                process=f"w{rank}",
-                program=PROGRAMS[kind],
-                settings={"rank": rank},
-                takes="" if sampler else "gpu",
-            )
-        yield from _hop_tasks(config, rank)
-    yield from all_reduce_tasks(_ranks(config, "w", "data_backward"))
-    of_rows = _ranks(config, "v", "model_backward")
-    for member in range(config.members if config.groups > 1 else 0):
-        yield from all_reduce_tasks(of_rows[member :: config.members])
-
-
-def _hop_tasks(config: P3Config, rank: int) -> Iterator[Task]:
-    for hop in range(1, config.hops + 1):
-        for name, kind, role in (
-            ("s", "sampler_hop", "sampler"),
-            ("g", "graph_store_hop", "store"),
-        ):
-            yield Task(
-                f"{name}{rank}.hop{hop}",
-                kind,
-                pinned=config.machines[rank],
-                process=f"w{rank}",
-                program=PROGRAMS[kind],
-                settings={role: rank, "hop": hop},
-                iterations=config.batches,
-            )
-
-
-def _hop_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
-    """Yield questions and answers for the batches of one machine, store by store."""
-    for hop in range(1, config.hops + 1):
-        asker = f"s{rank}.hop{hop}"
-        then = f"s{rank}.hop{hop + 1}" if hop < config.hops else f"s{rank}"
-        for store in range(len(config.machines)):
-            owner, place = f"g{store}.hop{hop}", (rank, store, hop)
-            yield NamedEdge(asker, owner, carries="frontier", place=place)
-            yield NamedEdge(owner, then, carries="answer", place=place)
-
-
-def _ranks(config: P3Config, letter: str, after: str) -> list[Task]:
-    """Return the ranks of a ring that sums what a phase leaves."""
-    behind = config.pipeline.behind_of(after)
-    return [
-        Task(
-            f"{letter}{rank}",
-            ALL_REDUCE,
-            pinned=machine,
-            process=f"w{rank}",
-            behind=behind,
-        )
-        for rank, machine in enumerate(config.machines)
-    ]
-
-
-def _batch_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
-    """Yield the edges of the data for the batches of one machine."""
-    forward = config.pipeline.distance("Mf", "Df")
-    backward = config.pipeline.distance("Db", "Mb")
-    yield NamedEdge(f"s{rank}", f"Mf{rank}")
-    for peer in config.group_of(rank):
-        if peer == rank:
-            continue
-        block = peer % config.members
-        if config.push == "shipped":
-            place = (rank, block)
-            yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
-        for source, to, lag in (
-            (f"Mf{peer}", f"Df{rank}", forward),
-            (f"Db{rank}", f"Mb{peer}", backward),
-        ):
-            yield NamedEdge(source, to, lag, carries="pull", place=(rank, block))
-
-
-def p3_edges(config: P3Config) -> Iterator[NamedEdge]:
-    """Yield the edges in the order of `p3_job`."""
-    order, pipeline = config.pipeline.order, config.pipeline
-    ranks = range(len(config.machines))
-    for rank in ranks:
-        yield from _hop_edges(config, rank)
-        yield from _batch_edges(config, rank)
-        for phase, then in itertools.pairwise(order):
-            yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
-        yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
-        if config.window is not None:
-            first = f"s{rank}.hop1" if config.hops else f"s{rank}"
-            for peer in config.group_of(rank):
-                yield NamedEdge(f"Mf{peer}", first, config.window, credit=True)
-    names = [f"w{rank}" for rank in ranks]
-    forward = [f"Mf{rank}" for rank in ranks]
-    before = [f"Db{rank}" for rank in ranks]
-    lag = 1 + pipeline.missed - pipeline.behind[2]
-    yield from all_reduce_edges(names, before, forward, lag=lag, carries="upper")
-    for member in range(config.members if config.groups > 1 else 0):
-        own = ranks[member :: config.members]
-        yield from all_reduce_edges(
-            [f"v{rank}" for rank in own],
-            [f"Mb{rank}" for rank in own],
-            [forward[rank] for rank in own],
-            lag=1 + pipeline.missed - pipeline.depth,
-            carries="first_layer",
-            about=(member,),
-        )
-
-
-def p3_job(config: P3Config) -> Job:
-    """Return the job of ``config``, whose iterations are cycles.
-
-    Edges rank by rank: questions and answers of its sampler, if it asks, what travels
-    for its batches, the order of its phases, the
-    credits of its sampler; then the rings. An edge of a process's own tasks carries
-    nothing: they share its memory.
-
-    Raises
-    ------
-    ValueError
-        As `Job`.
-    """
-    return build_named_job(
-        p3_tasks(config), p3_edges(config), config.cycles, config.settings
-    )
+    def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield the edges of the data for the batches of one machine."""
+        forward = self.pipeline.distance("Mf", "Df")
+        backward = self.pipeline.distance("Db", "Mb")
+        yield NamedEdge(f"s{rank}", f"Mf{rank}")
+        for peer in self._group_of(rank):
+            if peer == rank:
+                continue
+            place = (rank, peer % self.members)
+            if self._section.push == "shipped":
+                yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
+            for source, to, lag in (
+                (f"Mf{peer}", f"Df{rank}", forward),
+                (f"Db{rank}", f"Mb{peer}", backward),
+            ):
+                yield NamedEdge(source, to, lag, carries="pull", place=place)

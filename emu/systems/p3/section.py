@@ -30,7 +30,8 @@ from emu.problem.workloads.model_shapes import (
     layer_shapes,
     parameter_count,
 )
-from emu.systems.p3.job import PIPELINES, P3Config, p3_edges, p3_job, p3_tasks
+from emu.systems import Problems, Times
+from emu.systems.p3.job import PIPELINES, P3Builder
 from emu.systems.training_section import (
     ModelProgramSection,
     ReplicaSection,
@@ -48,9 +49,19 @@ from emu.units import SIZE
 
 if TYPE_CHECKING:
     from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext, Problems, Times
+    from emu.systems.job_section import BuildContext
 
+    Shares = tuple[float, ...]
+else:
+    _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
 
+_FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
+#: Of machines and features.
+_TOO_FEW = (
+    "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
+    "which some are 0"
+)
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
 
 
@@ -96,18 +107,13 @@ def split_model(
     )
 
 
-def push_bytes(counts: SampleCounts) -> int:
-    """Return the bytes of layer 1's structure: ids and edges of one mini-batch."""
-    return VERTEX_ID_BYTES * counts.inputs + BLOCK_EDGE_BYTES * counts.first_edges
-
-
 def p3_realization(
-    config: P3Config,
+    builder: P3Builder,
     times: Mapping[str, float],
     counts: Sequence[Sequence[SampleCounts]],
     model: SplitModel,
 ) -> Realization:
-    """Return seconds and real bytes of a job of `p3_job`.
+    """Return seconds and real bytes of the job that ``builder`` builds.
 
     Parameters
     ----------
@@ -121,75 +127,50 @@ def p3_realization(
     ValueError
         When a kind of task has no time.
     """
-    tasks, edges = [*p3_tasks(config)], [*p3_edges(config)]
-    seconds = np.zeros((len(tasks), config.cycles))
+    tasks, edges = [*builder.tasks()], [*builder.edges()]
+    seconds = np.zeros((len(tasks), builder.cycles))
     for row, task in zip(seconds, tasks, strict=True):
         if task.kind not in times and task.kind != ALL_REDUCE:
             raise ValueError(f"no time for {task.kind}")
-        work = (
-            config.share(task.settings["rank"])
-            if task.kind.startswith("model")
-            else 1.0
-        )
+        by_columns = task.kind.startswith("model")
+        work = builder.share(task.settings["rank"]) if by_columns else 1.0
         first = task.behind
-        row[first : first + config.batches] = times.get(task.kind, 0.0) * work
-    volumes = np.zeros((len(edges), config.cycles))
-    blocks = config.blocks(model.feature_length)
+        row[first : first + builder.batches] = times.get(task.kind, 0.0) * work
+    volumes = np.zeros((len(edges), builder.cycles))
+    blocks = builder.blocks(model.feature_length)
     behind = {task.name: task.behind for task in tasks}
     for row, edge in zip(volumes, edges, strict=True):
-        if edge.carries:
-            first = behind[edge.source]
-            values = _bytes_of(edge, config, blocks, counts, model)
-            row[first : first + config.batches] = values
+        first = behind[edge.source]
+        batches = slice(first, first + builder.batches)
+        if edge.carries in {"upper", "first_layer"}:
+            summed = model.upper
+            if edge.carries == "first_layer":
+                summed = model.first_width * blocks[edge.place[-1]]
+            row[batches] = model.itemsize * part_elements(summed, edge.place)
+        elif edge.carries:
+            row[batches] = [
+                _bytes_of(edge, blocks, one, model)
+                for one in counts[edge.place[0]][: builder.batches]
+            ]
     return Realization(seconds, volumes)
 
 
 def _bytes_of(
-    edge: NamedEdge,
-    config: P3Config,
-    blocks: Sequence[int],
-    counts: Sequence[Sequence[SampleCounts]],
-    model: SplitModel,
-) -> int | list[int]:
-    """Return the bytes of each mini-batch on an edge."""
-    if edge.carries == "upper":
-        return model.itemsize * part_elements(model.upper, edge.place)
-    if edge.carries == "first_layer":
-        *_, member = edge.place
-        rows = model.first_width * blocks[member]
-        return model.itemsize * part_elements(rows, edge.place)
-    if edge.carries in {"frontier", "answer"}:
-        return _question_bytes(edge, config, counts)
-    rank, block = edge.place
-    if not blocks[block]:
-        return 0
-    formula = push_bytes if edge.carries == "push" else model.pull_bytes
-    return [formula(one) for one in counts[rank][: config.batches]]
-
-
-def _question_bytes(
-    edge: NamedEdge, config: P3Config, counts: Sequence[Sequence[SampleCounts]]
-) -> list[int]:
-    """Return the bytes of a sampler's question to a store, or of the answer."""
-    rank, store, hop = edge.place
-    mine = counts[rank][: config.batches]
-    if edge.carries == "frontier":
-        return [VERTEX_ID_BYTES * one.frontier_owned[hop - 1][store] for one in mine]
-    return [ANSWERED_EDGE_BYTES * one.answered[hop - 1][store] for one in mine]
-
-
-if TYPE_CHECKING:
-    Shares = tuple[float, ...]
-else:
-    _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
-
-_FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
-#: Of machines and features.
-_TOO_FEW = (
-    "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
-    "which some are 0"
-)
+    edge: NamedEdge, blocks: Sequence[int], counts: SampleCounts, model: SplitModel
+) -> int:
+    """Return the bytes on an edge for a mini-batch of such counts."""
+    match edge.carries, edge.place:
+        case "frontier", (_, store, hop):
+            return VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
+        case "answer", (_, store, hop):
+            return ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
+        case _, (_, block) if not blocks[block]:
+            return 0
+        case "push", _:  # ids and edges of layer 1's structure
+            structure = BLOCK_EDGE_BYTES * counts.first_edges
+            return VERTEX_ID_BYTES * counts.inputs + structure
+        case _:
+            return model.pull_bytes(counts)
 
 
 class P3JobSection(ReplicaSection):
@@ -235,8 +216,7 @@ class P3JobSection(ReplicaSection):
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
-        machines = len(self.ranks([name for name, _ in cluster.names_and_positions()]))
-        yield from self._group_problems(machines)
+        yield from self._group_problems(len(self.ranks(cluster.names)))
         if self.push == "derived" and self.structure == "hashed":
             problem = "found derived, which needs the whole structure: write shipped"
             yield ("job", "push"), problem
@@ -274,39 +254,17 @@ class P3JobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return p3_job(self.config(context))
-
-    def config(self, context: BuildContext) -> P3Config:
-        """Return the shape of the job, with the settings of its node programs.
-
-        Raises
-        ------
-        ValueError
-            As `P3Config`.
-        """
-        ranks, batches = self.ranks(context.machines), self.count_batches(context)
-        groups = len(ranks) // (self.cache or len(ranks))
+        builder = P3Builder(self, context)
         settings = {
             **self.replica_settings(context),
-            "batches": batches,
+            "batches": builder.batches,
             "pipeline": self.pipeline,
             "push": self.push,
             "structure": self.structure,
-            "groups": groups,
+            "groups": builder.groups,
             "columns": list(self.columns),
         }
-        return P3Config(
-            ranks,
-            batches,
-            PIPELINES[self.pipeline],
-            self.push,
-            groups,
-            self.columns,
-            self.hops if self.structure == "hashed" else 0,
-            context.window,
-            self.demands.worker.amounts(),
-            settings,
-        )
+        return builder.job(settings)
 
     @override
     def realize_sampled(
@@ -317,17 +275,39 @@ class P3JobSection(ReplicaSection):
         context: BuildContext,
         cluster: Cluster,
     ) -> Realization:
-        config, settings = self.config(context), job.settings
-        _check_columns(config, dataset, cluster)
+        builder, settings = P3Builder(self, context), job.settings
+        self._check_columns(builder, dataset, cluster)
         plan = BatchPlan.from_settings(settings)
-        counts = count_samples(dataset, plan, config.batches)
+        counts = count_samples(dataset, plan, builder.batches)
         split = split_model(
             settings["model"],
             dataset.feature_length,
             dataset.classes,
             number_bytes(settings),
         )
-        return p3_realization(config, times, counts, split)
+        return p3_realization(builder, times, counts, split)
+
+    def _check_columns(
+        self, builder: P3Builder, dataset: Dataset, cluster: Cluster
+    ) -> None:
+        """Compare the columns of every machine with its memory."""
+        length, taken = dataset.feature_length, self.demands.worker.amounts()
+        if not self.columns and builder.members > length:
+            problem = _TOO_FEW.format(builder.members, length)
+            raise ScenarioError(problem, key="job.columns")
+        blocks = builder.blocks(length)
+        for rank, name in enumerate(builder.machines):
+            machine = cluster.machines[cluster.index(name)]
+            columns = blocks[rank % builder.members]
+            size = dataset.vertices * columns * _FEATURE_BYTES
+            room = machine.resources.get("memory", math.inf)
+            lacking = size + taken.get("memory", 0.0) - room
+            if lacking > 0:
+                problem = (
+                    f"{columns} of {length} columns are {SIZE.format(size)}, "
+                    f"{SIZE.format(lacking)} more than machine {name} has room for"
+                )
+                raise ScenarioError(problem, key="job.cache")
 
     @override
     def manifest(self) -> dict[str, Any]:
@@ -335,30 +315,6 @@ class P3JobSection(ReplicaSection):
         pipeline = PIPELINES[self.pipeline]
         order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
         return {"pipeline": {**order, "updates_missed": pipeline.missed}}
-
-
-def _check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None:
-    """Compare the columns of every machine with its memory."""
-    length = dataset.feature_length
-    if not config.columns and config.members > length:
-        problem = _TOO_FEW.format(config.members, length)
-        raise ScenarioError(problem, key="job.columns")
-    blocks = config.blocks(length)
-    for rank, name in enumerate(config.machines):
-        room = cluster.machines[cluster.index(name)].resources.get("memory", math.inf)
-        columns = blocks[rank % config.members]
-        size = dataset.vertices * columns * _FEATURE_BYTES
-        lacking = size + config.demands.get("memory", 0.0) - room
-        if lacking > 0:
-            problem = (
-                f"{columns} of {length} columns are {SIZE.format(size)}, "
-                f"{SIZE.format(lacking)} more than machine {name} has room for"
-            )
-            raise ScenarioError(problem, key="job.cache")
-
-
-def _read(job: P3JobSection, cluster: ClusterSection) -> dict[str, Any]:
-    return read_replicas(job, cluster, by_hops=job.structure == "hashed")
 
 
 def _write(common: CommonJob) -> dict[str, Any]:
@@ -373,4 +329,8 @@ def _write(common: CommonJob) -> dict[str, Any]:
     }
 
 
-TRANSLATION = Translation(_read, _write, splits_first_layer=True)
+TRANSLATION = Translation(
+    lambda job, cluster: read_replicas(job, cluster, by_hops=job.structure == "hashed"),
+    _write,
+    splits_first_layer=True,
+)

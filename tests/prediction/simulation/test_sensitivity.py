@@ -22,8 +22,8 @@ from emu.problem import (
     Task,
 )
 from emu.report.comparison import Candidate, comparison_table
-from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu.testing.strategies import random_problem
+from tests.systems.sections import job_of
 
 
 def test_a_chain_moves_by_no_more_than_its_digits() -> None:
@@ -58,16 +58,7 @@ def test_a_shorter_makespan_counts_as_much_as_a_longer_one() -> None:
 def test_thousands_of_tied_flows_turn_a_last_digit_into_a_share(workers: int) -> None:
     """By 1 % with 20,480 flows that all ask at once, first come, first served."""
     names = tuple(f"m{m}" for m in range(14))
-    job = dgtp_job(
-        DgtpConfig(
-            machines=names,
-            workers=workers,
-            samplers_per_worker=1,
-            parameter_servers=1,
-            iterations=30,
-            hops=2,
-        )
-    )
+    job = job_of("dgtp", names, workers=workers, iterations=30)
     cluster = Cluster(tuple(Machine(name, 1.25e9, 1.25e9) for name in names))
     problem = Problem(cluster, job, place("round_robin", job, cluster).placement)
     tasks, edges = len(job.tasks), len(job.edges)

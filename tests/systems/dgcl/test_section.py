@@ -86,7 +86,7 @@ def test_a_job_follows_from_its_plan(more: str) -> None:
     assert sent.get(("scatter", "scattered"), 0) == 4 * rows * 16
     swapped = ["host"] if "swap" in more else []
     assert {task.pinned for task in job.tasks if not task.gate} == {
-        *(scenario.job.machines or (f"d{i}" for i in range(8))),  # type: ignore[attr-defined]
+        *(scenario.job.machines or (f"d{i}" for i in range(8))),
         *swapped,
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from emu.problem.fields.quantities import (
     Size,
     Window,
 )
+from emu.systems import Times
 from emu.systems.job_section import BuildContext, JobSection
 from emu_echo import PROGRAMS
 
@@ -69,7 +69,7 @@ class EchoJobSection(JobSection):
         job: Job,
         context: BuildContext,
         cluster: Cluster,
-        measured: Mapping[str, float],
+        measured: Times,
     ) -> Realization:
         """Return the stated times and bytes."""
         sizes = np.array(self._bytes(context) * self.pairs) / context.byte_scale
