@@ -10,6 +10,8 @@ Must not know: scenario files, sockets, other rooms than those that it builds on
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+__all__ = ["Edit", "Problems", "Times"]
+
 #: Errors of a section: (keys and positions down to a value, what is wrong with it).
 Problems: TypeAlias = Iterator[tuple[tuple[str | int, ...], str]]
 #: Kind of task, or device -> seconds.
