@@ -47,6 +47,7 @@ from emu.scenario.experiment import (
     place_one_by_one,
     prepare,
 )
+from emu.scenario.experiment import place as place_tasks
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
@@ -185,15 +186,18 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
             place_one_by_one(scenario, build_job(scenario), cluster)
         return
     policy = scenario.placement.policy
+    # That tasks wait for slots forever only a simulation shows.
+    waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
+    if waits and policy in SEARCHES and not is_program(scenario.schedule.policy):
+        place_tasks(scenario, job, cluster)
+        return
     # A search finds a placement where IFS does.
     policy_tried = "ifs" if policy in SEARCHES else policy
     tasks = scenario.placement.tasks
     outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
     placed = Problem(cluster, job, outcome.placement)
     subject = following_placement(scenario, placed)
-    # That tasks wait for slots forever only a simulation shows.
-    waits = any(task.takes for task in job.tasks)
-    if scenario.job.system == "custom" and policy == policy_tried and waits:
+    if waits and policy == policy_tried:
         simulate(subject, subject.stretch(realize(scenario, job)))
 
 
@@ -379,6 +383,8 @@ def _deaths(scenario: Scenario) -> Problems:
     is_mortal = scenario.failures is not None and scenario.failures.mortal
     if scenario.until is not None or not (key == "events" or is_mortal):
         return
+    if is_program(scenario.schedule.policy):
+        return
     try:
         with code_of_others(runs=False, tell=lambda _: None):
             prepare(scenario).attempts()
@@ -386,6 +392,8 @@ def _deaths(scenario: Scenario) -> Problems:
         return
     except (NodeLost, ScenarioError) as error:
         yield (key,), str(error)
+    except PlacementError as error:
+        yield (*error.key.split("."),), str(error).removeprefix(f"{error.key}: ")
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:

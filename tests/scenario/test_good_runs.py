@@ -33,6 +33,7 @@ job:
   flows: [{from: a, to: done, volume: 0 B}]
 placement: {policy: best, tasks: {a: m}}
 """
+_KILL = ["events=[{at: 500 ms, kill: m}]"]
 _DORYLUS = CASES["dorylus"].replace("intervals: 2", "intervals: 1\n  machines: [g0]")
 _SERVED = _DORYLUS.replace("[ps]", "[ps, g1]")
 
@@ -63,6 +64,8 @@ def jobs(text: str) -> str:
         (jobs(CASES["dgtp"]), [], "until"),
         (_SLOTS, [], "placement"),
         (_SLOTS.replace("frees: none", "frees: gpu"), [], ""),
+        (_SLOTS.replace("round_robin", "best"), [], "cluster.machines"),
+        (_SLOTS.replace("round_robin", "best"), _KILL, "cluster.machines"),
         (_GATE, [], ""),
     ],
 )
@@ -77,6 +80,20 @@ def test_validate_is_good_where_it_simulates(
             prepare(load(file, edits)).simulate()
     else:
         assert prepare(load(file, edits)).simulate().makespan > 0
+
+
+@pytest.mark.parametrize("when", ["500 ms", "9 s"])
+def test_validate_runs_no_rule_of_others_to_see_what_a_death_ends(
+    when: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rule.py").write_text(
+        "class Shares:\n    def rates(self, flows, links):\n        raise KeyError\n"
+    )
+    file = tmp_path / "it.yaml"
+    text = _SLOTS.replace("frees: none", "frees: gpu")
+    more = f"schedule: {{policy: rule.py:Shares}}\nevents: [{{at: {when}, kill: m}}]\n"
+    file.write_text(f"name: it\n{text}{more}")
+    assert find_errors(file) == []
 
 
 @pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])

@@ -109,3 +109,35 @@ def test_every_key_of_a_scenario_is_drawn() -> None:
     stated = {*re.findall(r"^- \**`(\w+)`", text, re.MULTILINE)}
     assert len(stated) > 150
     assert stated - drawn - _LEFT_OUT == set()
+
+
+@pytest.mark.parametrize("kind", ["gcn", "gat"])
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("backend", ["cpu", "lambda"])
+def test_who_asks_for_stashed_weights_sends_nothing(
+    kind: str, servers: int, backend: str, tmp_path: Path
+) -> None:
+    """Without lambdas a scatter or an apply of gradients asks: they sent their rows."""
+    tensors = {"edge_apply": "20 ms"} if kind == "gat" else {}
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "2 MB/s"}]},
+        "emulation": {"time_scale": 5, "compute": "timed"},
+        "job": {
+            "system": "dorylus",
+            "dataset": {"name": "products-like", "scale": 0.0005},
+            "epochs": 3,
+            "machines": [f"m{server}" for server in range(servers)],
+            "parameter_servers": ["m2"],
+            "model": {"kind": kind, "hidden": 4},
+            "times": {
+                "gather": "10 ms",
+                "apply": "10 ms",
+                "scatter": "10 ms",
+                **tensors,
+            },
+            "intervals": 2,
+            "backend": backend,
+        },
+    }
+    outcome, wrong = find_wrong(content, tmp_path)
+    assert (outcome, "carried" in wrong) == ("ran", False), wrong

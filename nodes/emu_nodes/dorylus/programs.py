@@ -53,7 +53,13 @@ class Nothing(TaskProgram):
         """Return what `work` made, for every out-edge that sends."""
         payload, outputs = self.work(iteration, inputs), self.brief.outputs
         sending = [one for one in outputs if sends(one, iteration)]
-        return {one.edge: self.payload(one, iteration, payload) for one in sending}
+        return {
+            # A stash is asked, by nothing; its version comes from who used the weights.
+            one.edge: {}
+            if one.peer_kind == "stash" and self.brief.kind != "apply"
+            else self.payload(one, iteration, payload)
+            for one in sending
+        }
 
     def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Payload:
         """Return what goes over the out-edges."""
