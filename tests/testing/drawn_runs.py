@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from emu.errors import EmulatorError, ScenarioError
+from emu.errors import EmulatorError, NodeLost, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.recompute import audit_whole
 from emu.problem.schedule import ROUNDING
@@ -95,6 +95,8 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
     except EmulatorError as error:
         if "until.accuracy" in str(error):  # only training tells
             return "refused", ""
+        if isinstance(error, NodeLost) and "rule.py" in file.read_text():
+            return "refused", ""  # `validate` runs no code of others to see what ends
         return "refused", "" if errors else f"validate: good, and then: {error}"
     if errors:
         return "refused", f"it simulates, and validate says {errors[0]}"
