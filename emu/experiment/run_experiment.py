@@ -259,7 +259,7 @@ def carry_out(
     """
     scenario = experiment.scenario
     check_network(scenario)
-    # The coordinator would die with its host, and nobody would go on.
+    # The coordinator dies with its host: no process is left to restart the job.
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
         if event.kill in hosts and is_here(str(event.kill)):

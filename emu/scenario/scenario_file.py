@@ -383,15 +383,14 @@ def _deaths(scenario: Scenario) -> Problems:
     is_mortal = scenario.failures is not None and scenario.failures.mortal
     if scenario.until is not None or not (key == "events" or is_mortal):
         return
-    if is_program(scenario.schedule.policy):
-        return
     try:
         with code_of_others(runs=False, tell=lambda _: None):
             prepare(scenario).attempts()
     except CodeWithheld:
         return
     except (NodeLost, ScenarioError) as error:
-        yield (key,), str(error)
+        if not isinstance(error.__cause__, CodeWithheld):
+            yield (key,), str(error)
     except PlacementError as error:
         yield (*error.key.split("."),), str(error).removeprefix(f"{error.key}: ")
 

@@ -12,6 +12,7 @@ import pytest
 from emu.errors import EmulatorError
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors, loads
+from tests.documents import ROOT
 from tests.testing.trial_cases import CASES
 
 _SLOTS = """
@@ -94,6 +95,12 @@ def test_validate_runs_no_rule_of_others_to_see_what_a_death_ends(
     more = f"schedule: {{policy: rule.py:Shares}}\nevents: [{{at: {when}, kill: m}}]\n"
     file.write_text(f"name: it\n{text}{more}")
     assert find_errors(file) == []
+
+
+@pytest.mark.parametrize("when", ["1 ms", "9 s"])
+def test_validate_runs_no_model_of_others_to_see_what_a_death_ends(when: str) -> None:
+    kill = f"events=[{{at: {when}, kill: w0}}]"
+    assert find_errors(ROOT / "scenarios" / "own_model.yaml", [kill]) == []
 
 
 @pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,18 @@ from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import optimality_line, placement_gap
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Machine, Task
+from emu.problem import Cluster, Job, Machine, Realization, Task
 from emu.report.explanation_tables import placing_line
-from emu.scenario import Experiment, Scenario, load, prepare, write_scenario
+from emu.scenario import (
+    Experiment,
+    Scenario,
+    build_job,
+    load,
+    machine_choice,
+    prepare,
+    realize,
+    write_scenario,
+)
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -211,3 +221,27 @@ def test_a_machine_is_as_fast_as_its_slower_direction() -> None:
 
     assert [names for names in sets if len(names) == 1] == [("m4",)]
     assert ("m0", "m1", "m2", "m3", "m4") in sets
+
+
+def test_short_searches_see_volumes_of_the_whole_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 40 iterations the last alone sends bytes: the first ones show none."""
+    machines = [{"name": name, "nic": "10 Gbit/s"} for name in "ab"]
+    scenario = loads(content(machines, iterations=40))
+    job = build_job(scenario)
+    run = realize(scenario, job)
+    late = Realization(run.times, run.volumes * (np.arange(40) == 39))
+    searches = list[Realization]()
+
+    def search(
+        _job: Job, _cluster: Cluster, seen: Realization, *_: Any, **__: Any
+    ) -> Any:
+        searches.append(seen)
+        return SimpleNamespace(makespan=1.0)
+
+    monkeypatch.setattr(machine_choice, "best_placement", search)
+    machine_choice.promising(scenario, job, scenario.to_cluster(), late)
+    assert searches
+    assert all(seen.volumes[:, -1].sum() > 0 for seen in searches)
+    assert all(seen.times.shape[1] < 40 for seen in searches)

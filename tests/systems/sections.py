@@ -1,4 +1,4 @@
-"""Jobs of every system that trains, on a data set that nobody opens."""
+"""Jobs of every system that trains; their data set is named and never read."""
 
 from __future__ import annotations
 

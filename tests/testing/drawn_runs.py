@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Wall seconds that rates may come too late by.
 _UNSEEN = 2e-3
+#: Simulations whose ties part; of one run 8 % of them gave its makespan.
+_NUDGES = 100
 #: Guard that says how little was carried: of some draws that is so.
 _LITTLE = "enough carried"
 
@@ -113,24 +115,26 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
     return "ran", "; ".join(_complaints(*of_run))
 
 
-def _tied(experiment: Experiment) -> float:
-    """Return by how many seconds it moves what happens at one instant, if that parts.
+def _is_tie(experiment: Experiment, makespan: float) -> bool:
+    """Return True where a simulation whose ties part has this makespan, to 0.1 %.
 
-    No clock of a run tells 1e-9 of a time or volume, and a time of 0 takes some: of
-    three runs that were 0.7 to 1.5 % off each was what such a simulation gives.
+    No clock of a run tells 1e-9 of a time or volume, and a time of 0 takes some. In a
+    job full of ties that decides the order: three drawn runs were 0.7 to 1.5 % off
+    under mrtf, sebf_madd and omcoflow_frozen, each within 2e-5 of such a simulation.
     """
     problem, rule = experiment.problem, experiment.choose_policy()
     run, rng = problem.stretch(experiment.realization), np.random.default_rng(0)
     before = makespan_of(problem, run, rule)
-    ends = []
-    for _ in range(40):
+    for _ in range(_NUDGES):
         times, volumes = (
             values * (1 + 1e-9 * rng.uniform(-1, 1, values.shape))
             for values in (run.times, run.volumes)
         )
         later = 1e-9 * before * rng.uniform(0, 1, times.shape)
-        ends.append(makespan_of(problem, Realization(times + later, volumes), rule))
-    return max(abs(end - before) for end in ends)
+        end = makespan_of(problem, Realization(times + later, volumes), rule)
+        if abs(end - makespan) <= 1e-3 * makespan:
+            return True
+    return False
 
 
 def _complaints(
@@ -144,15 +148,14 @@ def _complaints(
     verdict = result["verdict"]
     chance = verdict["sensitivity"]  # where the slightest delays decide
     apart = abs(makespan - simulated) - late
-    if apart > (EXACT + chance) * max(1.0, simulated):
-        tied = _tied(experiment)
-        chance = max(chance, tied / simulated)
-        if apart > tied + EXACT:
-            said.append(f"it took {makespan:g} s, simulated are {simulated:g}")
+    is_apart = apart > (EXACT + chance) * max(1.0, simulated)
+    is_tie = is_apart and _is_tie(experiment, makespan)
+    if is_apart and not is_tie:
+        said.append(f"it took {makespan:g} s, simulated are {simulated:g}")
     fired = {finding["guard"] for finding in verdict["guards"]}
     if fired - {_LITTLE}:
         said.append(f"guards: {verdict['guards']}")
-    if verdict["trust"] != "trusted" and not fired and chance < 0.01:
+    if verdict["trust"] != "trusted" and not fired and not is_tie:
         said.append(f"the verdict is {verdict['trust']}: {verdict['reasons']}")
     if result["prediction"]["outcome"] != "agrees":
         said.append(f"the prediction {result['prediction']}")

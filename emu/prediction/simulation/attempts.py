@@ -128,7 +128,7 @@ def attempts(
             text = f"; there were {rules.restarts} restarts before (max_restarts: "
             text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
             raise NodeLost(error + text)
-        # What died by itself, of nobody knows which process, had a run begin all again.
+        # A crash names no process: a run of several jobs then begins all of them again.
         if len(job.job_names) > 1 and due.now[0].processes:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)

@@ -324,7 +324,7 @@ def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
 Expected: TypeAlias = float | tuple[float, float]
 
 
-def _expected_type(
+def _value_or_range(
     parse: Callable[[Any], float],
     write: Callable[[float], Any],
     schema: dict[str, Any],
@@ -381,15 +381,15 @@ if TYPE_CHECKING:
     ExpectedRatio: TypeAlias = Expected
     ExpectedNumber: TypeAlias = Expected
 else:
-    ExpectedDuration = _expected_type(
+    ExpectedDuration = _value_or_range(
         DURATION.parse, DURATION.exact, text_schema(DURATION, "38 s"), "4 s .. 5 s"
     )
-    ExpectedSize = _expected_type(
+    ExpectedSize = _value_or_range(
         SIZE.parse, SIZE.exact, text_schema(SIZE, "1 GB"), "1 GB .. 2 GB"
     )
-    ExpectedRatio = _expected_type(
+    ExpectedRatio = _value_or_range(
         RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %"
     )
-    ExpectedNumber = _expected_type(
+    ExpectedNumber = _value_or_range(
         _number, float, {"type": "number", "exclusiveMinimum": 0}, "2.1 .. 2.5"
     )

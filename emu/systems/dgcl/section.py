@@ -226,7 +226,7 @@ class DgclJobSection(WholeGraphSection):
         return dgcl_job(self.builder(context, settings), settings)
 
     def settings(self, context: BuildContext) -> dict[str, Any]:
-        """Return what every node program of the job is told."""
+        """Return the settings that every node program of the job gets."""
         ranks = self.ranks(context.machines)
         settings = self.whole_graph_settings(context) | {
             "plan": {

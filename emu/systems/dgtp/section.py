@@ -292,7 +292,7 @@ class DgtpJobSection(TrainingSection):
         return dgtp_job(self, context)
 
     def settings(self, context: BuildContext) -> dict[str, Any]:
-        """Return what every node program of the job is told."""
+        """Return the settings that every node program of the job gets."""
         return {
             **self.training_settings(context),
             "partitioner": self.partitioner,

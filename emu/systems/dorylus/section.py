@@ -468,7 +468,7 @@ class DorylusJobSection(WholeGraphSection):
             raise ScenarioError(str(error), key="job.dying_lambdas") from error
 
     def settings(self, context: BuildContext) -> dict[str, Any]:
-        """Return what every node program of the job is told."""
+        """Return the settings that every node program of the job gets."""
         return {
             **self.whole_graph_settings(context),
             "intervals": self.intervals,
