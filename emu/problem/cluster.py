@@ -39,8 +39,8 @@ class Machine:
     Raises
     ------
     ValueError
-        When a bandwidth or the speed is not positive and finite, or a capacity is
-        negative or NaN, or a pool has no slots.
+        When a bandwidth or the speed is not positive and finite, a latency is negative
+        or not finite, a capacity is negative or NaN, or a pool has no slots.
     """
 
     name: str
@@ -57,6 +57,9 @@ class Machine:
     speed: float = 1.0
     """Speed of real work, in multiples of that of the computer that measured it: CPU
     seconds divided by it are emulated seconds. Positive and finite."""
+    latency_in: float = 0.0
+    latency_out: float = 0.0
+    """Seconds that each direction of the NIC adds to the way of a flow."""
 
     @property
     def has_nic(self) -> bool:
@@ -72,6 +75,9 @@ class Machine:
                     f"machine {self.name}: bandwidth {direction} is {bandwidth}, "
                     "it must be positive and finite"
                 )
+            _check_latency(
+                f"machine {self.name}", getattr(self, f"latency_{direction}")
+            )
         if not (math.isfinite(self.speed) and self.speed > 0):
             raise ValueError(
                 f"machine {self.name}: speed is {self.speed}, it must be positive and "
@@ -85,6 +91,11 @@ class Machine:
         for pool, slots in self.slots.items():
             if slots < 1:
                 raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")
+
+
+def _check_latency(subject: str, latency: float) -> None:
+    if not (math.isfinite(latency) and latency >= 0):
+        raise ValueError(f"{subject}: latency {latency} is negative or not finite")
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,9 @@ class Link:
     """Position of the machine whose NIC it is, -1 where it is no NIC."""
     direction: str = ""
     """``out`` or ``in`` of the NIC, empty where it is none."""
+    latency: float = 0.0
+    """Seconds that it adds to the way of a flow: the last byte arrives so much after
+    the network has served it. Rates, turns and credits do not wait for that."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +214,9 @@ class Links:
     Raises
     ------
     ValueError
-        When two links have one name, a capacity is not positive and finite, or a
-        machine without a NIC needs one, or as `CapacitySteps`.
+        When two links have one name, a capacity is not positive and finite, a latency
+        is negative or not finite, or a machine without a NIC needs one, or as
+        `CapacitySteps`.
     ImpossibleRoute
         When a route names no link or an unknown one, crosses one twice, needs a NIC
         that is not there, or states a pair of machines that has been stated.
@@ -221,8 +236,14 @@ class Links:
             if machine.has_nic:
                 self.nic[m] = len(nics), len(nics) + 1
                 nics += [
-                    Link(f"{machine.name} out", machine.bandwidth_out, m, "out"),
-                    Link(f"{machine.name} in", machine.bandwidth_in, m, "in"),
+                    Link(
+                        f"{machine.name} {way}",
+                        getattr(machine, f"bandwidth_{way}"),
+                        m,
+                        way,
+                        getattr(machine, f"latency_{way}"),
+                    )
+                    for way in ("out", "in")
                 ]
         self._all = (*nics, *shared)
         self._check_links(shared)
@@ -260,6 +281,21 @@ class Links:
     def capacities(self) -> NDArray[np.float64]:
         """Bytes per second of every link at time 0; see ``steps`` for later ones."""
         return np.array([link.capacity for link in self._all], dtype=np.float64)
+
+    @cached_property
+    def latencies(self) -> NDArray[np.float64]:
+        """Seconds of every link; of no entries where all are 0."""
+        latencies = np.array([link.latency for link in self._all], dtype=np.float64)
+        return latencies if latencies.any() else latencies[:0]
+
+    def latency(self, source: int, destination: int) -> float:
+        """Return the seconds that flows from one machine to another take beside bytes.
+
+        The sum over the links of their route, 0 within a machine.
+        """
+        if not self.latencies.size:
+            return 0.0
+        return float(self.latencies[[*self.route(source, destination)]].sum())
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
@@ -309,6 +345,7 @@ class Links:
                     f"link {link.name}: capacity {link.capacity} is not positive "
                     "and finite"
                 )
+            _check_latency(f"link {link.name}", link.latency)
 
     def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
         """Return a number per set of machines with the same stated routes."""
@@ -522,6 +559,21 @@ class Cluster:
             for c in self.changes
         )
         return replace(self._of(capacities), changes=changes)
+
+    def with_latencies(self, factor: float) -> Cluster:
+        """Return the cluster with all latencies times ``factor``."""
+        machines = tuple(
+            replace(
+                machine,
+                latency_in=machine.latency_in * factor,
+                latency_out=machine.latency_out * factor,
+            )
+            for machine in self.machines
+        )
+        links = (
+            replace(link, latency=link.latency * factor) for link in self.shared_links
+        )
+        return replace(self, machines=machines, shared_links=tuple(links))
 
     @cached_property
     def widest(self) -> Cluster:

@@ -312,6 +312,14 @@ class Problem:
         )
 
     @cached_property
+    def latencies(self) -> NDArray[np.float64]:
+        """Seconds from when a flow of each edge ends to when it has landed."""
+        of_link = self.links.latencies
+        if not of_link.size:
+            return np.zeros(len(self.hops))
+        return np.array([of_link[[*hops]].sum() for hops in self.hops])
+
+    @cached_property
     def machine_of_task(self) -> dict[str, str]:
         """Name of the machine of every task, by the task's name."""
         machines = [machine.name for machine in self.cluster.machines]

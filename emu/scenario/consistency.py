@@ -15,7 +15,7 @@ from emu.problem.fields.cluster_section import MachineSection, network_errors
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import CHECKPOINT
-from emu.scenario.error_messages import NO_LATENCY
+from emu.scenario.error_messages import LATENCY_OF_NIC
 from emu.scenario.events_section import (
     checkpoint_errors,
     event_errors,
@@ -111,7 +111,7 @@ def _machines(scenario: Scenario) -> Problems:
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
-            yield ("cluster", "machines", position, "latency"), NO_LATENCY
+            yield ("cluster", "machines", position, "latency"), LATENCY_OF_NIC
     seen: set[str] = set()
     for name, position in cluster.names_and_positions():
         if name in seen:

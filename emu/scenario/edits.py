@@ -17,6 +17,7 @@ from emu.graph_data.dataset import open_for
 from emu.prediction.placement import best_placement
 from emu.prediction.placement.place import SEARCHES
 from emu.problem import Job, Placement, Problem, Realization
+from emu.problem.fields.cluster_section import Latency
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
@@ -120,6 +121,7 @@ class ScenarioEdits:
         """
         write = {
             "network": self._network,
+            "latency": self._latency,
             "compute": self._compute,
             "bytes": self._bytes,
             "policy": self._policy,
@@ -323,8 +325,7 @@ class ScenarioEdits:
         def scale_nic(nic: Any, out: str, into: str) -> Any:
             outward = nic.outward * (factor if out in names else 1.0)
             inward = nic.inward * (factor if into in names else 1.0)
-            both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
-            return both["in"] if inward == outward else both
+            return _write_nic(inward, outward, getattr(nic, "latency", Latency()))
 
         nics = {
             name: scale_nic(one.nic, f"{name} out", f"{name} in")
@@ -348,6 +349,24 @@ class ScenarioEdits:
             elif event.bandwidth is not None and event.link in names:
                 rate = RATE.exact(event.bandwidth * factor)
                 edit[f"events[{i}].bandwidth"] = rate
+        return edit
+
+    def _latency(self, change: Change) -> Edit:
+        cluster, factor = self._cluster, change.factor
+        nics = {
+            name: _write_nic(one.nic.inward, one.nic.outward, scaled)
+            for name, one in cluster.by_name.items()
+            if (scaled := _scale_latency(one.nic.latency, factor)) != one.nic.latency
+        }
+        edit = self._nics(nics)
+        for i, link in enumerate(cluster.links):
+            if link.latency:
+                edit[f"cluster.links[{i}].latency"] = DURATION.exact(
+                    link.latency * factor
+                )
+        for i, rack in enumerate(cluster.racks):
+            if (scaled := _scale_latency(rack.latency, factor)) != rack.latency:
+                edit[f"cluster.racks[{i}].latency"] = _write(scaled)
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
@@ -447,6 +466,22 @@ class ScenarioEdits:
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
     return [task.name for task in job.tasks], tuple(job.edge_names)
+
+
+def _scale_latency(latency: Latency, factor: float) -> Latency:
+    scaled = {"in": latency.inward * factor, "out": latency.outward * factor}
+    return Latency.model_validate({k: DURATION.exact(v) for k, v in scaled.items()})
+
+
+def _write_nic(inward: float, outward: float, latency: Latency) -> Any:
+    both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
+    if latency != Latency():
+        return both | {"latency": _write(latency)}
+    return both["in"] if inward == outward else both
+
+
+def _write(latency: Latency) -> dict[str, Any]:
+    return latency.model_dump(mode="json", by_alias=True)
 
 
 def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:

@@ -42,7 +42,10 @@ _BOUNDS = {
     "less_than_equal": ("le", "{} or less"),
 }
 #: A machine may have any amount; this one would look as if it did something.
-NO_LATENCY = "no latency is emulated, flows move once they are active: leave it out"
+LATENCY_OF_NIC = (
+    "a latency is one of a NIC, a link or a rack: write nic: {in: 10 Gbit/s, "
+    "out: 10 Gbit/s, latency: 50 us}"
+)
 #: Keys that an error lists of a mapping, beside those that it needs.
 _LISTED = 8
 _WORDS = {
@@ -204,8 +207,8 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
 
 def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
-    if error["loc"][-1:] == ("latency",):
-        return NO_LATENCY
+    if error["loc"][-1:] == ("latency",) and error["type"] == "extra_forbidden":
+        return LATENCY_OF_NIC
     kind, value = error["type"], show(error.get("input"))
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:

@@ -34,6 +34,7 @@ from emu.problem import (
 _RATES = np.array([1.0, 2.0, 5.0, 10.0])
 _TIMES = np.array([0.0, 0.5, 1.0, 1.0, 2.0, 3.0])
 _CHANGES = np.array([0.25, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
+_LATENCIES = np.array([0.0, 0.0, 1e-13, 0.3, 1.0, 7.0])
 _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
@@ -51,6 +52,7 @@ def random_problem(
     cuts: bool = False,
     speeds: bool = False,
     tuned: bool = False,
+    latencies: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -78,6 +80,8 @@ def random_problem(
         Whether machines are slow, or stand still, for a time.
     tuned
         Whether quotas of slots are tuned; of use with ``slots``.
+    latencies
+        Whether links add latencies to the way of a flow.
     """
     machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -112,6 +116,7 @@ def random_problem(
         cluster = _with_changes(cluster, rng, cuts=cuts)
     cluster = _with_tuners(cluster, rng) if tuned else cluster
     cluster = with_faults(cluster, _slow_machines(cluster, rng)) if speeds else cluster
+    cluster = _with_latencies(cluster, rng) if latencies else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
@@ -159,6 +164,18 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
                 through.append("in")
             routes.append(Route((a,), (b,), tuple(through)))
     return Cluster(tuple(machines), links, tuple(routes))
+
+
+def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    def drawn() -> float:
+        return float(rng.choice(_LATENCIES))
+
+    machines = (
+        replace(m, latency_in=drawn(), latency_out=drawn()) if m.has_nic else m
+        for m in cluster.machines
+    )
+    links = (replace(link, latency=drawn()) for link in cluster.shared_links)
+    return replace(cluster, machines=tuple(machines), shared_links=tuple(links))
 
 
 def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> Cluster:

@@ -21,6 +21,7 @@ from emu.prediction.analysis.link_load import (
     worst_interval,
 )
 from emu.trust import audit_checks as alone
+from emu.trust.audit_checks import landings
 from emu.trust.violation import (
     AuditReport,
     Findings,
@@ -230,12 +231,13 @@ class _Auditor:
     def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> Findings:
         edge, n = np.nonzero(self._sent & over[:, None])
         task, arrival = self._destination[edge], n + self._lag[edge]
+        what = "landed" if self._problem.latencies.any() else "ended"
         return self._not_before(
             constraint,
             self._schedule.task_start[task, arrival],
-            self._schedule.flow_end[edge, n],
+            landings(self._schedule)[edge, n],
             (self._task, task, arrival),
-            lambda i: f"{self._flow(edge[i], n[i])} ended",
+            lambda i: f"{self._flow(edge[i], n[i])} {what}",
         )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:

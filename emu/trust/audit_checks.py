@@ -310,8 +310,17 @@ def arrival_at_slot(schedule: Schedule) -> NDArray[np.float64]:
     return arrivals
 
 
+def landings(schedule: Schedule, ends: Floats | None = None) -> Floats:
+    """Return when every (edge, iteration) is at its destination, seconds.
+
+    A latency after its end: the latter, or ``ends``.
+    """
+    ends = schedule.flow_end if ends is None else ends
+    return ends + schedule.problem.latencies[:, None]
+
+
 def _ends_as_known(schedule: Schedule) -> tuple[Floats, Floats]:
-    """Return when the scheduler knew of the end of each task and of each flow.
+    """Return when the scheduler knew of each task's end and of each flow's landing.
 
     With the ends themselves 1 of 69,386 comparisons failed on two busy cores: an
     arrival that was reported after the decision which did not know of it.
@@ -319,7 +328,7 @@ def _ends_as_known(schedule: Schedule) -> tuple[Floats, Floats]:
     task, flow = schedule.task_settled, schedule.flow_settled
     return (
         schedule.task_end if task is None else task,
-        schedule.flow_end if flow is None else flow,
+        landings(schedule, flow),
     )
 
 
@@ -438,26 +447,29 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
         Seconds by which a time may be off.
     """
     latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
-    violations = [fault for e in latest for fault in _faults(schedule, e, tolerance)]
+    landed, known = landings(schedule), _ends_as_known(schedule)[1]
+    violations = [
+        fault
+        for e in latest
+        for fault in _faults(schedule, e, landed[e], known[e], tolerance)
+    ]
     return len(latest) * schedule.problem.job.iterations, violations
 
 
-def _faults(schedule: Schedule, e: int, tolerance: float) -> Iterator[Violation]:
+def _faults(
+    schedule: Schedule, e: int, landed: Floats, known: Floats, tolerance: float
+) -> Iterator[Violation]:
     job = schedule.problem.job
     edge, count = job.edges[e], job.flow_counts[e]
-    arrivals, ends = (
-        schedule.flow_end[e, :count],
-        _ends_as_known(schedule)[1][e, :count],
-    )
     for n in range(job.rounds[edge.destination]):
         who = task_name(job, edge.destination, n)
         start = schedule.task_start[edge.destination, n]
         read = -1 if schedule.reads is None else int(schedule.reads[e, n])
         least = min(n - edge.lag, count - 1)
-        newest = int((ends < start - tolerance).sum()) - 1
+        newest = int((known[:count] < start - tolerance).sum()) - 1
         if read < least:
             how = f"iteration {read}, the lag allows {least} and newer"
-        elif read >= count or (read >= 0 and arrivals[read] > start + tolerance):
+        elif read >= count or (read >= 0 and landed[read] > start + tolerance):
             how = f"iteration {read} before it arrived"
         elif read < newest:
             how = f"iteration {read} where {newest} had arrived"

@@ -392,7 +392,7 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
         )
         ends = np.where(with_bytes[e, :count], there[e, :count], handovers)
         into = could[edge.destination, edge.lag : edge.lag + count]
-        np.maximum(into, ends, out=into)
+        np.maximum(into, ends + problem.latencies[e], out=into)
     for pool in problem.pools:  # the wait for a slot is no work
         takers = list(pool.takers)
         could[takers] = np.fmax(could[takers], schedule.task_start[takers])
@@ -422,6 +422,7 @@ def delay(
         slack = (
             schedule.task_start[edge.destination, needs[0]]
             - schedule.flow_end[position, needs[1]]
+            - schedule.problem.latencies[position]
         )
         into = waits[edge.destination, needs[0]]
         np.fmax(into, flows[position, needs[1]] - slack, out=into)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from emu.problem import ActiveFlow, Job, Problem, RateHistory, Realization, Schedule
-from emu.trust.guards.evidence import list_capacities, list_hops
+from emu.trust.guards.evidence import list_capacities, list_hops, list_latencies
 from emu.trust.violation import Findings, Violation, flow_name
 
 # The rules for rates once more, slow and plain: what a schedule is held against.
@@ -84,6 +84,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     times = [float(row.mean()) for row in realization.times]
     volumes = [float(row.mean()) for row in realization.volumes]
     capacity, hops = list_capacities(problem), list_hops(problem)
+    latency = list_latencies(problem)
 
     def alone(e: int) -> float:
         return volumes[e] / min(capacity[p] for p in hops[e]) if hops[e] else 0.0
@@ -101,7 +102,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     @cache
     def flow(e: int, n: int) -> float:
         arrival = n + job.edges[e].lag
-        path = task(job.edges[e].destination, arrival)
+        path = task(job.edges[e].destination, arrival) + latency[e]
         if hops[e] and is_needed(problem, e, n + 1):
             path = max(path, alone(e) + flow(e, n + 1))
         return path

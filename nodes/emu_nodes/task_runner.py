@@ -242,18 +242,24 @@ class TaskRunner:
             )
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
-        """Return an input.
+        """Return an input, not before it has landed.
 
+        It is held back for its latency from its last byte on, by the clock of this
+        process: what the coordinator thinks of when it lands does not hasten it.
         Raises DeadlineExceeded when it does not come; names who waits for whom.
         """
-        around = self._around
+        around, latency = self._around, self._inputs[edge].latency
         try:
-            return await around.inbox.get(edge, iteration, within=around.patience)
+            delivery = await around.inbox.get(edge, iteration, within=around.patience)
         except DeadlineExceeded:
             raise DeadlineExceeded(
                 f"task {self.name} waited {around.patience:g} s for iteration "
                 f"{iteration + around.first} of {self._inputs[edge].peer}"
             ) from None
+        if latency:
+            lands = around.clock.to_emulated(delivery.arrived) + latency
+            await around.timer.until(around.clock.to_wall(lands))
+        return delivery
 
     def _compute(
         self, order: RunTask, inputs: dict[int, Payload]

@@ -42,6 +42,7 @@ def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
         sent=job.flow_counts[edge],
         shaped=bool(problem.hops[edge]),
         capacity=min((float(most[hop]) for hop in problem.hops[edge]), default=0.0),
+        latency=float(problem.latencies[edge]),
     )
 
 

@@ -6,7 +6,7 @@ where capacities change counts with the largest that each link ever has:
 - *NIC load*: a port needs its bytes divided by its capacity; where that changes, the
   time by which it can have carried them all, at the capacity of every instant;
 - *critical path*: a chain of tasks and flows, each flow as fast as if it were alone
-  (LP of the paper's Appendix B);
+  (LP of the paper's Appendix B), with the latencies of those that tasks wait for;
 - *port in context*: for a set of flows over one port, the earliest that the first can
   be ready, plus their bytes over the capacity, plus the shortest that has to follow
   the last. The sets tried are those of flows ready no earlier than some flow, and
@@ -65,6 +65,8 @@ class Bounds:
     def certificate(self) -> float:
         """Delta * LP: no schedule of a policy that keeps Theorem 1 takes longer.
 
+        Latencies are in LP: along the chain of the proof they take their own time, of
+        which Delta times as much is no less.
         With no flow between machines the critical path itself is the makespan.
         """
         return max(self.degree, 1) * self.critical_path
@@ -136,7 +138,7 @@ def _hold_seconds(problem: Problem, times: Floats, volumes: Floats) -> list[floa
         return []
     takes = {task: p for p, pool in enumerate(pools) for task in pool.takers}
     frees = {task: p for p, pool in enumerate(pools) for task in pool.freers}
-    moving = volumes / _narrowest(problem)[:, None]
+    moving = volumes / _narrowest(problem)[:, None] + problem.latencies[:, None]
     since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
     pairs: list[dict[int, Floats]] = [{} for _ in pools]
     for task in job.order:

@@ -48,6 +48,8 @@ class Cause(StrEnum):
     """A flow was moving, and the next one of its edge was ready behind it."""
     CHANNEL = "channel"
     """A flow was moving, and the next one of its channel was ready behind it."""
+    LATENCY = "latency"
+    """A flow that the next part waited for had been served and not yet landed."""
     CREDIT = "credit"
     """A task was executing, and the next part waited for it for its credit only."""
     SLOT = "slot"
@@ -122,10 +124,15 @@ class _Part:
 
 
 def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
-    """Return when the task or flow of ``part`` began and ended in a schedule."""
+    """Return when the task or flow of ``part`` began and ended in a schedule.
+
+    A flow that the part behind it waited for until it had landed ends with that.
+    """
     if part.edge >= 0:
         at = part.edge, part.iteration
-        return float(made.flow_start[at]), float(made.flow_end[at])
+        lands = part.cause is Cause.LATENCY
+        latency = float(made.problem.latencies[part.edge]) if lands else 0.0
+        return float(made.flow_start[at]), float(made.flow_end[at]) + latency
     at = part.task, part.iteration
     return float(made.task_start[at]), float(made.task_end[at])
 
@@ -141,7 +148,7 @@ class _Walk:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._job = schedule.problem.job
-        self._hops = schedule.problem.hops
+        self._hops, self._latencies = schedule.problem.hops, schedule.problem.latencies
         self._crowd = LinkContention(schedule)
         self._same = SAME * schedule.length
         #: Parts crossed on the way back: those that take no time wait for each other.
@@ -188,7 +195,9 @@ class _Walk:
         pieces = [(part.cause or plain, ready, end), (plain, start, ready)]
         for cause, begin, over in pieces:
             if over > begin:
-                port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
+                port = -1
+                if moving and cause is not Cause.LATENCY:
+                    port = self._crowd.bottleneck(part.edge, begin, over)
                 what = part.task, part.edge, part.iteration
                 pool = part.pool if cause is Cause.SLOT else ""
                 yield ChainLink(cause, begin, over, *what, port, pool)
@@ -228,8 +237,11 @@ class _Walk:
             if not self._job.sends(position, number):
                 continue
             if self._hops[position]:
-                arrival = float(self._schedule.flow_end[position, number])
-                causes.append((arrival, 0, _Part(-1, position, number)))
+                served = float(self._schedule.flow_end[position, number])
+                part = _Part(-1, position, number)
+                if latency := float(self._latencies[position]):
+                    part = _Part(-1, position, number, Cause.LATENCY, served)
+                causes.append((served + latency, 0, part))
             else:
                 end = float(self._schedule.task_end[edge.source, number])
                 rank = 3 if edge.credit else 1

@@ -108,6 +108,8 @@ def _split(schedule: Schedule) -> dict[str, float]:
     def part(link: ChainLink) -> str:
         if link.cause in MOVING:
             return "transfer"
+        if link.cause is Cause.LATENCY:
+            return "latency"
         if link.cause is not Cause.COMPUTE:
             return "waiting"
         return "sampling" if tasks[link.task].phase == "sampling" else "compute"

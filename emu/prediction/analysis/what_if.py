@@ -39,8 +39,8 @@ class Change:
     """A run with one thing changed."""
 
     kind: str
-    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``slots``,
-    ``events``, ``machine``, or ``pair`` of the first two."""
+    """``network``, ``latency``, ``compute``, ``bytes``, ``policy``, ``window``,
+    ``slots``, ``events``, ``machine``, or ``pair`` of network and compute."""
     what: str
     """The change in words."""
     problem: Problem
@@ -203,12 +203,18 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     """Yield every change of ``base`` that needs no new placement.
 
     Every NIC, the ports of the chain and every kind of task twice as fast and endlessly
-    so; the tasks that take most of the chain, the same; the kinds of flows of the chain
-    with half their bytes and none; every other rate policy; the credit window doubled
-    and gone; twice as many slots in the pools of the chain; and no capacity or speed
-    that changes.
+    so; half of all latencies and none; the tasks that take most of the chain, the same;
+    the kinds of flows of the chain with half their bytes and none; every other rate
+    policy; the credit window doubled and gone; twice as many slots in the pools of the
+    chain; and no capacity or speed that changes.
     """
     yield from _network(base, chain)
+    for factor, words in ((0.5, "half of all latencies"), (0.0, "no latency")):
+        if base.problem.latencies.any():
+            cluster = base.problem.cluster.with_latencies(factor)
+            variant = replace(base.problem, cluster=cluster)
+            changed = {"problem": variant, "factor": factor}
+            yield replace(base, kind="latency", what=words, **changed)
     yield from _compute(base, chain)
     yield from _volumes(base, chain)
     # The policies that are neither the one in use nor another name of it.

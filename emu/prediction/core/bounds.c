@@ -19,7 +19,8 @@ void earliest_ready(const Layout *layout, const double *times, const double *vol
                  i++) {
                 int64_t edge = layout->in_edge[i], lag = layout->lag[edge];
                 if (lag <= n && n < lag + layout->sent[edge])
-                    start = larger(start, arrived[edge * row + n - lag]);
+                    start = larger(start, arrived[edge * row + n - lag]
+                                              + latency_of(layout, edge));
             }
             double end = ended[task * row + n] = start + times[task * row + n];
             for (int64_t i = layout->out_start[task]; i < layout->out_start[task + 1];

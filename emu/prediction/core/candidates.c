@@ -104,6 +104,19 @@ double excess(const Candidates *c, const double *used)
     return total;
 }
 
+/* Return the seconds from when a flow was served to when its destination has it. */
+static double latency_between(const JobArrays *a, int64_t source, int64_t destination)
+{
+    int64_t first, end;
+    double latency = 0.0;
+    if (a->latency == NULL)
+        return latency;
+    route_between(&a->routes, source, destination, &first, &end);
+    for (int64_t i = first; i < end; i++)
+        latency += a->latency[port_at(&a->routes, i, source, destination)];
+    return latency;
+}
+
 /* Fill the makespan that every port asks for, seconds; 0 where it sends nothing.
  *
  * The bytes of a port need their time, its first flow cannot come before its head, and
@@ -122,11 +135,12 @@ static void port_bounds(const Candidates *c, const int64_t *machine_of, Work *w)
         int64_t source = machine_of[a->source[edge]];
         int64_t destination = machine_of[a->destination[edge]], first, end;
         route_between(&a->routes, source, destination, &first, &end);
+        double latency = latency_between(a, source, destination);
         for (int64_t i = first; i < end; i++) {
             int64_t port = port_at(&a->routes, i, source, destination);
             w->load[port] += t->sent[edge];
             w->head[port] = smaller(w->head[port], t->head[edge]);
-            w->tail[port] = smaller(w->tail[port], t->tail[edge]);
+            w->tail[port] = smaller(w->tail[port], t->tail[edge] + latency);
         }
     }
     for (int64_t port = 0; port < a->ports; port++)
@@ -205,6 +219,7 @@ static double crowded(const Candidates *c, const int64_t *machine_of, Work *w)
             double busy = w->bounds[port_at(&a->routes, i, source, destination)];
             w->taken[edge] = larger(w->taken[edge], busy / (double)a->sent[edge]);
         }
+        w->taken[edge] += latency_between(a, source, destination);
     }
     int64_t columns = a->iterations < 2 ? a->iterations : 2;
     for (int64_t task = 0; task < a->tasks; task++)

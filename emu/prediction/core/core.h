@@ -86,6 +86,7 @@ typedef struct {
     const int64_t *order;      /* tasks, each after those it needs in its iteration */
     Routes routes;
     const double *capacity;    /* per port at time 0, bytes per second */
+    const double *latency;     /* per port, seconds, 0 or more; or NULL where all are 0 */
     const double *changes;     /* (change_count, 3): time, port, new capacity */
     const int64_t *taken, *freed; /* per task: name of the pool that it takes a slot of, and
                                      gives one back to, -1 for none */
@@ -119,6 +120,8 @@ typedef struct {
     int64_t *slot;             /* (groups + 1): first place of a group in heaps of marks */
     int64_t *hop_start, *hop;  /* ports that the flows of a group cross, one or more */
     int64_t *port_start, *port_group; /* groups that cross a port */
+    double *latency;           /* per group, seconds from when a flow was served to when its
+                                  destination has it: of all its ports; or NULL */
     const int64_t *takes, *frees; /* per task its pool, -1 for none */
     const int64_t *pool_slots; /* per pool */
     bool *last;                /* per task that starts when nothing else happens at an
@@ -133,7 +136,8 @@ typedef struct {
 } Layout;
 
 /* When everything happened, seconds, as in `emu.problem.Schedule`: (tasks or edges,
- * iterations), NaN where nothing did. NULL where it is not kept; fifo needs flow_ready.
+ * iterations), NaN where nothing did. NULL where it is not kept; fifo needs flow_ready, and
+ * latencies need flow_end. A flow ends when it is served, before it lands.
  * Owner: Python, or the room of a search. */
 typedef struct {
     double *task_start, *task_end, *flow_ready, *flow_start, *flow_end;
@@ -273,7 +277,7 @@ typedef struct {
  * changes of capacities so far. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DIRTY, WALKS, PRESENT, LENGTHS
+    CHANGED, DIRTY, WALKS, PRESENT, LANDINGS, LENGTHS
 };
 
 /* One schedule as it goes on. Per edge iterations are delivered in order, so one
@@ -285,11 +289,17 @@ typedef struct {
                                   ended <= started <= ended + 1, started <= rounds */
     int64_t *missing;          /* per task: in-edges that its next iteration waits for,
                                   those of which allowed <= started */
-    int64_t *ready, *delivered; /* per edge: iterations that its source produced and its
-                                  destination has, delivered <= ready <= sent; equal where
-                                  it delivers at once. In transit is number delivered[e] */
+    int64_t *ready, *delivered; /* per edge: iterations that its source produced and that
+                                  the network has sent, delivered <= ready <= sent; equal
+                                  where it delivers at once. Being sent is number
+                                  delivered[e] */
+    int64_t *landed;           /* per edge: iterations that its destination has, those less
+                                  that are within their latency; `delivered` itself where
+                                  there is none */
+    double *landing;           /* a heap of (seconds, edge): when the next iteration of an */
+    int64_t *landing_edge;     /*  edge lands, of those with landed < delivered, each once */
     int64_t *allowed;          /* per edge: iterations of its destination that it lets
-                                  start: delivered + lag, all once everything is delivered */
+                                  start: landed + lag, all once everything has landed */
     int64_t *served, *arrived; /* per edge, one more than the newest flow whose fluid has
                                   ended, and whose last byte is there: it ends when both, so
                                   not both are above delivered */

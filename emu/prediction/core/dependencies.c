@@ -1,11 +1,13 @@
 /* Start tasks and make flows active: constraints (5)-(11) of the paper.
  *
- * - (j, n) may start when (j, n - 1) ended and every in-edge delivered iteration n - lag.
+ * - (j, n) may start when (j, n - 1) ended and every in-edge landed iteration n - lag.
  *   It does so at once or, where it takes a slot, when its turn comes in the pool.
  * - On an edge that reads the newest, that is the least: the task reads the newest that
  *   has arrived when it starts, and it starts when nothing else happens at its instant.
  * - A flow is ready when its source iteration ends, and active when the flow before it on
  *   its edge has ended too; on a channel, when its turn comes there.
+ * - What ends on the network lands at its destination after the latency of its route; the
+ *   next flow of its edge or channel does not wait for that.
  * - Within a machine, and on an edge of control (a credit, or to or from a gate),
  *   delivery is instant. A flow without bytes ends the moment it would become active and
  *   never counts in a degree.
@@ -15,7 +17,7 @@
  * - A flow ends when its fluid has and its last byte is there. Where nothing is sent that
  *   is one, see `all_arrived`.
  *
- * What happens is taken in by `end_task`, `arrive` and `end_fluids`, in any order;
+ * What happens is taken in by `end_task`, `arrive`, `end_fluids` and `land`, in any order;
  * `settle` then draws the consequences of all events of one instant. Rates come after it. */
 
 /* Slots: tasks of a machine that share a pool, first come first served.
@@ -166,19 +168,63 @@ static void begin(const Layout *layout, State *state)
     }
 }
 
-/* Hand the next iteration of `edge` to its destination. */
-static inline void deliver(const Layout *layout, State *state, int64_t edge)
+/* Let the destination of `edge` have its next iteration, which `landed` counts. */
+static inline void hand_over(const Layout *layout, State *state, int64_t edge)
 {
     int64_t task = layout->destination[edge];
-    state->delivered[edge]++;
     state->allowed[edge]++;
     if (state->allowed[edge] == state->started[task] + 1) {
         state->missing[task]--;
         if (state->missing[task] == 0 && state->started[task] == state->ended[task])
             wake(state, task);
     }
-    if (state->delivered[edge] == layout->sent[edge])
+    if (state->landed[edge] == layout->sent[edge])
         state->allowed[edge] = layout->iterations;
+}
+
+/* Take in that the next iteration of `edge` is sent: it is there at once or, behind those
+ * before it, after its latency. */
+static inline void deliver(const Layout *layout, State *state, int64_t edge, double now)
+{
+    double latency = latency_of(layout, edge);
+    state->delivered[edge]++;
+    if (latency > 0.0) {
+        if (state->landed[edge] + 1 == state->delivered[edge])
+            push(state->landing, state->landing_edge, state->length[LANDINGS]++, now + latency,
+                 edge);
+        return;
+    }
+    if (layout->latency != NULL) /* else `landed` is `delivered` */
+        state->landed[edge]++;
+    hand_over(layout, state, edge);
+}
+
+/* When the next flow lands, infinity if none is on its way. */
+static inline double next_landing(const State *state)
+{
+    return state->length[LANDINGS] > 0 ? state->landing[0] : INFINITY;
+}
+
+/* Hand over what lands by `instant`; return true where anything does.
+ *
+ * Flows of an edge land in their order, so only the first of them is on the heap. When the
+ * next one lands follows from when it was served, which the log has. */
+static bool land(const Layout *layout, State *state, double instant)
+{
+    bool landed = false;
+    while (next_landing(state) <= instant) {
+        int64_t edge = state->landing_edge[0], next = ++state->landed[edge];
+        if (next < state->delivered[edge]) {
+            double served = state->log.flow_end[edge * layout->iterations + next];
+            replace(state->landing, state->landing_edge, state->length[LANDINGS],
+                    served + latency_of(layout, edge), edge);
+        } else {
+            pop(state->landing, state->landing_edge, state->length[LANDINGS]--);
+        }
+        hand_over(layout, state, edge);
+        landed = true;
+    }
+    return landed;
 }
 
 /* Let a flow that is ready wait for those before it, on its channel or its edge. */
@@ -217,7 +263,7 @@ static inline void end_task(const Layout *layout, State *state, int64_t task, do
         if (layout->group[edge] < 0) {
             note(log->flow_start, edge, columns, iteration, now);
             note(log->flow_end, edge, columns, iteration, now);
-            deliver(layout, state, edge);
+            deliver(layout, state, edge, now);
         } else {
             await_turn(layout, state, edge, iteration, now);
         }
@@ -228,7 +274,7 @@ static inline void end_task(const Layout *layout, State *state, int64_t task, do
 static inline void end_flow(const Layout *layout, State *state, int64_t edge, double now)
 {
     note(state->log.flow_end, edge, layout->iterations, state->delivered[edge], now);
-    deliver(layout, state, edge);
+    deliver(layout, state, edge, now);
     if (has_channel(layout, edge))
         leave_line(layout, state, edge);
     else if (state->ready[edge] > state->delivered[edge])
@@ -334,7 +380,7 @@ static inline void open_waiting(const Layout *layout, State *state, const double
                 break;
             }
             note(state->log.flow_end, edge, columns, iteration, now);
-            deliver(layout, state, edge);
+            deliver(layout, state, edge, now);
             if (has_channel(layout, edge)) {
                 leave_line(layout, state, edge);
                 break;
@@ -351,7 +397,7 @@ static void read_newest(const Layout *layout, State *state, int64_t task)
         int64_t edge = layout->in_edge[i];
         if (layout->latest[edge])
             state->log.reads[edge * layout->iterations + state->started[task]] =
-                state->delivered[edge] - 1;
+                state->landed[edge] - 1;
     }
 }
 

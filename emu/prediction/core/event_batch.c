@@ -90,6 +90,7 @@ static int64_t decide(const Layout *layout, State *state, const double *volumes,
         settle(layout, state, volumes, now);
         start_gates(layout, state, gates, now);
         more = end_gates(layout, state, gates, now * (1.0 + TIE), now);
+        more |= land(layout, state, now * (1.0 + TIE));
         if (!more && state->length[CALLING] > 0) {
             give_turns(state);
             more = true;
@@ -175,13 +176,13 @@ static double next_stated(const Layout *layout, const State *state)
 /* The time of the next internal event, which no process reports. */
 static double next_internal(const Layout *layout, State *state)
 {
-    double next = smaller(next_end(state), next_gate(state));
+    double next = smaller(next_end(state), smaller(next_gate(state), next_landing(state)));
     return smaller(next, next_stated(layout, state));
 }
 
 /* Take in ends from passage->taken on, each at its time, while there is room.
  *
- * Ends, of fluids and gates too, changes of capacities and looks at quotas are taken in
+ * Ends, of fluids and gates too, landings, changes of capacities and looks at quotas are taken in
  * by `until`, and before passage->ahead as long as nothing unknown can come before them: every fluid that
  * ended has arrived, and no task began that may have ended by then. An end older than
  * passage->now counts as now; what has one time is of one instant, and a flow that arrives
@@ -207,7 +208,8 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
             begins = false;
         } else {
             double change = next_stated(layout, state);
-            double at = smaller(smaller(smaller(end, reported), next_gate(state)), change);
+            double own = smaller(next_gate(state), next_landing(state));
+            double at = smaller(smaller(smaller(end, reported), own), change);
             if (at == INFINITY
                 || !(at <= until
                      || (at < passage->ahead
@@ -226,6 +228,7 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
                 happens |= take_in(layout, state, ends, passage->taken++, at);
             }
             happens |= end_gates(layout, state, gates, instant, at);
+            happens |= land(layout, state, instant);
             if (!happens)
                 continue;
             passage->now = at;

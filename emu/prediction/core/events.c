@@ -81,6 +81,8 @@ double run(const Layout *layout, State *state, const double *times, const double
         settle(layout, state, volumes, now);
         running = start_tasks(layout, state, times, running, now);
         double instant = now * (1.0 + TIE);
+        if (land(layout, state, instant)) /* after a latency that is too short to count */
+            continue;
         if (running == 0 || state->due[0] > instant) { /* nothing more happens now */
             if (state->length[CALLING] > 0) {
                 give_turns(state);
@@ -97,6 +99,7 @@ double run(const Layout *layout, State *state, const double *times, const double
             check_state(layout, state, step, now);
             double flow_end = next_end(state);
             now = running > 0 ? smaller(flow_end, state->due[0]) : flow_end;
+            now = smaller(now, next_landing(state));
             if (now == INFINITY
                 && (next_change(layout, state) == INFINITY || state->length[PRESENT] == 0))
                 return checked(layout, state, makespan);
@@ -112,6 +115,7 @@ double run(const Layout *layout, State *state, const double *times, const double
                 end_fluids(layout, state, instant, now, step);
             }
             change_capacities(layout, state, instant);
+            land(layout, state, instant);
         }
         while (running > 0 && state->due[0] <= instant) {
             int64_t task = state->due_task[0];
@@ -151,6 +155,8 @@ static void take_extras(const JobArrays *job, bool ends, Room *room, Extras *ext
     }
     if (job->policy == FIFO)
         extras->log.flow_ready = numbers(room, edge_cells);
+    if (job->latency != NULL)
+        extras->log.flow_end = numbers(room, edge_cells);
     if (job->latest != NULL)
         extras->log.reads = integers(room, edge_cells);
     if (ends)

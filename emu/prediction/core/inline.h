@@ -71,6 +71,14 @@ static inline int64_t port_at(const Routes *routes, int64_t place, int64_t sourc
     return port;
 }
 
+/* Seconds from when a flow of `edge` was served to when its destination has it. */
+static inline double latency_of(const Layout *layout, int64_t edge)
+{
+    if (layout->latency == NULL || layout->group[edge] < 0)
+        return 0.0;
+    return layout->latency[layout->group[edge]];
+}
+
 /* The least of what ports have, over those that the flows of `group` cross. Of capacities
  * it is the rate that a flow has alone, bytes per second. */
 static inline double least_over(const Layout *layout, const double *of_port, int64_t group)

@@ -67,8 +67,13 @@ static const char *broken_edge(const Layout *layout, const State *state, bool on
     HOLDS(ready == at_most(ended, sent), edge, "what a task ended is ready on its edges");
     HOLDS(0 <= delivered && delivered <= ready, edge, "nothing arrives before it is ready");
     HOLDS(layout->group[edge] >= 0 || delivered == ready, edge, "a handoff takes no time");
-    int64_t allowed = delivered + layout->lag[edge];
-    if (delivered == sent && sent > 0)
+    int64_t landed = state->landed[edge], allowed = landed + layout->lag[edge];
+    HOLDS(landed <= delivered, edge, "nothing lands before it is sent");
+    HOLDS(latency_of(layout, edge) > 0.0 || landed == delivered, edge,
+          "what has no latency lands at once");
+    HOLDS(is_listed(state->landing_edge, state->length[LANDINGS], edge) == (landed < delivered),
+          edge, "the next landing of an edge is known while one is to come");
+    if (landed == sent && sent > 0)
         allowed = layout->iterations;
     HOLDS(state->allowed[edge] == allowed, edge, "an edge lets start what has its input");
     HOLDS(state->served[edge] <= delivered + 1, edge, "one flow of an edge goes at a time");
@@ -228,6 +233,10 @@ const char *broken_invariant(const Layout *layout, const State *state, double no
         sentence = "every flow that is ready and not served is active";
     if (sentence == NULL && present != state->length[PRESENT])
         sentence = "the groups with active flows are listed";
+    if (sentence == NULL && state->length[LANDINGS] > 0 && state->landing[0] < now)
+        sentence = "what was to land by now has landed";
+    if (sentence == NULL && !is_heap(state->landing, state->length[LANDINGS]))
+        sentence = "landings are a heap";
     if (sentence == NULL && online && !is_heap(state->due, state->length[GATES]))
         sentence = "the ends of gates are a heap";
     return sentence;

@@ -29,6 +29,7 @@ static void take_layout(const JobArrays *job, Room *room, Layout *layout, Groups
         layout->frees = integers(room, job->tasks);
     }
     layout->last = marks(room, job->tasks);
+    layout->latency = job->latency != NULL ? numbers(room, edges) : NULL;
     layout->machine = job->speeds.count > 0 ? integers(room, job->tasks) : NULL;
 }
 
@@ -128,6 +129,8 @@ static void set_hops(const JobArrays *job, const Groups *groups, Layout *layout)
         route_between(&job->routes, a, b, &first, &end);
         for (int64_t place = first; place < end; place++)
             layout->hop[hop++] = port_at(&job->routes, place, a, b);
+        for (int64_t i = layout->hop_start[g]; layout->latency != NULL && i < hop; i++)
+            layout->latency[g] += job->latency[layout->hop[i]];
         layout->hop_start[g + 1] = hop;
         layout->slot[g + 1] = layout->slot[g] + groups->size[g];
     }

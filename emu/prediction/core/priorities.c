@@ -34,7 +34,8 @@ void longest_paths(const Layout *layout, const double *times, const double *volu
                 double *after = after_flow + edge * iterations;
                 if (n >= layout->sent[edge])
                     continue;
-                double path = from_task[layout->destination[edge] * iterations + arrival];
+                double path = from_task[layout->destination[edge] * iterations + arrival]
+                              + latency_of(layout, edge);
                 if (layout->group[edge] >= 0) {
                     double rate = least_over(layout, layout->capacity, layout->group[edge]);
                     if (n + 1 < layout->sent[edge]) {

@@ -104,6 +104,12 @@ static void take_progress(const Layout *layout, Room *room, State *state)
     state->missing = integers(room, tasks);
     state->ready = integers(room, edges);
     state->delivered = integers(room, edges);
+    state->landed = state->delivered;
+    if (layout->latency != NULL) {
+        state->landed = integers(room, edges);
+        state->landing = numbers(room, edges);
+        state->landing_edge = integers(room, edges);
+    }
     state->allowed = copied(room, edges, layout->lag);
     state->served = integers(room, edges);
     state->arrived = integers(room, edges);

@@ -83,7 +83,9 @@ def _order(
         alone = machine.name if machine.name in changing else ""
         rooms = sorted(machine.resources.items()), sorted(machine.slots.items())
         nic = machine.bandwidth_in, machine.bandwidth_out
+        latency = machine.latency_in, machine.latency_out
         takes = tuple(factors[:, m]) if len(factors) else ()
-        kinds.append((alone, str(rooms), nic, machine.speed, int(zone[m]), takes))
+        kind = alone, str(rooms), nic, latency, machine.speed, int(zone[m]), takes
+        kinds.append(kind)
         speed.append((-min(nic), float(slow[m]), m))
     return sorted(range(len(speed)), key=speed.__getitem__), slow, kinds

@@ -130,8 +130,8 @@ class JobArrays(NamedTuple):
     """Job and cluster, any placement: fields as in core.h, with shapes for sizes.
 
     Empty are ``owner`` unless the policy divides ports among jobs, ``channel`` and
-    ``latest`` where no edge has one, and ``slowness`` where all factors are 1; ``own``
-    answers for a rule of one's own.
+    ``latest`` where no edge has one, ``latency`` where no link has one, and
+    ``slowness`` where all factors are 1; ``own`` answers for a rule of one's own.
     """
 
     iterations: int
@@ -154,6 +154,7 @@ class JobArrays(NamedTuple):
     order: Ints
     routes: Routes
     capacity: Floats
+    latency: Floats
     changes: Floats
     taken: Ints
     freed: Ints
@@ -239,6 +240,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
             links.route_port,
         ),
         links.capacities,
+        links.latencies,
         links.steps.rows,
         takes,
         frees,
@@ -394,6 +396,9 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
         raise ValueError("a change is a time, a port and a capacity")
     if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
         raise ValueError("capacities must be positive numbers")
+    latency = job.latency
+    if latency.shape not in {(0,), job.capacity.shape} or not (latency >= 0).all():
+        raise ValueError("latencies must be of every port, and 0 or more")
     if (job.changes[:, 2] < 0).any():
         raise ValueError("a capacity that changes must not be negative")
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))

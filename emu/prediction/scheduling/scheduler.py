@@ -253,7 +253,7 @@ class Scheduler:
 
     @property
     def next_end(self) -> float:
-        """When a flow is served, a gate ends or a capacity changes, by `settle`."""
+        """When a flow is served or lands, a gate ends or a capacity changes."""
         return float(self._passage.next)
 
     def settle(

@@ -127,7 +127,7 @@ def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
         task_end=times(tasks, kept=logged),
         flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
         flow_start=times(edges, kept=logged),
-        flow_end=times(edges, kept=logged),
+        flow_end=times(edges, kept=logged or job.latency.size > 0),
         reads=np.full((job.latest.size, columns), -1),
         quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
     )

@@ -163,7 +163,7 @@ def end_of(schedule: Schedule, process: str) -> float:
         return math.inf
     ends = [schedule.task_end[[*own]]]
     ends += [
-        schedule.flow_end[e]
+        schedule.flow_end[e] + problem.latencies[e]
         for e, edge in enumerate(job.edges)
         if edge.source in own and problem.hops[e]
     ]

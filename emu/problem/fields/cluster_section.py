@@ -9,9 +9,37 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_serializer
 
 from emu.problem import Cluster, Link, Machine, Route
-from emu.problem.fields.quantities import Few, Name, Positive, Price, Rate
+from emu.problem.fields.quantities import (
+    Duration,
+    Few,
+    Name,
+    Positive,
+    Price,
+    Rate,
+)
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+
+
+def both_directions(found: Any) -> Any:
+    """Take one quantity for both directions."""
+    if isinstance(found, dict | Section):
+        return found
+    return {"in": found, "out": found}
+
+
+class Latency(Section):
+    """Seconds that a full duplex interface adds to the way of a flow."""
+
+    inward: Duration = Field(default=0.0, alias="in")
+    """To what it receives."""
+    outward: Duration = Field(default=0.0, alias="out")
+    """To what it sends."""
+
+
+#: ``50 us`` for both directions, or ``{in: ..., out: ...}``.
+EachWay = Annotated[Latency, BeforeValidator(both_directions)]
+_NO_LATENCY = Latency()
 
 
 class Nic(Section):
@@ -22,20 +50,21 @@ class Nic(Section):
     outward: Rate = Field(alias="out")
     """Outgoing rate."""
 
+
+class MachineNic(Nic):
+    """The interface of a machine."""
+
+    latency: EachWay = _NO_LATENCY
+    """``50 us`` for each direction, or ``{in: ..., out: ...}``: the last byte of a flow
+    arrives so much after it was sent; the next flow does not wait for that."""
+
     @model_serializer(mode="wrap")
-    def _write(self, write: Callable[[Nic], dict[str, Any]]) -> Any:
+    def _write(self, write: Callable[[MachineNic], dict[str, Any]]) -> Any:
         return "none" if self is NO_NIC else write(self)
 
 
 #: What ``nic: none`` says; the other fields of a scenario are above zero.
-NO_NIC = Nic.model_construct(inward=0.0, outward=0.0)
-
-
-def both_directions(found: Any) -> Any:
-    """Take one rate for both directions."""
-    if isinstance(found, dict | Nic):
-        return found
-    return {"in": found, "out": found}
+NO_NIC = MachineNic.model_construct(inward=0.0, outward=0.0, latency=_NO_LATENCY)
 
 
 def nic_or_none(found: Any) -> Any:
@@ -57,6 +86,8 @@ class LinkSection(Section):
     """Unique among links; routes name it."""
     bandwidth: Rate
     """Total of its flows in any direction."""
+    latency: Duration = 0.0
+    """What it adds to the way of a flow, beside bytes over bandwidth."""
 
 
 class RouteSection(Section):
@@ -79,16 +110,18 @@ class RackSection(Section):
     """Machines of no other rack."""
     uplink: Annotated[Nic, BeforeValidator(both_directions)]
     """``40 Gbit/s`` for both directions, or ``{in: ..., out: ...}``."""
+    latency: EachWay = _NO_LATENCY
+    """What the uplink adds to a flow's way: ``5 us``, or ``{in: ..., out: ...}``."""
 
 
 def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
     """Return the two links of every rack."""
     return tuple(
-        Link(f"{rack.name} {way}", capacity)
+        Link(f"{rack.name} {way}", capacity, latency=latency)
         for rack in racks
-        for way, capacity in (
-            ("up", rack.uplink.outward),
-            ("down", rack.uplink.inward),
+        for way, capacity, latency in (
+            ("up", rack.uplink.outward, rack.latency.outward),
+            ("down", rack.uplink.inward, rack.latency.inward),
         )
     )
 
@@ -193,8 +226,9 @@ class MachineSection(Resources):
     """With a count the machines are called name0, name1, ...; default m0, m1, ..."""
     count: Few = 1
     """Number of equal machines."""
-    nic: Annotated[Nic, BeforeValidator(nic_or_none)]
-    """``50 Gbit/s`` for both directions, ``{in: ..., out: ...}``, or ``none``."""
+    nic: Annotated[MachineNic, BeforeValidator(nic_or_none)]
+    """``50 Gbit/s`` for both directions, ``{in: ..., out: ..., latency: 50 us}``, or
+    ``none``."""
 
     speed: Positive = 1.0
     """Speed over this computer's: a task takes its measured CPU seconds over this.
@@ -225,6 +259,8 @@ class MachineSection(Resources):
             resources=unstated | self.amounts(),
             speed=self.speed,
             slots=self.slots,
+            latency_in=self.nic.latency.inward,
+            latency_out=self.nic.latency.outward,
         )
 
 
@@ -288,7 +324,10 @@ class ClusterSection(Section):
         return Cluster(
             tuple(self.machines[place].build(name, defaults) for name, place in names),
             (
-                *(Link(link.name, link.bandwidth) for link in self.links),
+                *(
+                    Link(link.name, link.bandwidth, latency=link.latency)
+                    for link in self.links
+                ),
                 *rack_links(self.racks),
             ),
             (*routes, *rack_routes(self.racks, [name for name, _ in names])),

@@ -21,7 +21,7 @@ from emu.prediction.analysis.critical_path import (
     critical_path,
     divergences,
 )
-from emu.prediction.analysis.explanation import NO_MOVES, Explanation
+from emu.prediction.analysis.explanation import NO_MOVES, Explanation, kind_name
 from emu.prediction.placement import resource_loads
 from emu.problem import Problem, Schedule
 from emu.report.explanation_tables import (
@@ -140,12 +140,15 @@ def _name_place(problem: Problem, link: ChainLink) -> str:
         return ""
     if link.task >= 0:
         return problem.job.tasks[link.task].kind
+    if link.cause is Cause.LATENCY:
+        return kind_name(problem, link)
     return problem.links[link.port].name
 
 
 _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
+    Cause.LATENCY: "the job waited for what was sent to arrive",
     Cause.SLOT: "tasks waited for slots that others held",
     Cause.CREDIT: "tasks waited for the credit of their consumers",
     Cause.GAP: "nothing of the schedule happened: messages and wake-ups",

@@ -124,6 +124,18 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     return np.where(times > since[-1], fit + beyond, np.interp(times, since, room))
 
 
+def list_latencies(problem: Problem) -> list[float]:
+    """Return the seconds from the end of a flow of every edge to when it has landed.
+
+    The sum over the links that it crosses.
+    """
+    latency = {link.name: link.latency for link in problem.cluster.shared_links}
+    for machine in problem.cluster.machines:
+        latency[f"{machine.name} out"] = machine.latency_out
+        latency[f"{machine.name} in"] = machine.latency_in
+    return [sum(latency[link] for link in hops) for hops in list_hops(problem)]
+
+
 def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     """Return the names of the links that every edge crosses, of none within a machine.
 

@@ -64,6 +64,18 @@ def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
     assert_equal(*drawn, policy, np.random.default_rng(seed))
 
 
+@pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
+@given(
+    drawn=problems(links=True, own=True, slots=True, latest=True, latencies=True),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_flows_that_land_after_a_latency_equal_simulated_ones(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, policy, np.random.default_rng(seed))
+
+
 @given(
     drawn=problems(own=True, slots=True, latest=True, tuned=True),
     seed=st.integers(0, 2**32 - 1),

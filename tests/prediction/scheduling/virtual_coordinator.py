@@ -112,6 +112,9 @@ class VirtualCoordinator:
         }
         now = self.now * (1 + 1e-12)
         coming = [time for time in changes if now < time < first * (1 - 1e-12)]
+        landing = self.scheduler.next_end
+        if self.problem.latencies.any() and landing < first * (1 - 1e-12):
+            coming.append(landing)
         if coming:
             return min(coming)
         if self.rng is not None and self.rng.random() < 0.3:

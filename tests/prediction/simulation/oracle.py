@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import ceil, floor, inf
 
 from emu.problem import Edge, Problem, Realization
-from emu.trust.guards.evidence import list_capacities, list_hops
+from emu.trust.guards.evidence import list_capacities, list_hops, list_latencies
 from emu.trust.rate_audit import (
     POLICIES,
     Event,
@@ -33,10 +33,12 @@ __all__ = ["Flow", "oes", "run"]
 class Outcome:
     """Times of everything that happened, and the rates from each time on.
 
-    Worked out once: the links that every edge crosses, the edges into every task.
+    Worked out once: the links that every edge crosses, the seconds that these add, the
+    edges into every task. A flow has landed so long after its end.
     """
 
     hops: list[tuple[str, ...]]
+    latency: list[float]
     into: list[list[tuple[int, Edge]]]
     task_start: dict[Event, float] = field(default_factory=dict)
     task_end: dict[Event, float] = field(default_factory=dict)
@@ -60,7 +62,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
         [(e, edge) for e, edge in edges if edge.destination == j]
         for j in range(len(job.tasks))
     ]
-    out = Outcome(list_hops(problem), into)
+    out = Outcome(list_hops(problem), list_latencies(problem), into)
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
@@ -92,6 +94,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             if event not in out.task_end
         ]
         ends += [now + f.left / f.rate for f in flows if f.rate > 0]
+        ends += [landing for landing in landings(out).values() if landing > now]
         assert ends or max(changes, default=0.0) > now, "nothing would ever end"
         later = min(*ends, *_looks(problem, out), *(t for t in changes if t > now), inf)
         for flow in flows:
@@ -99,6 +102,11 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
         now = later
     assert not active
     return out
+
+
+def landings(out: Outcome) -> dict[Event, float]:
+    """Return when each flow that has ended is at its destination."""
+    return {(e, n): end + out.latency[e] for (e, n), end in out.flow_end.items()}
 
 
 def all_flows(problem: Problem, realization: Realization) -> dict[Event, Flow]:
@@ -208,13 +216,14 @@ def _something_is_sent(
 def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     job = problem.job
     iterations = ((j, n) for j in range(len(job.tasks)) for n in range(own(problem, j)))
+    landed = {f for f, at in landings(out).items() if at <= now * (1 + 1e-12)}
     for j, n in iterations:
         if (j, n) in out.task_start or (j, n) in out.came:
             continue
         if n > 0 and (j, n - 1) not in out.task_end:
             continue
         if not all(
-            (e, n - edge.lag) in out.flow_end
+            (e, n - edge.lag) in landed
             for e, edge in out.into[j]
             if is_needed(problem, e, n - edge.lag)
         ):
@@ -304,6 +313,7 @@ def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
     """Start all whose turn it is, when nothing else happens at this time any more."""
     job, machine_of = problem.job, problem.placement.machine_of
     waiting = [event for event in out.came if event not in out.task_start]
+    landed = [f for f, at in landings(out).items() if at <= now * (1 + 1e-12)]
     granted = False
     for j, n in sorted(waiting, key=lambda event: (out.came[event], event[::-1])):
         pool = job.tasks[j].takes
@@ -319,6 +329,6 @@ def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
             granted = True
             for e, edge in enumerate(job.edges):
                 if edge.latest and edge.destination == j:
-                    there = [m for other, m in out.flow_end if other == e]
+                    there = [m for other, m in landed if other == e]
                     out.reads[e, n] = max(there, default=-1)
     return granted

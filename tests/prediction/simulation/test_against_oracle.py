@@ -100,6 +100,14 @@ def test_random_problems_whose_machines_are_slow_and_links_are_cut(
     assert_equal(*drawn, policy)
 
 
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, own=True, channels=True, latest=True, latencies=True))
+def test_random_problems_with_latencies(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, latest=True))
 def test_random_problems_with_slots_and_latest_reads(
@@ -189,5 +197,6 @@ def test_hundreds_of_jobs(policy: str) -> None:
             jobs=seed % 2 == 0,
             changes=seed % 3 == 1,
             tuned=seed % 7 == 0,
+            latencies=seed % 3 == 2,
         )
         assert_equal(problem, realization, policy)
