@@ -106,9 +106,11 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
-        yield from _nic_errors(
-            file, (*trail, "nic"), file.cluster.machines[position].nic
-        )
+        nic = file.cluster.machines[position].nic
+        if nic.latency.inward or nic.latency.outward:
+            problem = "a lab delays no packets: leave it out, emu run emulates it"
+            yield (*trail, "nic", "latency"), problem
+        yield from _nic_errors(file, (*trail, "nic"), nic)
     for number, event in enumerate(file.events):
         trail = ("events", number)
         if event.nic is None:

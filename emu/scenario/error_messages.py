@@ -207,9 +207,11 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
 
 def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
-    if error["loc"][-1:] == ("latency",) and error["type"] == "extra_forbidden":
-        return LATENCY_OF_NIC
     kind, value = error["type"], show(error.get("input"))
+    where = error["loc"]
+    of_machine = where[:2] == ("cluster", "machines") and len(where) == 4
+    if where[-1:] == ("latency",) and (of_machine or kind == "extra_forbidden"):
+        return LATENCY_OF_NIC
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
         return _SPECIAL[kind](error, context)

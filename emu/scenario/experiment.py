@@ -5,7 +5,7 @@ Its placement is of its job or of each of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,6 +50,7 @@ from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
 from emu.scenario.virtual_training import steps_until
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
+from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
@@ -360,15 +361,18 @@ class Experiment:
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
-        """Return sentences on events that change nothing, and on a kill that ends it.
+        """Return sentences on what is hardly meant.
+
+        Events that change nothing, a kill that ends the job, a latency longer than it.
 
         Parameters
         ----------
         schedule
             As `attempts` takes it.
         """
+        long = [*self._long_latencies()]
         if not (self.scenario.events or self.scenario.failures):
-            return []
+            return long
         try:
             makespan = self.attempts(schedule).makespan
         except NodeLost as error:
@@ -379,7 +383,19 @@ class Experiment:
             for position, event in enumerate(self.scenario.events)
             if event.kill and event.kill not in there
         ]
-        return idle + self.scenario.idle_events(self.began + makespan)
+        return long + idle + self.scenario.idle_events(self.began + makespan)
+
+    def _long_latencies(self) -> Iterator[str]:
+        longest = float(self.problem.latencies.max(initial=0.0))
+        if not longest:
+            return
+        cluster = self.problem.cluster.with_latencies(0.0)
+        without = replace(self.problem, cluster=cluster)
+        if longest > makespan(without, self.realization, self.choose_policy()):
+            yield (
+                f"a latency of {format_duration(longest)} between two machines is "
+                "longer than the whole job without it: is its unit the right one?"
+            )
 
     def time_of_cut(self, iteration: int) -> float:
         """Return when a cut is taken, simulated: seconds since the whole job began."""

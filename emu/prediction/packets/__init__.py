@@ -233,6 +233,11 @@ def check_carried(problem: Problem) -> None:
     for value, key, what in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
+        (
+            [m for m in cluster.machines if m.latency_in != m.latency_out],
+            "cluster.machines",
+            "latencies that differ by direction",
+        ),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),
         (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),
@@ -257,7 +262,8 @@ def _lines(
     yield f"{sharing} ns3::{_CONTROLS[control]} {DELAY!r} {QUEUE!r}"
     yield str(len(machines))
     for machine in machines:
-        yield f"{rate * machine.bandwidth_out!r} {rate * machine.bandwidth_in!r}"
+        numbers = rate * machine.bandwidth_out, rate * machine.bandwidth_in
+        yield f"{numbers[0]!r} {numbers[1]!r} {slower * machine.latency_out!r}"
     yield " ".join(map(str, (len(problem.pools), *(p.slots for p in problem.pools))))
     takes = {t: p for p, pool in enumerate(problem.pools) for t in pool.takers}
     frees = {t: p for p, pool in enumerate(problem.pools) for t in pool.freers}
@@ -289,4 +295,6 @@ def _schedule(
         for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
             column[int(numbers[0]), int(numbers[1])] = float(time) / slower
     volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
-    return Schedule(problem, starts, ends, ready, began, arrivals, volumes)
+    # A flow of a schedule ends when it has been served, before it lands.
+    ends_served = np.fmax(arrivals - problem.latencies[:, None], began)
+    return Schedule(problem, starts, ends, ready, began, ends_served, volumes)

@@ -3,7 +3,7 @@
 // Standard input, numbers and words apart by white space:
 //   sharing (fair | tcp), TypeId of the congestion control, delay of a cable in seconds,
 //   seconds of its rate that a queue holds
-//   machines, then of each: payload bytes per second out, in
+//   machines, then of each: payload bytes per second out, in, seconds that its cable adds
 //   pools, then of each: slots
 //   tasks, then of each: machine, pool that it takes a slot of and pool that it gives one
 //   back to (or -1), iterations, seconds of each iteration
@@ -61,7 +61,7 @@ struct Edge {
 };
 
 struct Machine {
-    double out, in;
+    double out, in, latency;
 };
 
 double begin; // when the job starts: connections are there by then
@@ -178,7 +178,8 @@ void read_job() {
     size_t count = 0;
     std::cin >> count;
     machines.resize(count);
-    for (auto& machine : machines) std::cin >> machine.out >> machine.in;
+    for (auto& machine : machines)
+        std::cin >> machine.out >> machine.in >> machine.latency;
     std::cin >> count;
     pools.resize(count);
     for (auto& pool : pools) std::cin >> pool.slots;
@@ -235,7 +236,8 @@ std::vector<Ipv4Address> cable(NodeContainer hosts, Ptr<Node> hub, bool fair,
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.252");
     for (size_t m = 0; m < machines.size(); ++m) {
         PointToPointHelper helper;
-        helper.SetChannelAttribute("Delay", TimeValue(Seconds(delay)));
+        helper.SetChannelAttribute("Delay",
+                                   TimeValue(Seconds(delay + machines[m].latency)));
         helper.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue("1p"));
         auto devices = helper.Install(hosts.Get(m), hub);
         double rates[] = {machines[m].out, machines[m].in};

@@ -169,6 +169,11 @@ def network_errors(
             yield ("cluster", "links", position, "name"), problem
     names += [link.name for link in rack_links(racks)]
     names += [f"{name} {way}" for name in machines for way in ("out", "in")]
+    crossed = {name for route in routes for name in route.through}
+    for position, link in enumerate(links):
+        if link.latency and link.name not in crossed:
+            problem = f"no route crosses {link.name!r}, so it delays nothing"
+            yield ("cluster", "links", position, "latency"), problem
     for position, route in enumerate(routes):
         trail: Trail = ("cluster", "routes", position)
         yield from _unknown(route.sources, machines, (*trail, "from"))
