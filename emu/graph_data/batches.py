@@ -50,13 +50,14 @@ class BatchPlan:
     """In DGL's order: the last number belongs to the seeds' hop."""
     epoch: str = "replicate"
     """``replicate``: each sampler walks a permutation of the whole training set (the
-    paper, A4); ``shard``: of its own 1/samplers of it."""
+    paper, A4); ``shard``: of its own 1/samplers of it, by number; ``local``: of as
+    many, by owner, see `near_owners`."""
 
     def __post_init__(self) -> None:
         if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
             raise ValueError("samplers, batch size and fanouts must be at least 1")
-        if self.epoch not in {"replicate", "shard"}:
-            raise ValueError(f"epoch is {self.epoch}, not replicate or shard")
+        if self.epoch not in {"replicate", "shard", "local"}:
+            raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
@@ -108,10 +109,13 @@ class BatchPlan:
     ) -> NDArray[np.int64]:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
 
+        Under ``local`` every training vertex is a seed once per epoch: where shares
+        part by one vertex, the last batch of the longer ones has one more.
+
         Parameters
         ----------
         train
-            The training vertices, int64, in the same order everywhere.
+            The training vertices, int64, as of `walked`.
 
         Raises
         ------
@@ -121,15 +125,27 @@ class BatchPlan:
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
         own = train
-        if self.epoch == "shard":
-            bounds = np.arange(self.samplers + 1) * len(train) // self.samplers
-            own = train[bounds[sampler] : bounds[sampler + 1]]
         first = step * self.batch_size
         last = min(first + self.batch_size, count)
+        if self.epoch != "replicate":
+            bounds = self.share_bounds(len(train))
+            own = train[bounds[sampler] : bounds[sampler + 1]]
+        if self.epoch == "local" and last == count:
+            last = len(own)
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
         lib.permuted(first, last, len(own), key, pointer(places))
         return np.asarray(own)[places]
+
+    def share_bounds(self, train: int) -> NDArray[np.int64]:
+        """Return where the share of every sampler begins, and the end of the last."""
+        return np.arange(self.samplers + 1) * train // self.samplers
+
+    def walked(self, dataset: Dataset) -> NDArray[np.int64]:
+        """Return the training vertices of a data set as `seeds` takes them."""
+        if self.epoch != "local":
+            return dataset.train
+        return near_owners(dataset, self)
 
     def stream(self, sampler: int, iteration: int) -> np.uint64:
         """Return the key of the neighbour draws of one mini-batch."""
@@ -159,6 +175,40 @@ class BatchPlan:
             fanouts=self.fanouts,
             stream=self.stream(sampler, iteration),
         )
+
+
+@lru_cache(maxsize=4)
+def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
+    """Return the training vertices, those of sampler s at its `BatchPlan.share_bounds`.
+
+    Sampler s draws of what store ``s * stores // samplers`` owns, as far as that goes;
+    of fewer samplers than stores each has as many stores. Shares are equal but for one
+    vertex: what an owner has beyond its samplers' shares, its last vertices by number,
+    goes to the first samplers whose owners have too few. That depends on no placement,
+    only on which store owns what.
+
+    References
+    ----------
+    .. [1] DistDGL's ``node_split`` sorts training vertices by their owner and cuts them
+       into equal ranges, so that one owner that is short shifts all behind it.
+    """
+    train, stores = np.asarray(dataset.train), dataset.parts
+    homes = min(plan.samplers, stores)
+    sizes = np.diff(plan.share_bounds(len(train)))
+    home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
+    room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
+    home = np.asarray(dataset.owner)[train].astype(np.int64) * homes // stores
+    own = [train[home == h] for h in range(homes)]
+    beyond = np.concatenate([few[size:] for few, size in zip(own, room, strict=True)])
+    short = np.maximum(room - [len(few) for few in own], 0)
+    first = np.cumsum(short) - short
+    return np.concatenate(
+        [
+            part
+            for h in range(homes)
+            for part in (own[h][: room[h]], beyond[first[h] : first[h] + short[h]])
+        ]
+    )
 
 
 def batch_counts(
@@ -198,7 +248,7 @@ def count_samples(
     ValueError
         When a sampler would have no training vertex.
     """
-    structure, train = dataset.structure, dataset.train
+    structure, train = dataset.structure, plan.walked(dataset)
 
     def count(sampler: int, iteration: int) -> SampleCounts:
         batch = plan.batch(structure, train, sampler, iteration)

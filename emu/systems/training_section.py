@@ -300,8 +300,9 @@ class TrainingSection(JobSection):
     """Mini-batches of each worker; either this or ``epochs``."""
     epochs: Count | None = None
     """Passes over the training vertices."""
-    epoch: Literal["replicate", "shard"] = "replicate"
-    """Walk of each sampler: the whole training set (the paper) or its share."""
+    epoch: Literal["replicate", "shard", "local"] = "replicate"
+    """Walk of each sampler: the whole training set (the paper), an equal share of it by
+    number, or one of the vertices that its graph store has (as DistDGL)."""
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
@@ -341,8 +342,8 @@ class TrainingSection(JobSection):
     def count_batches(self, context: BuildContext) -> int:
         """Return ``iterations``, or how many ``epochs`` take.
 
-        ``replicate``: epochs * ceil(train / B_s); ``shard``: each sampler walks its
-        whole share of the training set (specs, A4).
+        ``replicate``: epochs * ceil(train / B_s); ``shard``, ``local``: each sampler
+        walks its whole share of the training set (specs, A4).
 
         Raises
         ------
@@ -354,7 +355,7 @@ class TrainingSection(JobSection):
         if context.train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")
         vertices = context.train_vertices
-        if self.epoch == "shard":
+        if self.epoch != "replicate":
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
@@ -487,13 +488,14 @@ def batch_problem(settings: Mapping[str, Any], train: int) -> str:
     """Return what is wrong with mini-batches of so many training vertices, if any."""
     each = settings["samplers_per_worker"]
     most = train - train % each
-    if settings["epoch"] == "shard":
+    if settings["epoch"] != "replicate":
         most = train // (settings["workers"] * each) * each
     if settings["batch_size"] <= most:
         return ""
     if not most:
         return f"{train:,} training vertices are too few for so many samplers"
-    of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
+    shares = settings["epoch"] != "replicate"
+    of_worker = "one worker's share of " if shares else ""
     return (
         f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
         f"training vertices: write {most:,} or fewer"
@@ -536,7 +538,8 @@ class ReplicaSection(TrainingSection):
         ranks = len(self.ranks(context.machines))
         return {
             **self.training_settings(context),
-            "partitioner": "hash",
+            # Features go by columns under P3: owners say whose a seed is.
+            "partitioner": "metis" if self.epoch == "local" else "hash",
             "parts": ranks,
             "workers": ranks,
             "samplers_per_worker": 1,

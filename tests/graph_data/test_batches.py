@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, SampledBatch, batch_counts
+from emu.graph_data import BatchPlan, Dataset, SampledBatch, batch_counts
 
 PLAN = BatchPlan(seed=1, samplers=3, batch_size=4, fanouts=(2, 3))
 SETTINGS = {
@@ -71,6 +73,46 @@ def test_shards_cover_the_training_set_over_some_epochs() -> None:
     assert seen == set(range(11))
 
 
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """What `BatchPlan.walked` reads of a data set."""
+
+    train: NDArray[np.int64]
+    owner: NDArray[np.int32]
+    parts: int
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 6),
+    st.integers(1, 30),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.2, 5.0),
+)
+def test_local_walks_every_vertex_once_and_stays_with_its_owner(
+    samplers: int, stores: int, batch_size: int, seed: int, skew: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    train = np.sort(rng.permutation(300)[: int(rng.integers(samplers, 200))])
+    shares = rng.random(stores) ** skew
+    owner = rng.choice(stores, 300, p=shares / shares.sum()).astype(np.int32)
+    plan = BatchPlan(seed, samplers, batch_size, (2,), "local")
+    walked = plan.walked(cast("Dataset", Owned(train, owner, stores)))
+    walks = [epoch_of(plan, walked, s, 0) for s in range(samplers)]
+    sizes = {len(walk) for walk in walks}
+
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(v for walk in walks for v in walk) == train.tolist()
+    steps = {plan.steps_per_epoch(len(walked))}
+    assert steps == {max(1, -(-min(sizes) // batch_size))}
+    homes = min(samplers, stores)
+    for home in range(homes):  # no vertex goes elsewhere while its owner has room
+        here = [s for s in range(samplers) if s * homes // samplers == home]
+        own = {v for v in train.tolist() if int(owner[v]) * homes // stores == home}
+        at_home = {v for s in here for v in walks[s]}
+        assert own <= at_home or at_home <= own
+
+
 def test_epochs_and_samplers_walk_in_different_orders() -> None:
     train = np.arange(100)
     walks = {tuple(epoch_of(PLAN, train, s, e)) for s in range(3) for e in range(3)}
@@ -102,7 +144,7 @@ def test_settings_of_a_job_become_a_plan() -> None:
         ({"batch_size": 0}, "at least 1"),
         ({"fanouts": [2, 0]}, "at least 1"),
         ({"fanouts": []}, "at least 1"),
-        ({"epoch": "once"}, "not replicate or shard"),
+        ({"epoch": "once"}, "not replicate, shard or local"),
     ],
 )
 def test_impossible_plans_are_refused(

@@ -142,6 +142,23 @@ def test_sent_bytes_are_the_realized_volumes(
     np.testing.assert_array_equal(run.volumes, np.where(_sent(job), volumes, 0))
 
 
+@pytest.mark.parametrize("sampling", ["oneshot", "multiround"])
+def test_seeds_near_their_owner_train_to_the_weights_of_one_process(
+    sampling: str,
+) -> None:
+    job = small_job(
+        5, epoch="local", partitioner="metis", sampling=sampling, precision="float64"
+    )
+    run = drive(job)
+    expected, _ = reference_training(job.settings, 5)
+    by_number, _ = reference_training({**job.settings, "epoch": "shard"}, 5)
+
+    np.testing.assert_allclose(run.parameters, expected, rtol=1e-12, atol=1e-12)
+    assert not np.allclose(by_number, expected, rtol=1e-5)
+    volumes = realize_volumes(job, open_for(job.settings))
+    np.testing.assert_array_equal(run.volumes, np.where(_sent(job), volumes, 0))
+
+
 def test_multiround_sends_the_same_mini_batches() -> None:
     runs = [drive(small_job(2, sampling=s)) for s in ("oneshot", "multiround")]
 

@@ -321,7 +321,7 @@ class Scenario:
             "fanouts": fanouts,
             "batch_size": 90 if "epochs" in length else draw.one(4, 6, 12, 12, 120),
             **length,
-            **draw.maybe(0.2, epoch=("replicate", "shard")),
+            **draw.maybe(0.2, epoch=("replicate", "shard", "local")),
             **draw.maybe(0.5, credit_window=(1, 2, 4, "unlimited")),
         }
 

@@ -81,8 +81,12 @@ class JobData:
         The first call checks and maps the structure and loads compiled code, up to
         0.5 s: programs make it before the start barrier.
         """
-        dataset = self.dataset
-        return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
+        structure, train = self.dataset.structure, self.plan.walked(self.dataset)
+        return self.plan.batch(structure, train, sampler, iteration)
+
+    def seeds(self, sampler: int, iteration: int) -> NDArray[np.int64]:
+        """Return the seeds of that mini-batch alone."""
+        return self.plan.seeds(self.plan.walked(self.dataset), sampler, iteration)
 
 
 class GraphStore(TaskProgram):
@@ -249,7 +253,7 @@ class SamplerHop(_SamplerTask):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._hop == 1:
-            seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
+            seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:
             self._grow(iteration, inputs)
@@ -400,9 +404,8 @@ class _Trainer(TaskProgram):
 
     def _follow(self, sampler: int, iteration: int, at: int, batch: MiniBatch) -> bool:
         """Return whether a batch has a seed's label, and a path from it to features."""
-        plan, dataset = self._data.plan, self._data.dataset
-        stream = plan.stream(sampler, iteration)
-        vertex = plan.seeds(dataset.train, sampler, iteration)[at]
+        dataset, stream = self._data.dataset, self._data.plan.stream(sampler, iteration)
+        vertex = self._data.seeds(sampler, iteration)[at]
         if batch.labels[at] != dataset.labels[vertex]:
             return False
         for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
