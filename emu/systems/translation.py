@@ -83,7 +83,8 @@ class CommonJob:
         """Return the times of P3's phases: as stated, else by operations.
 
         A backward pass takes twice the operations of its forward pass, of layer 1 as
-        many: the gradient of the features is not needed.
+        many: the gradient of the features is not needed. What graph stores take to
+        collect is of layer 1, whose machines collect as many bytes, by columns.
         """
         found = self.times_of(*PHASES)
         if len(found) < len(PHASES) and "worker" in self.times:
@@ -93,9 +94,13 @@ class CommonJob:
                 phase: scale_time(self.times["worker"], part / sum(parts))
                 for phase, part in zip(PHASES, parts, strict=True)
             }
-        last = PHASES[-1]
+        beside = {
+            PHASES[0]: self.times.get("graph_store", 0.0),
+            PHASES[-1]: self.step,
+        }
         return found | {
-            kind: add_times(found[last], self.step) for kind in found.keys() & {last}
+            kind: add_times(found[kind], beside[kind])
+            for kind in found.keys() & beside.keys()
         }
 
     def times_of(self, *kinds: str) -> dict[str, Time]:
