@@ -101,7 +101,8 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
     except EmulatorError as error:
         if "until.accuracy" in str(error):  # only training tells
             return "refused", ""
-        if isinstance(error, NodeLost) and "rule.py" in file.read_text():
+        of_death = isinstance(error, NodeLost) or "is killed" in str(error)
+        if of_death and "rule.py" in file.read_text():
             return "refused", ""  # `validate` runs no code of others to see what ends
         return "refused", "" if errors else f"validate: good, and then: {error}"
     if errors:
