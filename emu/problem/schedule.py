@@ -234,7 +234,8 @@ class Schedule:
         ``{"makespan", "tasks": [{"task", "iteration", "start", "end"}], "flows":
         [{"edge", "from", "to", "iteration", "ready", "start", "end", "bytes"}]}``;
         flows are those between two machines, ``edge`` is their edge by name,
-        ``iteration`` is that of the source. Where edges read the newest, ``reads``
+        ``iteration`` is that of the source; where links have latencies, ``landed`` is
+        when its destination has it. Where edges read the newest, ``reads``
         has a row for each by name: see `Schedule.reads`; and ``quotas`` has the quotas
         of each tuned pool, ``lambdas of m0``.
         """
@@ -253,6 +254,7 @@ class Schedule:
             )
         ]
         edge, iteration = self.flows().T
+        latencies = self.problem.latencies.tolist()
         columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)
         flows = [
             {
@@ -264,6 +266,7 @@ class Schedule:
                 "start": start,
                 "end": end,
                 "bytes": size,
+                **({"landed": end + latencies[e]} if any(latencies) else {}),
             }
             for e, n, ready, start, end, size in zip(
                 edge.tolist(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -121,12 +122,17 @@ def test_a_live_run_shows_it() -> None:
 
 
 @pytest.mark.emulation
-def test_sockets_keep_to_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("latency", [0.0, 0.7])
+def test_sockets_keep_to_it(tmp_path: Path, latency: float) -> None:
     problem, realization = example()
+    links = (replace(problem.cluster.shared_links[0], latency=latency),)
+    problem = replace(problem, cluster=replace(problem.cluster, shared_links=links))
     problem = emulable(problem, realization)
     settings = RunSettings(time_scale=0.05, byte_scale=20_000.0, deadline=30.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
 
     simulated = simulate(problem, realization)
     assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.03)
+    without = simulate(*example()).makespan
+    assert (simulated.makespan > without + 2.9 * latency) == (latency > 0)
     assert audit(run.schedule, tolerance=0.02, relative=0.05).passed

@@ -104,6 +104,8 @@ def test_the_next_flow_of_an_edge_does_not_wait_for_the_landing(tmp_path: Path) 
     flow = schedule.flow_end[2]
     assert flow.tolist() == pytest.approx([32, 34])
     assert schedule.task_start[3].tolist() == pytest.approx([34.25, 36.25])
+    landed = [flow["landed"] for flow in schedule.to_json()["flows"][2:4]]
+    assert landed == pytest.approx([30, 32])
     # One without bytes takes its latency, too.
     assert schedule.flow_end[3].tolist() == schedule.flow_start[3].tolist()
     assert audit(schedule).passed
