@@ -225,7 +225,7 @@ def test_labs_delay_no_packets(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(
         "cluster: {machines: [{name: m, nic: {in: 1 Gbit/s, out: 1 Gbit/s, "
-        "latency: 1 ms}}]}\nlab: {programs: [{name: p, on: m, run: 'true'}]}\n"
+        "latency: 1 ms}}]}\nlab: {programs: [{name: p, on: [m], run: ls}]}\n"
     )
     errors = find_lab_errors(file)
 
