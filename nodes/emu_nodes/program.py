@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from emu.emulation.wire.process_spec import EdgeEnd
 from emu.errors import NodeMisbehaved
@@ -96,20 +97,41 @@ class Program(Protocol):
 
 
 class TaskProgram:
-    """Base of programs: most report nothing, and leave nothing after the run."""
+    """Base of programs: an iteration is `work`, then a `payload` per out-edge.
+
+    Most report nothing, and leave nothing after the run.
+    """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief, self._process = brief, process
         self._figures: dict[str, float] = {}
+        self._reads: Mapping[int, int] = {}
+
+    def read(self, iterations: Mapping[int, int]) -> None:
+        """Take which iteration every in-edge brings that reads the newest."""
+        self._reads = iterations
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the payload of every out-edge that sends in an iteration."""
+        made = self.work(iteration, inputs)
+        return {
+            out.edge: self.payload(out, iteration, made)
+            for out in self._brief.outputs
+            if sends(out, iteration)
+        }
+
+    def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Any:
+        """Return what `payload` takes from: by default what goes over every edge."""
+        return {}
+
+    def payload(self, _output: EdgeSpec, _iteration: int, made: Any) -> Payload:
+        """Return what goes over one out-edge, of what `work` has made."""
+        own: Payload = made
+        return own
 
     def report(self) -> dict[str, float]:
         """Return figures of the last iteration."""
         return self._figures
-
-    def to_all(self, iteration: int, payload: Payload) -> dict[int, Payload]:
-        """Return one payload for every out-edge that sends in an iteration."""
-        outputs = self._brief.outputs
-        return {out.edge: payload for out in outputs if sends(out, iteration)}
 
     def result(self) -> Payload:
         """Return nothing."""
@@ -125,7 +147,8 @@ class Copy(TaskProgram):
         self.kept: dict[int, Payload] = {}
         """State that the last iteration brought, if it brought one, by its cut."""
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Copy what has come; send nothing."""
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}
@@ -184,6 +207,15 @@ def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
     return payload[name]
+
+
+def pick(payload: Payload, prefix: str) -> Payload:
+    """Return the arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in payload.items()
+        if name.startswith(prefix)
+    }
 
 
 def sends(output: EdgeSpec, iteration: int) -> bool:

@@ -128,9 +128,8 @@ class Carrier:
         self.ranks: int = settings["parts"]
         self._dataset, graphs = open_layers(settings)
         holds = self.rank < self.ranks
-        none = np.empty(0, np.int64)
-        few, edges = none.astype(np.int32), none.astype(np.float64)
-        empty = Adjacency(np.zeros(1, np.int64), few, edges)
+        none, few = np.empty(0, np.int64), np.empty(0, np.int32)
+        empty = Adjacency(np.zeros(1, np.int64), few, np.empty(0))
         nothing = Part(none, none, few, empty, empty)
         self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
         self.layers = len(graphs)
@@ -143,8 +142,8 @@ class Carrier:
             for backward in (False, True)
         }
         self._tables = {
-            (layer, backward): Tables(self.rank, self.parts[layer], plan)
-            for (layer, backward), plan in self._plans.items()
+            key: Tables(self.rank, self.parts[key[0]], plan)
+            for key, plan in self._plans.items()
         }
         self._rows: dict[Pass, Rows] = {}
         self._arrived: dict[tuple[Pass, int], dict[int, NDArray[Any]]] = {}

@@ -40,15 +40,7 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.program import (
-    EdgeSpec,
-    Payload,
-    Shared,
-    TaskProgram,
-    TaskSpec,
-    sends,
-    tensor,
-)
+from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
 
 #: Rows of every message of a store that are compared with the data set. They are drawn
 #: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
@@ -218,12 +210,6 @@ class _SamplerTask(TaskProgram):
         self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
-    def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
-        """Add the stores' replies to the last hop."""
-        batch = self._growing[iteration]
-        add_replies(batch, self._brief, inputs)
-        return batch
-
     def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:
         """Ask every store for the vertices that it owns."""
         owners = self._dataset.owner[vertices]
@@ -251,8 +237,8 @@ class SamplerHop(_SamplerTask):
         if self._hop == 1:
             seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
-        else:
-            self._grow(iteration, inputs)
+        else:  # the stores' replies to the last hop
+            add_replies(self._growing[iteration], self._brief, inputs)
         return self._by_owner(self._growing[iteration].frontier, "frontier")
 
 
@@ -261,7 +247,9 @@ class SamplerFetch(_SamplerTask):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
-        return self._by_owner(self._grow(iteration, inputs).frontier, "vertices")
+        batch = self._growing[iteration]
+        add_replies(batch, self._brief, inputs)
+        return self._by_owner(batch.frontier, "vertices")
 
 
 class Sampler(_SamplerTask):
@@ -271,7 +259,8 @@ class Sampler(_SamplerTask):
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return the tensors of a `MiniBatch` for the worker."""
         if self._oneshot:
             batch = self._data.batch(self._index, iteration)
@@ -287,7 +276,7 @@ class Sampler(_SamplerTask):
             "input_vertices": float(batch.sizes[0]),
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
-        return {output.edge: mini_batch.tensors() for output in self._brief.outputs}
+        return mini_batch.tensors()
 
     def _merge(
         self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
@@ -421,13 +410,13 @@ class _Trainer(TaskProgram):
     def _draw_neighbours(
         self, vertex: np.int64, hop: int, stream: np.uint64
     ) -> NDArray[np.int64]:
-        fanout = self._data.plan.hop_fanout(hop)
-        frontier = np.array([vertex], np.int64)
-        structure = self._data.dataset.structure
-        sources, _ = sample_neighbours(
-            structure, frontier, fanout=fanout, stream=stream, hop=hop
-        )
-        return sources
+        return sample_neighbours(
+            self._data.dataset.structure,
+            np.array([vertex], np.int64),
+            fanout=self._data.plan.hop_fanout(hop),
+            stream=stream,
+            hop=hop,
+        )[0]
 
     @property
     def parameters(self) -> NDArray[Any]:
@@ -443,9 +432,12 @@ class Worker(_Trainer):
         self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
         self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
         self._bounds = shard_bounds(len(self._parameters), len(self._servers))
+        edges = (server.edge for server in self._servers)
+        self._shards = dict(zip(edges, self._bounds, strict=True))
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return each server's shard of the ``gradient`` of the mean loss."""
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+        """Return the gradient of the mean loss."""
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
@@ -457,13 +449,13 @@ class Worker(_Trainer):
                         f"{shard.shape}, not {(last - first,)}"
                     )
                 self._parameters[first:last] = shard
-        gradient = self._gradient(iteration, inputs)
-        shards = zip(self._servers, self._bounds, strict=True)
-        return {
-            server.edge: {"gradient": gradient[first:last]}
-            for server, (first, last) in shards
-            if sends(server, iteration)
-        }
+        return self._gradient(iteration, inputs)
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: NDArray[Any]) -> Payload:
+        """Return a server's shard of it, the ``gradient``."""
+        first, last = self._shards[output.edge]
+        return {"gradient": made[first:last]}
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
@@ -485,14 +477,15 @@ class Replica(_Trainer):
         self._workers: int = brief.job_settings["workers"]
         self._summed = False
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Leave the gradient to the all-reduce, which needs no byte."""
         self._step()
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None
-        return self.to_all(iteration, {})
+        return {}
 
     def _step(self) -> None:
         if self._summed:
@@ -537,7 +530,8 @@ class ParameterServer(TaskProgram):
         self._parameters = flat[first:last].copy()
         self._optimizer = make_optimizer(settings, self._parameters)
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         # In the order of the job's edges, not of arrival: floating-point sums depend on
         # it, and weights must not depend on the host.
@@ -553,8 +547,7 @@ class ParameterServer(TaskProgram):
         self._optimizer.step(mean_gradient(gradients))
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
-        payload = {version_name(iteration): self._parameters.copy()}
-        return self.to_all(iteration, payload)
+        return {version_name(iteration): self._parameters.copy()}
 
     def state(self, _iteration: int) -> Payload:
         """Return this server's parameters, and what its optimiser has of the past."""

@@ -15,17 +15,15 @@ from emu_nodes.program import EdgeSpec, Payload, Shared, TaskSpec
 
 
 def take_rows(
-    task: programs.Nothing,
+    task: programs.OnServer | programs.ApplyBack,
     server: AttentionServer,
     iteration: int,
     inputs: Mapping[int, Payload],
 ) -> None:
     """Keep the rows that a layer's edges read, where they come to this task."""
-    rows = [payload for payload in task.rows(inputs) if payload]
-    own = task.brief.settings
-    if rows:
-        read = {f"{READ}{own['layer']}": server.assemble(rows)}
-        server.keep(own["interval"], iteration, **read)
+    if rows := [payload for payload in task.rows(inputs) if payload]:
+        read = {f"{READ}{task.layer}": server.assemble(rows)}
+        server.keep(task.interval, iteration, **read)
 
 
 class _OnServer(programs.OnServer):
@@ -44,14 +42,8 @@ class Launch(_OnServer):
         return {}
 
 
-class Call(_OnServer, programs.Call):
-    """Send a lambda what it pulls."""
-
-    @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
-        """Keep the rows that came, where no launch has read them."""
-        take_rows(self, self.server, iteration, inputs)
-        return {}
+class Call(Launch, programs.Call):
+    """Send a lambda what it pulls, of rows that came where no launch has read them."""
 
 
 class Gather(_OnServer):
@@ -100,9 +92,8 @@ class ScatterBack(_OnServer, programs.Scatter):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return those of a server's vertices."""
-        return self.server.push_gradients(
-            self.interval, iteration, self.server_of(output)
-        )
+        server = self.servers.get(output.edge, self._own)
+        return self.server.push_gradients(self.interval, iteration, server)
 
 
 class Apply(programs.Apply):
@@ -110,7 +101,7 @@ class Apply(programs.Apply):
 
     @property
     @override
-    def fused(self) -> bool:
+    def computes_loss(self) -> bool:
         """False: the loss follows from a gather after it."""
         return False
 
@@ -158,8 +149,8 @@ class EdgeApply(programs.ApplyBack):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return the answer; on a server keep the rows that came first."""
-        if "server" in self.process:
-            take_rows(self, self.process["server"], iteration, inputs)
+        if "server" in self._process:
+            take_rows(self, self._process["server"], iteration, inputs)
         return super().work(iteration, inputs)
 
     @override

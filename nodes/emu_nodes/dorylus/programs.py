@@ -32,6 +32,7 @@ from emu_nodes.program import (
     Shared,
     TaskProgram,
     TaskSpec,
+    pick,
     sends,
     tensor,
 )
@@ -40,40 +41,29 @@ from emu_nodes.program import (
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self.brief, self.process = brief, process
-        self.reads: Mapping[int, int] = {}
-
-    def read(self, iterations: Mapping[int, int]) -> None:
-        """Take which iteration every in-edge brings that reads the newest."""
-        self.reads = iterations
-
+    @override
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return what `work` made, for every out-edge that sends."""
-        payload, outputs = self.work(iteration, inputs), self.brief.outputs
-        sending = [one for one in outputs if sends(one, iteration)]
+        made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
+        # A stash is asked, by nothing; its version comes from who used the weights.
         return {
-            # A stash is asked, by nothing; its version comes from who used the weights.
-            one.edge: {}
-            if one.peer_kind == "stash" and self.brief.kind != "apply"
-            else self.payload(one, iteration, payload)
-            for one in sending
+            one.edge: self.payload(one, iteration, made)
+            if one.peer_kind != "stash" or is_apply
+            else {}
+            for one in self._brief.outputs
+            if sends(one, iteration)
         }
 
-    def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Payload:
-        """Return what goes over the out-edges."""
-        return {}
-
-    def payload(self, _output: EdgeSpec, _iteration: int, made: Payload) -> Payload:
-        """Return what goes over one of them."""
-        return made
+    def end_of(self, epoch: int) -> str:
+        """Return what becomes of this task's lambda in an epoch."""
+        ends: list[str] | None = self._brief.settings.get("ends")
+        return ANSWERS if ends is None else ends[epoch]
 
     def input_of(
         self, kinds: tuple[str, ...], inputs: Mapping[int, Payload]
     ) -> Iterator[tuple[EdgeSpec, Payload]]:
         """Yield the inputs that came from some kinds of task, in their order."""
-        for edge in self.brief.inputs:
+        for edge in self._brief.inputs:
             if edge.peer_kind in kinds and edge.edge in inputs:
                 yield edge, inputs[edge.edge]
 
@@ -82,15 +72,8 @@ class Nothing(TaskProgram):
 
         A server's one receiver shows older ones of all intervals.
         """
-        ghosts = [payload for _, payload in self.input_of(("ghosts",), inputs)]
-        kinds = ("scatter", "scatter_back", "begin")
-        return ghosts + [payload for _, payload in self.input_of(kinds, inputs)]
-
-
-def end_of(brief: TaskSpec, epoch: int) -> str:
-    """Return what becomes of a task's lambda in an epoch."""
-    ends: list[str] | None = brief.settings.get("ends")
-    return ANSWERS if ends is None else ends[epoch]
+        both = ("ghosts",), ("scatter", "scatter_back", "begin")
+        return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
 
 
 def attention_rows(brief: TaskSpec) -> int:
@@ -105,10 +88,8 @@ class OnServer(Nothing):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         if "server" not in process:
-            server = brief.settings["server"]
-            attends = attention_rows(brief) > 0
-            kind = AttentionServer if attends else GraphServer
-            process["server"] = kind(brief.job_settings, server)
+            kind = AttentionServer if attention_rows(brief) else GraphServer
+            process["server"] = kind(brief.job_settings, brief.settings["server"])
         self.server: GraphServer = process["server"]
         self.interval: int = brief.settings.get("interval", -1)
         self.layer: int = brief.settings.get("layer", -1)
@@ -164,26 +145,23 @@ class Scatter(OnServer):
         super().__init__(brief, process)
         self._own: int = brief.settings["server"]
         self.value = "gradient" if brief.kind == "scatter_back" else "h"
-        self._to = {
+        #: Server that an edge leads to, where that is another task's.
+        self.servers = {
             one.edge: int(one.peer.rpartition("_")[2])
             for one in brief.outputs
             if one.peer_kind == "ghosts"
         }
-        for server in {*self._to.values()} - {self._own}:
+        for server in {*self.servers.values()} - {self._own}:
             self.server.prepare_ghosts(self.interval, server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
         rows = self.server.recall(self.interval, iteration, self.value)
-        server = self.server_of(output)
+        server = self.servers.get(output.edge, self._own)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
         return {f"{ROWS}{self.interval}": rows}
-
-    def server_of(self, output: EdgeSpec) -> int:
-        """Return the server that an edge leads to."""
-        return self._to.get(output.edge, self._own)
 
 
 class Ghosts(OnServer):
@@ -209,7 +187,7 @@ class Call(OnServer):
             return {}
         step = output.peer_kind, self.layer
         arrays = self.server.pull(step, self.interval, iteration)
-        if self.brief.job_settings["stream"] == 1:
+        if self._brief.job_settings["stream"] == 1:
             return arrays
         half = (len(arrays["ah"]) + 1) // 2
         first = output.peer.endswith(".first")
@@ -222,17 +200,16 @@ class Recall(Call):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Expect the answer of this one from now on."""
-        if end_of(self.brief, iteration) != IDLE:
-            chunk = self.interval, iteration, self.brief.settings["tensor"]
-            self.server.ask_again(chunk, self.brief.settings["attempt"])
+        if self.end_of(iteration) != IDLE:
+            chunk = self.interval, iteration, self._brief.settings["tensor"]
+            self.server.ask_again(chunk, self._brief.settings["attempt"])
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return the rows where it is launched at all."""
-        if end_of(self.brief, iteration) == IDLE:
-            return {}
-        return super().payload(output, iteration, made)
+        is_idle = self.end_of(iteration) == IDLE
+        return {} if is_idle else super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
@@ -272,8 +249,8 @@ class Late(OnServer):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Drop it by its number."""
-        own = self.brief.settings
-        if end_of(self.brief, iteration) == LATE:
+        own = self._brief.settings
+        if self.end_of(iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
             arrays = {k: a.copy() for one in inputs.values() for k, a in one.items()}
             step = own["of"], self.layer
@@ -308,7 +285,7 @@ class _Tensor(Nothing):
 
         A lambda that dies has read its weights and returns nothing else.
         """
-        end, self._figures = end_of(self.brief, iteration), {}
+        end, self._figures = self.end_of(iteration), {}
         if end == IDLE:
             return {}
         if end == DIES:
@@ -320,14 +297,14 @@ class _Tensor(Nothing):
         return payload
 
     def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
-        step = self.brief.kind, self.layer
+        step = self._brief.kind, self.layer
         arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
         server: GraphServer | None = None
         if not arrays:
-            server = self.process["server"]
+            server = self._process["server"]
             arrays = server.pull(step, self.interval, iteration)
-        versions_here = self.process.setdefault("held", {})
-        key = self.brief.kind, self.layer, iteration
+        versions_here = self._process.setdefault("held", {})
+        key = self._brief.kind, self.layer, iteration
         before = versions_here.pop(key, None)
         weights, version = before[0] if before else self.weights(iteration, inputs)
         answer, gradient, loss = self.compute(arrays, weights)
@@ -349,14 +326,9 @@ class _Tensor(Nothing):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return to each the piece that it waits for, if it is sent at all."""
-        late = end_of(self.brief, iteration) == LATE
+        late = self.end_of(iteration) == LATE
         if output.peer_kind == ("held" if late else "answer"):
-            begin = "answer."
-            return {
-                name.removeprefix(begin): array
-                for name, array in made.items()
-                if name.startswith(begin)
-            }
+            return pick(made, "answer.")
         if output.peer_kind == "stash":
             return {"version": made["version"]}
         if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
@@ -366,7 +338,7 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
-        raise NotImplementedError
+        return self.last
 
     def weights(
         self, iteration: int, inputs: Mapping[int, Payload]
@@ -396,15 +368,10 @@ class Apply(_Tensor):
     """
 
     @property
-    def fused(self) -> bool:
-        """True where it computes the loss and its own backward pass as well."""
-        return self.last and bool(self.brief.job_settings["fuse"])
-
-    @property
     @override
     def computes_loss(self) -> bool:
-        """True where it is fused."""
-        return self.fused
+        """True where it is fused: it computes its own backward pass as well."""
+        return self.last and bool(self._brief.job_settings["fuse"])
 
     @override
     def weights(
@@ -414,14 +381,14 @@ class Apply(_Tensor):
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
         for sender, payload in self.input_of(("weight_update",), inputs):
-            version = self.reads.get(sender.edge, iteration - sender.lag)
+            version = self._reads.get(sender.edge, iteration - sender.lag)
             return tensor(payload, "weights", sender).copy(), version
-        return self.process["initial"][self.layer], self.brief.first - 1
+        return self._process["initial"][self.layer], self._brief.first - 1
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the weights that its layer's update had."""
         (weights,) = state.values()
-        initial = self.process["initial"]
+        initial = self._process["initial"]
         initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
 
     @override
@@ -430,7 +397,7 @@ class Apply(_Tensor):
     ) -> tuple[Payload, NDArray[Any] | None, float]:
         """Return z and h, or the backward pass of the loss."""
         z = pulled["ah"] @ weights
-        if self.fused:
+        if self.computes_loss:
             loss = cross_entropy(z, pulled["targets"])
             needs = weights if self.layer else None
             answer, gradient = backward(pulled, loss.gradient, needs)
@@ -438,19 +405,13 @@ class Apply(_Tensor):
         if self.last:
             return {"z": z}, None, 0.0
         answer = {"h": activate(self.activation, z)}
-        if not self.brief.job_settings["rematerialize"]:
+        if not self._brief.job_settings["rematerialize"]:
             answer["z"] = z
         return answer, None, 0.0
 
 
 class ApplyBack(_Tensor):
     """Backward pass of a layer with the weights of its forward pass."""
-
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        """True for the last layer."""
-        return self.last
 
     @override
     def weights(
@@ -459,7 +420,7 @@ class ApplyBack(_Tensor):
         """Return the stashed weights; layer 0 needs none, unless it computes z."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
-        return self.process["initial"][self.layer][:0], -1
+        return self._process["initial"][self.layer][:0], -1
 
     @override
     def compute(
@@ -487,21 +448,19 @@ class Stash(Nothing):
         NodeMisbehaved
             When they are not held any more.
         """
-        if end_of(self.brief, iteration) == IDLE:
+        if self.end_of(iteration) == IDLE:
             return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        held = versions(self.process, self.brief)[self.brief.settings["layer"]]
+        held = versions(self._process, self._brief)[self._brief.settings["layer"]]
         if version not in held:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
                 f"{sorted(held)}"
             )
-        weights, below = held[version], attention_rows(self.brief)
-        rows, of_edges = (
-            len(weights) - below,
-            self.brief.settings["for"] in EDGE_TENSORS,
-        )
+        weights = held[version]
+        rows = len(weights) - attention_rows(self._brief)
+        of_edges = self._brief.settings["for"] in EDGE_TENSORS
         return {"weights": weights[rows:] if of_edges else weights[:rows]}
 
 
@@ -511,7 +470,7 @@ class GradientSum(Nothing):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return their sum, in the order of the intervals."""
-        return {"gradient": sum_gradients(self.brief, inputs)}
+        return {"gradient": sum_gradients(self._brief, inputs)}
 
 
 class WeightUpdate(Nothing):
@@ -529,11 +488,11 @@ class WeightUpdate(Nothing):
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
-        self._optimizer.step(sum_gradients(self.brief, inputs).reshape(-1))
+        self._optimizer.step(sum_gradients(self._brief, inputs).reshape(-1))
         self._held[iteration] = self._weights.copy()
         for version in sorted(self._held)[: -self._most]:
             del self._held[version]
-        rows = len(self._weights) - attention_rows(self.brief)
+        rows = len(self._weights) - attention_rows(self._brief)
         return {"weights": self._held[iteration][:rows]}
 
     def state(self, _iteration: int) -> Payload:
@@ -549,7 +508,7 @@ class WeightUpdate(Nothing):
         (one,) = state.values()
         self._optimizer.restore(one)
         self._held.clear()
-        self._held[self.brief.first - 1] = self._weights.copy()
+        self._held[self._brief.first - 1] = self._weights.copy()
 
     @override
     def result(self) -> Payload:

@@ -17,7 +17,7 @@ from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
 from emu_nodes.dgtp.programs import JobData
-from emu_nodes.program import Payload, Shared, TaskSpec
+from emu_nodes.program import Payload, Shared, TaskSpec, pick
 
 _Gradients = tuple[NDArray[Any], NDArray[Any]]
 
@@ -83,7 +83,19 @@ class P3Machine:
         )
         self._learns = settings["compute"] != "timed"
         self._precision = np.dtype(settings["precision"])
-        self._load(settings)
+        block = self.rank % self._members
+        self._columns = open_columns(dataset, self.blocks).array(f"columns_{block}")
+        self._split = ColumnSplit(settings, dataset, self.blocks, block)
+        flat = initial_parameters(settings, dataset)
+        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
+        self._optimizers = [
+            make_optimizer(settings, part) for part in (self.own, self.upper)
+        ]
+        model = settings["model"]
+        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
+        kind = model.get("kind", "sage")
+        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
+        self._pulls_inputs = kind == "gat"
         self.structures: dict[tuple[int, int], FirstLayer] = {}
         self.parts: dict[int, NDArray[Any]] = {}
         self.of_sums: dict[int, NDArray[Any]] = {}
@@ -96,22 +108,6 @@ class P3Machine:
         self._updates = max(brief.first - self.pipeline.missed, 0)
         self._taken: deque[_Gradients] = deque(maxlen=self.pipeline.missed)
         self._rehearse()
-
-    def _load(self, settings: Mapping[str, Any]) -> None:
-        dataset, block = self._data.dataset, self.rank % self._members
-        columns = open_columns(dataset, self.blocks)
-        self._columns = columns.array(f"columns_{block}")
-        self._split = ColumnSplit(settings, dataset, self.blocks, block)
-        flat = initial_parameters(settings, dataset)
-        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
-        self._optimizers = [
-            make_optimizer(settings, part) for part in (self.own, self.upper)
-        ]
-        model = settings["model"]
-        first, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
-        kind = model.get("kind", "sage")
-        self._width = first[: SPLIT_WEIGHTS[kind]][0][0]
-        self._pulls_inputs = kind == "gat"
 
     def _rehearse(self) -> None:
         """Open every array and load every library before the start barrier."""
@@ -165,14 +161,14 @@ class P3Machine:
         """Return the part of layer 1 of a mini-batch from this machine's columns."""
         layer = self.structures[rank, batch]
         if not self._learns:
-            return np.zeros((self._rows(layer), self._width), self._precision)
-        return self._split.partial(self.own, layer.block, self._features(layer))
+            return self._zeros(layer)
+        columns = self._columns[layer.vertices]
+        return self._split.partial(self.own, layer.block, columns)
 
-    def _rows(self, layer: FirstLayer) -> int:
-        return layer.block.outer if self._pulls_inputs else layer.block.inner
-
-    def _features(self, layer: FirstLayer) -> NDArray[Any]:
-        return self._columns[layer.vertices]
+    def _zeros(self, layer: FirstLayer) -> NDArray[Any]:
+        """Return zeros in place of a part of layer 1, or of its gradient."""
+        rows = layer.block.outer if self._pulls_inputs else layer.block.inner
+        return np.zeros((rows, self._width), self._precision)
 
     def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
         """Sum the parts of layer 1 and finish the forward pass; return its figures."""
@@ -195,8 +191,7 @@ class P3Machine:
     def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradients of the upper parameters and of layer 1's sum."""
         if not self._learns:
-            layer = self.structures[self.rank, batch]
-            of_sum = np.zeros((self._rows(layer), self._width), self._precision)
+            of_sum = self._zeros(self.structures[self.rank, batch])
             return np.zeros_like(self.upper), of_sum
         return self._forward.pop(batch).backward()
 
@@ -209,9 +204,8 @@ class P3Machine:
         for rank in self.group:
             layer = self.structures.pop((rank, batch), None)
             if self._learns and layer is not None and self.holds(self.rank):
-                total += self._split.own_gradient(
-                    layer.block, self._features(layer), of_sums[rank]
-                )
+                columns = self._columns[layer.vertices]
+                total += self._split.own_gradient(layer.block, columns, of_sums[rank])
         return total
 
     def take_updates(self, cycle: int | None) -> None:
@@ -277,11 +271,7 @@ class P3Machine:
         for part, optimizer, gradients in zip(
             _PARTS, self._optimizers, held, strict=True
         ):
-            own = {
-                name.partition(".")[2]: array
-                for name, array in state.items()
-                if name.startswith(f"{part}.")
-            }
+            own = pick(state, f"{part}.")
             for batch in range(self._updates, self._first):
                 if (gradient := own.pop(f"gradient{batch}", None)) is None:
                     raise ValueError(f"state without gradient {batch} of {part}")
