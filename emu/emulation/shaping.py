@@ -26,6 +26,19 @@ FlowEnds: TypeAlias = Literal["arrival", "fluid"]
 ROUNDING = 1e-9
 #: By how much a rate may grow before its sender is notified.
 RISE = 2.0
+#: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
+#: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the
+#: same median finish error.
+QUANTUM = 0.002
+_MOST = 0.020
+#: How many such times a sender may lead its fluid where that ends flows. With 1 and 3,
+#: 41 and 58, 65 and 85, 96 and 100 % of the flows of three scenarios with bursts of 40
+#: were punctual.
+_LEAD = 3
+#: Shortest time between two looks, near a flow's end.
+_SHORTEST = 0.0005
+#: Longest while there is nothing to send: only in case, since senders are notified.
+_IDLE = 0.1
 ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
 Tls: TypeAlias = Literal["control", "all"]
 
@@ -60,6 +73,11 @@ class Depth:
     """Last bytes of a flow, which that depth does not let go."""
     catch_up: float = math.inf
     """Seconds of a flow's rate that its bucket keeps while its sender stands still."""
+
+    @property
+    def is_unlimited(self) -> bool:
+        """True where a sender that stood still loses nothing."""
+        return self.catch_up == math.inf
 
     def lead(self, rate: float) -> float:
         """Return the most bytes a sender may be ahead at this rate."""
@@ -122,7 +140,7 @@ class Bucket:
             Bytes per second of the narrowest link on the way: the rate of a flow whose
             sender stood still while it had one.
         """
-        if depth.catch_up == math.inf:
+        if depth.is_unlimited:
             return line
         if line.rate > 0:
             self.rate, self.highest = line.rate, max(self.highest, line.rate)
@@ -292,3 +310,23 @@ class EmulationSettings:
             flow_ends=noted.get("flow_ends", "fluid"),
             catch_up=math.inf if catch_up is None else catch_up,
         )
+
+
+def pace_at(
+    time_scale: float,
+    settings: EmulationSettings | None = None,
+    quantum: float = QUANTUM,
+) -> tuple[Looks, Depth]:
+    """Return the intervals between looks of senders, and their leads, wall seconds.
+
+    Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
+    however slow emulated time is, and what it may miss still shrinks in emulated time.
+    Growing with the time scale itself doubled the error of a job of short flows (462 in
+    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated seconds
+    whatever the scale.
+    """
+    settings = settings or EmulationSettings()
+    longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
+    looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
+    lead = _LEAD * longest if settings.flow_ends == "fluid" else 0.0
+    return looks, Depth(lead_time=lead, catch_up=settings.catch_up * time_scale)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, create_model
 
-from emu.emulation.network import pace_at
-from emu.emulation.shaping import EmulationSettings
+from emu.emulation.network import ProcessStatistics
+from emu.emulation.shaping import EmulationSettings, pace_at
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
@@ -19,7 +21,7 @@ from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
-from emu.runs.problem_json import ProcessesShape
+from emu.runs.problem_json import NUMBER, PAIR, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
@@ -181,7 +183,10 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated or _read_noted_scenario(run)
+    own = stated
+    if own is None and "scenario" in run.manifest:
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -238,14 +243,6 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     return replace(schedule, task_settled=task, flow_settled=flow), []
 
 
-def _read_noted_scenario(run: RecordedRun) -> Scenario | None:
-    """Return the scenario of the manifest, None where it holds none."""
-    if "scenario" not in run.manifest:
-        return None
-    with one_error(run.path / "manifest.json"):
-        return Scenario.model_validate(run.manifest["scenario"])
-
-
 def _evidence(
     run: RecordedRun,
     schedule: Schedule,
@@ -258,7 +255,7 @@ def _evidence(
         return None
     path = run.path / "processes.json"
     processes = read_json(path)
-    check_shape(processes, ProcessesShape, path)
+    check_shape(processes, _processes_shape(), path)
     statistics = processes["statistics"]
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
@@ -275,6 +272,15 @@ def _evidence(
         volumes=volumes,
         **margins(settings, statistics),
     )
+
+
+@cache
+def _processes_shape() -> Any:
+    """Return the type of processes.json: counts, and when processes answered."""
+    counts = shape_of(ProcessStatistics, NUMBER)
+    answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
+    statistics = Annotated[dict[str, answered], Field(min_length=1)]
+    return create_model("Processes", statistics=(statistics, ...))
 
 
 def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:

@@ -13,19 +13,18 @@ from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.host.input_file import check_shape, open_input, read_json
-from emu.runs.problem_json import MOST
+from emu.runs.problem_json import MOST, NUMBER
 from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
-_Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _FILE = "machines.json"
 
 
 class _Program(TypedDict):
     program: str
     machine: str
-    start: _Number
-    end: _Number | None
+    start: NUMBER
+    end: NUMBER | None
     code: int | None
     stopped: bool
 
@@ -37,10 +36,10 @@ class _Failed(TypedDict):
 
 
 class _Change(TypedDict):
-    time: _Number
+    time: NUMBER
     machine: str
-    nic_out: _Number
-    nic_in: _Number
+    nic_out: NUMBER
+    nic_in: NUMBER
 
 
 class _Capture(TypedDict):
@@ -54,20 +53,20 @@ class _Traffic(TypedDict):
     in_packets: int
 
 
-_Ways = TypedDict("_Ways", {"out": float, "in": _Number})
+_Ways = TypedDict("_Ways", {"out": float, "in": NUMBER})
 _Dropped = TypedDict("_Dropped", {"out": int, "in": int})
 
 
 class _Measured(TypedDict):
-    seconds: _Number
+    seconds: NUMBER
     shares: dict[str, _Ways]
 
 
 class _Prediction(TypedDict):
     outcome: str
-    error: _Number | None
-    threshold: _Number
-    since: _Number | None
+    error: NUMBER | None
+    threshold: NUMBER
+    since: NUMBER | None
     links: list[str]
     reasons: list[str]
 
@@ -86,13 +85,13 @@ class _Crossed(TypedDict):
 
 
 class _Lab(TypedDict):
-    wall_seconds: _Number
-    startup_seconds: _Number
-    computed_seconds: _Number
-    waited_seconds: _Number
-    waited_share: _Number
-    early_seconds: NotRequired[_Number]
-    early_share: NotRequired[_Number]
+    wall_seconds: NUMBER
+    startup_seconds: NUMBER
+    computed_seconds: NUMBER
+    waited_seconds: NUMBER
+    waited_share: NUMBER
+    early_seconds: NotRequired[NUMBER]
+    early_share: NotRequired[NUMBER]
     time_scale: NotRequired[Annotated[float, Field(ge=1, lt=MOST)]]
     cpu: NotRequired[dict[str, Annotated[float, Field(gt=0, lt=MOST)]]]
     sharing: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,9 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
-    ManifestShape,
-    ResultShape,
+    manifest_shape,
     problem_from_json,
+    result_shape,
     schedule_from_json,
 )
 from emu.runs.result import VERSION
@@ -233,11 +233,6 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
-def _has_rates(result: Mapping[str, Any]) -> bool:
-    """Return False where TCP has shared kernel NICs: no rate was assigned."""
-    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
-
-
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it.
 
@@ -261,12 +256,16 @@ def load_run(path: str | Path) -> RecordedRun:
             missing.append(f"{name} {error.problem}")
             return None
 
-    read_schedule = partial(_schedule, problem)
+    def read_schedule(path: Path) -> Schedule:
+        return schedule_from_json(problem, _object(path), str(path))
+
     manifest = try_read("manifest.json", read_manifest)
-    result = try_read("result.json", _result) or {}
+    result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    if _has_rates(result) or (path / "rates.npz").exists():
+    # Where TCP has shared kernel NICs no rate was assigned.
+    assigns = result.get("network") != "kernel" or result.get("sharing") == "assigned"
+    if assigns or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
@@ -349,10 +348,6 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _schedule(problem: Problem, path: Path) -> Schedule:
-    return schedule_from_json(problem, _object(path), str(path))
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the content of manifest.json.
 
@@ -361,18 +356,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
     DataError
         When it is missing, damaged, or of another version of emu.
     """
-    return _read_versioned(path, ManifestShape)
+    return _read_versioned(path, manifest_shape())
 
 
-def _result(path: Path) -> dict[str, Any]:
-    content = _read_versioned(path, ResultShape)
+def _read_result(path: Path) -> dict[str, Any]:
+    content = _read_versioned(path, result_shape())
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     return content
 
 
-def _read_versioned(path: Path, shape: type) -> dict[str, Any]:
+def _read_versioned(path: Path, shape: Any) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
         raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -143,18 +142,6 @@ class EdgeEnds:
     def start(self, clock: RunClock) -> None:
         """Report arrivals from now on, in run time."""
         self._clock = clock
-
-    def statistics(self) -> dict[str, Any]:
-        """Return counts of what connections received and sent, and of what waited."""
-        return {
-            "received": dataclasses.asdict(self.server.statistics()),
-            "memory": dataclasses.asdict(self.pool.statistics),
-            "waiting": dataclasses.asdict(self.inbox.statistics),
-            "sent": [
-                dataclasses.asdict(edge.statistics)
-                for edge in self.connections.values()
-            ],
-        }
 
     async def aclose(self) -> None:
         """Close every connection."""

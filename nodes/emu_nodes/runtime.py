@@ -20,8 +20,10 @@ import uvloop
 from emu.emulation.network import (
     BEAT,
     ControlConnection,
+    HostUse,
     Identity,
     Pacer,
+    ProcessStatistics,
     RateBoard,
     RunClock,
     arrival_device,
@@ -128,34 +130,22 @@ class HostMetrics:
 
         self._handle = self._loop.call_later(_PERIOD, look)
 
-    def usage(self) -> dict[str, float]:
-        """Return the CPU seconds and the peak memory of this process."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return {
-            "cpu_seconds": usage.ru_utime + usage.ru_stime,
-            "peak_memory": usage.ru_maxrss * 1024,
-        }
-
     def close(self) -> None:
         """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures since the start, wall seconds.
-
-        ``loop_lag_*``: of timers behind their time; ``waited``: the event loop was
-        ready and had no core; ``host``: CPU time of all cores by use.
-        """
+    def use(self) -> HostUse:
+        """Return the figures since the start."""
         now = host_cpu()
-        return {
-            "seconds": this_host.monotonic() - self._began,
-            "loop_lag_mean": self._sum / self._samples if self._samples else 0.0,
-            "loop_lag_max": self._max,
-            "waited": seconds_without_core() - self._waited,
-            "host": {use: now[use] - self._host.get(use, 0.0) for use in now},
-        }
+        return HostUse(
+            seconds=this_host.monotonic() - self._began,
+            loop_lag_mean=self._sum / self._samples if self._samples else 0.0,
+            loop_lag_max=self._max,
+            waited=seconds_without_core() - self._waited,
+            host={use: now[use] - self._host.get(use, 0.0) for use in now},
+        )
 
 
 def host_cpu() -> dict[str, float]:
@@ -324,14 +314,19 @@ class NodeProcess:
         with contextlib.closing(self._around.metrics()) as host_metrics:
             host_metrics.start()
             await self._obey()
-            statistics = {
-                **ends.statistics(),
-                "pacer": dataclasses.asdict(pacer.statistics()),
-                "flows": pacer.log.pack(self._clock),
-                "host_metrics": host_metrics.to_json(),
-                **host_metrics.usage(),
-                "clock": [self._clock.now()],
-            }
+            usage = resource.getrusage(resource.RUSAGE_SELF)
+            statistics = ProcessStatistics(
+                received=ends.server.statistics(),
+                memory=ends.pool.statistics,
+                waiting=ends.inbox.statistics,
+                sent=[edge.statistics for edge in ends.connections.values()],
+                pacer=pacer.statistics(),
+                host_metrics=host_metrics.use(),
+                cpu_seconds=usage.ru_utime + usage.ru_stime,
+                peak_memory=usage.ru_maxrss * 1024,
+                clock=[self._clock.now()],
+                flows=pacer.log.pack(self._clock),
+            )
         await self._hand_over(statistics)
 
     async def _next(self, kind: type[T], what: str) -> T:
@@ -449,21 +444,22 @@ class NodeProcess:
 
     def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Run work beside the others; if it fails, the process does."""
+
+        def on_end(handle: asyncio.Future[Any]) -> None:
+            self._handles.pop(handle, None)
+            if not handle.cancelled() and (error := handle.exception()) is not None:
+                self._fail(error)
+
         handle = asyncio.ensure_future(work)
         self._handles[handle] = None
-        handle.add_done_callback(self._on_task_end)
-
-    def _on_task_end(self, handle: asyncio.Future[Any]) -> None:
-        self._handles.pop(handle, None)
-        if not handle.cancelled() and (error := handle.exception()) is not None:
-            self._fail(error)
+        handle.add_done_callback(on_end)
 
     def _fail(self, error: BaseException) -> None:
         if not self._failure.done():
             self._failure.set_exception(error)
             self._failure.exception()  # retrieved: it may never be awaited
 
-    async def _hand_over(self, statistics: dict[str, Any]) -> None:
+    async def _hand_over(self, statistics: ProcessStatistics) -> None:
         """Send frames, results and statistics, then wait for the end of the run."""
         logs = (self._pacer.departures, self._ends.server.log)
         pieces = zip_longest(*(log.pieces(self._clock) for log in logs), fillvalue=b"")
@@ -472,7 +468,7 @@ class NodeProcess:
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))
-        statistics["clock"].append(self._clock.now())
-        self._send(Outcome(statistics))
+        statistics.clock.append(self._clock.now())
+        self._send(Outcome(statistics.to_wire()))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
             await self._next(Stop, "the end of the run")

@@ -263,37 +263,31 @@ class TaskRunner:
         The state before it is no work of the task's: its copy takes the emulated
         machine no time.
         """
-        state = self._cut_state(order.iteration)
+        iteration, program = order.iteration, self.program
+        n = iteration + self._around.first
+        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.cuts
+        # What begins with a cut copies it again: who had the copy may be who died.
+        if every and (n if self._copy is not None else iteration) and n % every == 0:
+            self._begun[n] = keeper.state(n)
+        misses: int = getattr(program, "missed", 0)
+        state: dict[int, Payload] = {}
+        if (cut := n - misses) in self._begun:
+            late = keeper.late_updates(n) if misses else {}
+            state = {cut: self._begun.pop(cut) | late}
         wall, cpu = this_host.monotonic(), this_host.thread_time()
-        iteration = order.iteration
         if order.reads:
-            cast("ReadsNewest", self.program).read(dict(order.reads))
-        payloads = self.program.run(iteration + self._around.first, inputs)
+            cast("ReadsNewest", program).read(dict(order.reads))
+        payloads = program.run(n, inputs)
         if self._copy is not None:  # which reports it when it has come
             payloads[self._copy] = next(iter(state.values()), {})
             state = {}
-        elif isinstance(self.program, Copy):
-            state = self.program.kept
+        elif isinstance(program, Copy):
+            state = program.kept
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
         return payloads, wall, cpu, state
-
-    def _cut_state(self, iteration: int) -> dict[int, Payload]:
-        """Return the state of a cut that is whole before an iteration, else nothing."""
-        n, every = iteration + self._around.first, self._spec.cuts
-        program = cast("KeepsUpdatesUnderWay", self.program)
-        # What begins with a cut copies it again: who had the copy may be who died.
-        first = n if self._copy is not None else iteration
-        if every and first and n % every == 0:
-            self._begun[n] = program.state(n)
-        misses: int = getattr(program, "missed", 0)
-        cut = n - misses
-        if cut not in self._begun:
-            return {}
-        late = program.late_updates(n) if misses else {}
-        return {cut: self._begun.pop(cut) | late}
 
     def _sends(self, edge: int, iteration: int) -> bool:
         return iteration < self._outputs[edge].sent

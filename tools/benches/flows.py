@@ -32,8 +32,8 @@ from emu.emulation.network import (
     tune_process,
 )
 from emu.emulation.network.inbox import size_class
-from emu.emulation.network.pacer import QUANTUM, pace_at
 from emu.emulation.network.rx_timestamps import ArrivalReader
+from emu.emulation.shaping import QUANTUM, pace_at
 from emu.emulation.wire import WireLimits
 
 MB = 1_000_000

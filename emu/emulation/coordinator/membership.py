@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from emu.emulation.coordinator.peers import (
     Gathering,
     JoinedAgent,
@@ -147,12 +149,19 @@ class Membership:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        async def leave() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE):
+                    while not all(agent.gone for agent in self.agents):
+                        self._left.clear()
+                        await self._left.wait()
+
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
         self.tell_all(Stop(reason, failed=error is not None))
         try:
-            await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
+            await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
@@ -165,6 +174,18 @@ class Membership:
     def embedded(self) -> bool:
         """True where every process is one of this host."""
         return self._launcher.embedded
+
+    def memory(self) -> int:
+        """Return the proportional set size of the node processes, 0 when unknown."""
+        if not self.embedded:
+            return 0  # their process ids are those of other hosts
+        try:
+            return sum(
+                psutil.Process(process.pid).memory_full_info().pss
+                for process in self.processes.values()
+            )
+        except (psutil.Error, AttributeError):
+            return 0  # a system without it
 
     def begin(self) -> None:
         """Hear that run time 0 is near."""
@@ -216,12 +237,9 @@ class Membership:
         """
         mail = await self._mail.everything(patience)
         reports = [report for report in mail if isinstance(report, Report)]
-        if reports:
-            raise await self._cause(reports)
-        return [event for event in mail if not isinstance(event, Report)]
-
-    async def _cause(self, reports: list[Report]) -> EmulatorError:
-        """Wait for what else is reported within a moment; return what counts."""
+        if not reports:
+            return [event for event in mail if not isinstance(event, Report)]
+        # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
             mail = await self._mail.everything(
@@ -231,8 +249,8 @@ class Membership:
                 break
             reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
-            return RunError(f"{stood_still} ({self._story()})")
-        return cause(reports)
+            raise RunError(f"{stood_still} ({self._story()})")
+        raise cause(reports)
 
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined.
@@ -408,11 +426,3 @@ class Membership:
         agent.gone = True
         loss = NodeLost(f"{agent} {how} ({self._story()})")
         self._report(Severity.KILLED, loss, ago=self._settings.silence)
-
-    async def _all_left(self) -> None:
-        """Wait for the agents to have ended their processes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE):
-                while not all(agent.gone for agent in self.agents):
-                    self._left.clear()
-                    await self._left.wait()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import psutil
 
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
@@ -164,23 +162,6 @@ class NextKills:
         )
 
 
-@contextlib.contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from what is there already: it takes 0.1 s to see.
-
-    Where it is off, as in virtual time, nothing is frozen: what is thawed again is old,
-    and only a full collection finds it.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 class Coordinator:
     """Runs one problem on the agents of a membership.
 
@@ -252,25 +233,31 @@ class Coordinator:
             When a process died, misbehaved, or nothing happened for too long.
         """
         began = this_host.monotonic()
-        with _collector_at_rest():
-            try:
-                async with self._membership:
-                    try:
-                        return await self._take_part(began)
-                    except RunError as error:  # before its processes end, 2 s maybe
-                        error.noticed = this_host.monotonic()
-                        if math.isnan(error.seen):
-                            error.seen = error.noticed
-                        raise
-            finally:
-                await self._cuts.aclose()
+        # What is there already the garbage collector takes 0.1 s to see. Where it is
+        # off, as in virtual time, nothing is frozen: what is thawed again is old, and
+        # only a full collection finds it.
+        if freezes := gc.isenabled():
+            gc.freeze()
+        try:
+            async with self._membership:
+                try:
+                    return await self._take_part(began)
+                except RunError as error:  # before its processes end, 2 s maybe
+                    error.noticed = this_host.monotonic()
+                    if math.isnan(error.seen):
+                        error.seen = error.noticed
+                    raise
+        finally:
+            if freezes:
+                gc.unfreeze()
+            await self._cuts.aclose()
 
     async def _take_part(self, began: float) -> EmulatedRun:
         self._observer.listening(*self._membership.address, self._membership.token)
         await self._assemble()
         startup = {
             "seconds": this_host.monotonic() - began,
-            "memory": float(await asyncio.to_thread(self._memory)),
+            "memory": float(await asyncio.to_thread(self._membership.memory)),
         }
         self._membership.begin()
         self.phase = _RUNNING
@@ -328,7 +315,14 @@ class Coordinator:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
         await membership.gather_agents()
-        self._check_versions()
+        own = version_of_emu()
+        for agent in membership.agents:
+            theirs = printable(str(agent.host.get("emu", "of an older kind")))
+            problem = f"emu on host {agent.host_name} is {theirs}, and {own} here"
+            if theirs != own and not self._settings.any_version:
+                raise RunError(f"{problem}: install the same, or state --any-version")
+            if theirs != own:
+                self._observer.on_notice(f"warning: {problem}")
         hosts = host_of_machines(
             self._problem,
             self._expected.volumes,
@@ -357,30 +351,6 @@ class Coordinator:
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
 
-    def _check_versions(self) -> None:
-        """Refuse hosts with another emu, or say so; raises RunError."""
-        own = version_of_emu()
-        for agent in self._membership.agents:
-            theirs = printable(str(agent.host.get("emu", "of an older kind")))
-            if theirs == own:
-                continue
-            problem = f"emu on host {agent.host_name} is {theirs}, and {own} here"
-            if not self._settings.any_version:
-                raise RunError(f"{problem}: install the same, or state --any-version")
-            self._observer.on_notice(f"warning: {problem}")
-
-    def _memory(self) -> int:
-        """Return the proportional set size of the node processes, 0 when unknown."""
-        if not self._membership.embedded:
-            return 0  # their process ids are those of other hosts
-        total = 0
-        for process in self._membership.processes.values():
-            try:
-                total += psutil.Process(process.pid).memory_full_info().pss
-            except (psutil.Error, AttributeError):
-                return 0  # a system without it
-        return total
-
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, last_look = self._driver, this_host.monotonic()
@@ -406,7 +376,12 @@ class Coordinator:
                 if isinstance(end, TaskEnded):
                     kills.note(end)
             if now >= clock.to_wall(kills.due.time):
-                await self._carry_out_kills(kills.due, clock, awake)
+                self._observer.killing(kills.due)
+                names = (name for kill in kills.due.now for name in kill.processes)
+                self._membership.kill([*dict.fromkeys(names)])
+                while True:  # until it is noticed: nothing begins any more
+                    self._take_states(await self._membership.events(_LOOK))
+                    self._look(clock, awake)
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
@@ -420,20 +395,6 @@ class Coordinator:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""
         self._cuts.check()
         self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
-
-    async def _carry_out_kills(
-        self, due: Due, clock: RunClock, awake: AwakeClock
-    ) -> NoReturn:
-        """Have what the scenario kills killed, and wait until it is noticed.
-
-        Nothing begins any more: what would at the very instant may be a cut.
-        """
-        self._observer.killing(due)
-        names = dict.fromkeys(name for kill in due.now for name in kill.processes)
-        self._membership.kill([*names])
-        while True:
-            self._take_states(await self._membership.events(_LOOK))
-            self._look(clock, awake)
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""

@@ -124,9 +124,13 @@ class Agent:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._forks = forks(
-            self._process_ended, lambda how: self._fail("ForkServerLost", how)
-        )
+
+        def on_end(process: str, code: int) -> None:
+            self._send(ProcessDied(process, code))
+            if code:
+                self._say(f"process {printable(process)} {describe_end(code)}")
+
+        self._forks = forks(on_end, lambda how: self._fail("ForkServerLost", how))
         self._describe = describe
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
@@ -152,55 +156,43 @@ class Agent:
         except OSError as error:
             self._say(f"cannot start its fork server: {error}")
         try:
-            self._connection = await self._join()
-            await self._take_part(self._connection)
+            connection = self._connection = await self._join()
+            self._say(f"joined the run at {format_address(*self._coordinator)}")
+            self._watch.on_message(this_host.monotonic())
+            beat = asyncio.create_task(self._beat(connection))
+            watching = asyncio.create_task(self._await_silence(connection))
+            try:
+                if (launch := await self._order(connection)) is not None:
+                    await self._serve(launch, connection)
+            finally:
+                beat.cancel()
+                watching.cancel()
         finally:
             await self._forks.aclose(_GRACE)
             if self._connection is not None:
                 await self._connection.aclose()
 
-    async def _take_part(self, connection: ControlConnection) -> None:
-        self._say(f"joined the run at {format_address(*self._coordinator)}")
-        self._watch.on_message(this_host.monotonic())
-        beat = asyncio.create_task(self._beat(connection))
-        watching = asyncio.create_task(self._await_silence(connection))
-        try:
-            launch = await self._order(connection)
-            if launch is None:
-                return
-            self._watch.limit = launch.silence
-            with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
-                self._clock = ClockComparison(connection, board, launch.clock)
-                await self._clock.compare()
-                connection.send(pack(BoardReady(board.path)))
-                await self._serve(launch, board, connection, self._clock)
-        finally:
-            beat.cancel()
-            watching.cancel()
-
-    async def _serve(
-        self,
-        launch: Launch,
-        board: RateBoard,
-        connection: ControlConnection,
-        clock: ClockComparison,
-    ) -> None:
+    async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
-        launching = asyncio.create_task(self._launch(launch, board, connection))
-        following = asyncio.create_task(self._follow(connection, board))
-        comparing = asyncio.create_task(clock.keep())
-        try:
-            await asyncio.wait(
-                (launching, following), return_when=asyncio.FIRST_COMPLETED
-            )
-            if not following.done():
-                await launching
-            await following
-        finally:
-            under_way = launching, following, comparing
-            for each in under_way:
-                each.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        self._watch.limit = launch.silence
+        with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
+            clock = self._clock = ClockComparison(connection, board, launch.clock)
+            await clock.compare()
+            connection.send(pack(BoardReady(board.path)))
+            launching = asyncio.create_task(self._launch(launch, board, connection))
+            following = asyncio.create_task(self._follow(connection, board))
+            under_way = launching, following, asyncio.create_task(clock.keep())
+            try:
+                await asyncio.wait(
+                    (launching, following), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not following.done():
+                    await launching
+                await following
+            finally:
+                for each in under_way:
+                    each.cancel()
+                await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
         deadline = this_host.monotonic() + self._patience
@@ -273,11 +265,6 @@ class Agent:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
             self._fail("ForkServerLost", str(loss))
             raise loss from error
-
-    def _process_ended(self, name: str, code: int) -> None:
-        self._send(ProcessDied(name, code))
-        if code:
-            self._say(f"process {printable(name)} {describe_end(code)}")
 
     def _fail(self, error: str, text: str) -> None:
         self._send(Failed(error, text, ""))

@@ -83,6 +83,15 @@ class Launcher(Protocol):
         ...
 
 
+def agent_arguments(
+    address: tuple[str, int], patience: float, allow: Collection[str], name: str = ""
+) -> list[str]:
+    """Return the arguments of an agent that is to join at an address."""
+    arguments = [format_address(*address), "--patience", f"{patience:g}"]
+    arguments += [f"--allow={program}" for program in allow]
+    return [*arguments, "--name", name] if name else arguments
+
+
 class ExternalLauncher:
     """Starts nothing: srun, mpirun, torchrun, a pod or a person starts the agents."""
 
@@ -117,8 +126,15 @@ class ChildAgents:
     alone, and everything that it starts can be ended as one group.
     """
 
+    hosts: Sequence[str]
+
     def __init__(self) -> None:
         self._children: dict[str, Process] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of the hosts."""
+        return len(self.hosts)
 
     async def start_child(
         self,
@@ -192,8 +208,7 @@ class ChildAgents:
 class LocalLauncher(ChildAgents):
     """Starts ``python -m emu.emulation.launch`` as a child process."""
 
-    hosts: Sequence[str] = (LOCALHOST,)
-    count = 1
+    hosts = (LOCALHOST,)
     embedded = True
     patience = 0.0
 
@@ -217,10 +232,10 @@ class LocalLauncher(ChildAgents):
         OSError
             When the log cannot be written or the process cannot be started.
         """
-        command = module_command("emu.emulation.launch", format_address(*address))
-        command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
-        command += [f"--allow={program}" for program in allow]
-        environment = {**os.environ, "EMU_TOKEN": token}
+        arguments = agent_arguments(address, _PATIENCE, allow, LOCALHOST)
         await self.start_child(
-            "the agent of this host", command, log, environment=environment
+            "the agent of this host",
+            module_command("emu.emulation.launch", *arguments),
+            log,
+            environment={**os.environ, "EMU_TOKEN": token},
         )

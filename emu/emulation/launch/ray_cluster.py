@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.emulation.launch.fork import describe_end
-from emu.emulation.network import format_address
+from emu.emulation.launch.launcher import agent_arguments
 from emu.errors import RunError
 from emu.host.this_host import module_command
 from emu.names import printable
@@ -149,8 +149,7 @@ class RayLauncher:
         OSError
             When Ray's client has gone.
         """
-        arguments = [format_address(*address), "--patience", f"{_PATIENCE:g}"]
-        arguments += [f"--allow={program}" for program in allow]
+        arguments = agent_arguments(address, _PATIENCE, allow)
         self._say({"token": token, "arguments": arguments, "log": str(log)})
 
     async def wait_for_end(self) -> str:

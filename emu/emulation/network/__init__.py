@@ -36,10 +36,11 @@ from emu.emulation.network.inbox import (
     PoolStatistics,
 )
 from emu.emulation.network.out_edge import OutEdge
-from emu.emulation.network.pacer import Pacer, pace_at
+from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import arrival_device
 from emu.emulation.network.send_log import FrameLog
+from emu.emulation.network.statistics import HostUse, ProcessStatistics
 from emu.emulation.network.tls import draw_certificate, is_loopback
 from emu.emulation.network.tuning import tune_process, tune_socket
 
@@ -56,6 +57,7 @@ __all__ = [
     "Delivery",
     "FrameLog",
     "Handoff",
+    "HostUse",
     "Identity",
     "Inbox",
     "InboxStatistics",
@@ -63,6 +65,7 @@ __all__ = [
     "Pacer",
     "PeerClock",
     "PoolStatistics",
+    "ProcessStatistics",
     "RateBoard",
     "RunClock",
     "SilenceWatch",
@@ -75,7 +78,6 @@ __all__ = [
     "format_address",
     "is_loopback",
     "open_edge",
-    "pace_at",
     "parse_address",
     "tune_process",
     "tune_socket",

@@ -170,14 +170,9 @@ async def _when_readable(
         try:
             return call(*args, **kw)
         except BlockingIOError:
-            readable = loop.create_future()
-            loop.add_reader(sock.fileno(), _on_readable, readable)
+            readable = asyncio.Event()
+            loop.add_reader(sock.fileno(), readable.set)
             try:
-                await readable
+                await readable.wait()
             finally:
                 loop.remove_reader(sock.fileno())
-
-
-def _on_readable(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)

@@ -24,7 +24,7 @@ from emu.emulation.network.tls import (
     draw_certificate,
     peer_fingerprint,
 )
-from emu.emulation.wire import Fields, WireLimits
+from emu.emulation.wire import WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -102,48 +102,33 @@ async def _connect(
 
 async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
     """Be accepted by the other side, once it has proved that it knows our key."""
-    role, name, nonce = identity.role, identity.name, fresh_nonce()
-    connection.send({"role": role, "name": name, "nonce": nonce})
+    name, nonce, binding = identity.name, fresh_nonce(), b""
+    hello = {"role": identity.role, "name": name, "nonce": nonce}
+    connection.send(hello)
     answer = await connection.receive()
     if "refused" in answer:
         reason = printable(str(answer["refused"]))
         raise NodeMisbehaved(f"{where} refused {name}: {reason}")
     try:
-        await _answer(connection, identity, where, nonce, answer)
+        if answer.get("tls") is True:
+            # Who strips this away gets no proof: a port that wants TLS gives none
+            # without.
+            tls = await connection.encrypt(client_context(), server=False)
+            binding = peer_fingerprint(tls)
+            connection.send(hello)
+            answer = await connection.receive()
+        subject, theirs = (identity.role, name), answer.get("nonce")
+        try:
+            challenge = Challenge.of(identity.key, subject, nonce, theirs, binding)
+            challenge.check(answer, "server")
+        except NodeMisbehaved as error:
+            raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+        connection.send({"proof": challenge.proof("client")})
+        connection.seal(challenge, "client")
+        if (await connection.receive()).get("accepted") is not True:
+            raise NodeMisbehaved(f"{where} did not accept {name}")
     except NodeLost as error:  # amid the handshake: it has made room for another
         raise NodeLost(f"{error}; {AGAIN}") from None
-
-
-async def _answer(
-    connection: ControlConnection,
-    identity: Identity,
-    where: str,
-    nonce: bytes,
-    answer: Fields,
-) -> None:
-    """Have the other side prove what it is, and prove the same."""
-    role, name = identity.role, identity.name
-    binding = b""
-    if answer.get("tls") is True:
-        # Who strips this away gets no proof: a port that wants TLS gives none without.
-        binding = peer_fingerprint(
-            await connection.encrypt(client_context(), server=False)
-        )
-        connection.send({"role": role, "name": name, "nonce": nonce})
-        answer = await connection.receive()
-    try:
-        challenge = Challenge.of(
-            identity.key, (role, name), nonce, answer.get("nonce"), binding
-        )
-        challenge.check(answer, "server")
-    except NodeMisbehaved as error:
-        raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
-    connection.send({"proof": challenge.proof("client")})
-    connection.seal(
-        sending=challenge.seal_key("client"), receiving=challenge.seal_key("server")
-    )
-    if (await connection.receive()).get("accepted") is not True:
-        raise NodeMisbehaved(f"{where} did not accept {name}")
 
 
 #: Takes over a connection whose handshake is done: (connection, who it is).
@@ -225,7 +210,7 @@ class ControlServer:
 
     def _stranger(self) -> ControlConnection:
         return ControlConnection(
-            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._take_connection
+            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._on_made
         )
 
     async def aclose(self) -> None:
@@ -242,15 +227,15 @@ class ControlServer:
             if isinstance(result, Exception):
                 raise result
 
-    def _take_connection(self, connection: ControlConnection) -> None:
+    def _on_made(self, connection: ControlConnection) -> None:
+        def forget(handle: asyncio.Task[None]) -> None:
+            # A failed one stays until aclose raises what it raised.
+            if handle.cancelled() or handle.exception() is None:
+                self._handles.pop(handle, None)
+
         handle = asyncio.get_running_loop().create_task(self._serve(connection))
         self._handles[handle] = None
-        handle.add_done_callback(self._on_handler_end)
-
-    def _on_handler_end(self, handle: asyncio.Task[None]) -> None:
-        # A failed one stays until aclose raises what it raised.
-        if handle.cancelled() or handle.exception() is None:
-            self._handles.pop(handle, None)
+        handle.add_done_callback(forget)
 
     async def _serve(self, connection: ControlConnection) -> None:
         try:
@@ -298,10 +283,7 @@ class ControlServer:
                 f"{role} {name!r:.80} left at our proof: its token is another run's"
             ) from None
         challenge.check(proof, "client")
-        connection.seal(
-            sending=challenge.seal_key("server"), receiving=challenge.seal_key("client")
-        )
+        connection.seal(challenge, "server", self._limits)
         connection.peer = name
-        connection.raise_limits(self._limits)
         connection.send({"accepted": True})
         return who

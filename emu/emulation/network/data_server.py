@@ -52,21 +52,33 @@ _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
 @dataclass(frozen=True, slots=True)
-class DataServerStatistics:
-    """Counts of what arrived over accepted connections.
+class PayloadCount:
+    """Payload bytes of one edge and kind (`emu.problem.payloads.payload_kind`)."""
 
-    ``payloads`` lists these bytes: rows of ``edge``, ``kind``
-    (`emu.problem.payloads.payload_kind`) and ``bytes``; ``bursts`` the most at once:
-    rows of ``edge`` and ``bytes``.
-    """
+    edge: int
+    kind: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BurstSize:
+    """The most real bytes of one edge that came at once."""
+
+    edge: int
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class DataServerStatistics:
+    """Counts of what arrived over accepted connections."""
 
     connections: int
     frames: int
     payload_bytes: int
     header_bytes: int
     rejections: int
-    payloads: list[dict[str, int | str]]
-    bursts: list[dict[str, float]]
+    payloads: list[PayloadCount]
+    bursts: list[BurstSize]
 
 
 class ArrivalBursts:
@@ -244,11 +256,8 @@ class DataServer:
             self.payload_bytes,
             self.header_bytes,
             self.rejections.total,
-            [
-                {"edge": edge, "kind": kind, "bytes": count}
-                for (edge, kind), count in self.payloads.items()
-            ],
-            [{"edge": e, "bytes": most} for e, most in self.bursts.most.items()],
+            [PayloadCount(*key, count) for key, count in self.payloads.items()],
+            [BurstSize(*one) for one in self.bursts.most.items()],
         )
 
     async def aclose(self) -> None:
@@ -287,18 +296,24 @@ class DataConnection:
         self._sock = tls or sock
         self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(
-            self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
-        )
         self._buffer: PooledBuffer | None = None
+        self._first = self._wall = 0.0  # of this frame's payload, of all that came
+
+        def allocate(size: int) -> memoryview:
+            self._first = self._wall
+            self._buffer = server.pool.acquire(size)
+            return self._buffer.view
+
+        self._reader = FrameReader(
+            allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
+        )
         self._edge: int | None = None
         self._challenge: Challenge | None = None
         self._newest = -1
-        self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
         late = NodeMisbehaved(f"no hello in {server.hello_timeout:g} s")
         self._deadline = self._loop.call_later(server.hello_timeout, self._fail, late)
-        self._loop.add_reader(sock.fileno(), self._readable)
+        self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:
         """Close at once, without an error; a payload that was begun is given up."""
@@ -314,12 +329,13 @@ class DataConnection:
         self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
-    def _readable(self) -> None:
-        self._receive()
-        while self._open and self._arrivals.pending:
-            self._receive()
-
     def _receive(self) -> None:
+        """Take what has come; the rest of a TLS record is not in the socket."""
+        self._take_call()
+        while self._open and self._arrivals.pending:
+            self._take_call()
+
+    def _take_call(self) -> None:
         try:
             view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
             count, wall = self._arrivals.receive(view)
@@ -346,11 +362,6 @@ class DataConnection:
         except BaseException:  # or it is called for ever
             self._on_stream_end(", for a fault of this process")
             raise
-
-    def _allocate(self, size: int) -> memoryview:
-        self._first = self._wall
-        self._buffer = self._server.pool.acquire(size)
-        return self._buffer.view
 
     def _hello(self, fields: Fields) -> None:
         """Take a stranger's hello, then its proof."""

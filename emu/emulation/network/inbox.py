@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -289,20 +290,20 @@ class Inbox:
             raise ValueError(f"edge {edge}, iteration {iteration} is awaited already")
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._awaited[key] = future
+        none = contextlib.nullcontext()
         try:
-            if within is None:
+            async with none if within is None else awake_timeout(within):
                 return await future
-            async with awake_timeout(within):
-                return await future
-        except TimeoutError:
-            self._keep(future)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # What came in the very turn its waiter gave up is for the next one.
+            if future.done() and not future.cancelled() and not future.exception():
+                self.deliver(future.result())
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise DeadlineExceeded(
                 f"{self.owner} waited {within:g} s for iteration {iteration} of edge "
                 f"{edge}"
             ) from None
-        except asyncio.CancelledError:
-            self._keep(future)
-            raise
         finally:
             self._awaited.pop(key, None)
 
@@ -313,8 +314,3 @@ class Inbox:
             if key[0] == edge and not future.done():
                 future.set_exception(error)
                 del self._awaited[key]
-
-    def _keep(self, future: asyncio.Future[Delivery]) -> None:
-        """Keep for the next waiter what came in the very turn its waiter gave up."""
-        if future.done() and not future.cancelled() and not future.exception():
-            self.deliver(future.result())

@@ -141,7 +141,7 @@ class OutEdge:
         entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
         self._queue.append(entry)
         if len(self._queue) == 1:
-            self._begin()
+            self._begin(entry)
         return future
 
     def notify(self, since: float) -> None:
@@ -217,7 +217,7 @@ class OutEdge:
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
         # may not catch up all would lose what it holds back.
         least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (least if depth.catch_up == math.inf else 1):
+        if limit < (least if depth.is_unlimited else 1):
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
@@ -231,9 +231,10 @@ class OutEdge:
         """Close the connection; frames still queued fail with `NodeLost`."""
         self._fail(NodeLost(f"edge {self.edge} was closed"))
 
-    def _begin(self) -> None:
-        """Start with the frame that has come to the front."""
-        entry = self._queue[0]
+    def _begin(self, entry: _Queued) -> None:
+        """Start with the frame that has come to the front, if it is there still."""
+        if not self._queue or self._queue[0] is not entry or self._error is not None:
+            return
         if entry.shaped and self._pacer is not None:
             self._pacer.activate(self)
         else:
@@ -326,11 +327,7 @@ class OutEdge:
         if queued.shaped and self._pacer is not None:
             self._pacer.deactivate(self)
         if self._queue:
-            self._loop.call_soon(self._resume, self._queue[0])
-
-    def _resume(self, queued: _Queued) -> None:
-        if self._queue and self._queue[0] is queued and self._error is None:
-            self._begin()
+            self._loop.call_soon(self._begin, self._queue[0])
 
     def _peer_spoke(self) -> None:
         """Take note of the receiver's end: after its answer it sends nothing else."""

@@ -10,42 +10,10 @@ from typing import Protocol
 from emu.emulation.network.clock import Alarm, RunClock
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
-from emu.emulation.shaping import Depth, EmulationSettings, Looks, RateSegment
+from emu.emulation.shaping import QUANTUM, EmulationSettings, RateSegment, pace_at
 from emu.host.this_host import this_host
 
-#: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
-#: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the
-#: same median finish error.
-QUANTUM = 0.002
-_MOST = 0.020
-#: How many such times a sender may lead its fluid where that ends flows. With 1 and 3,
-#: 41 and 58, 65 and 85, 96 and 100 % of the flows of three scenarios with bursts of 40
-#: were punctual.
-_LEAD = 3
-#: Shortest time between two looks, near a flow's end.
-_SHORTEST = 0.0005
-#: Longest while there is nothing to send: only in case, since senders are notified.
-_IDLE = 0.1
 _DEFAULTS = EmulationSettings()
-
-
-def pace_at(
-    time_scale: float,
-    settings: EmulationSettings = _DEFAULTS,
-    quantum: float = QUANTUM,
-) -> tuple[Looks, Depth]:
-    """Return the intervals between looks of senders, and their leads, wall seconds.
-
-    Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
-    however slow emulated time is, and what it may miss still shrinks in emulated time.
-    Growing with the time scale itself doubled the error of a job of short flows (462 in
-    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated seconds
-    whatever the scale.
-    """
-    longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
-    looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
-    lead = _LEAD * longest if settings.flow_ends == "fluid" else 0.0
-    return looks, Depth(lead_time=lead, catch_up=settings.catch_up * time_scale)
 
 
 class Paced(Protocol):

@@ -267,22 +267,7 @@ class Sampler(_SamplerTask):
         else:
             batch = self._growing.pop(iteration).finish()
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
-        mini_batch = MiniBatch.of(
-            batch,
-            self._merge(batch.vertices, inputs),
-            self._dataset.labels[batch.seeds],
-        )
-        self._figures = {
-            "input_vertices": float(batch.sizes[0]),
-            "edges": float(sum(len(source) for source, _ in batch.edges)),
-        }
-        return mini_batch.tensors()
-
-    def _merge(
-        self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
-    ) -> NDArray[Any]:
-        """Put every store's rows at the places of S_0 that it owns."""
-        length = self._dataset.feature_length
+        vertices, length = batch.vertices, self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
         for store, sender in enumerate(self._brief.inputs):
@@ -296,7 +281,12 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
-        return features
+        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
+        self._figures = {
+            "input_vertices": float(batch.sizes[0]),
+            "edges": float(sum(len(source) for source, _ in batch.edges)),
+        }
+        return mini_batch.tensors()
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]

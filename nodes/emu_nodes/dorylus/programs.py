@@ -291,12 +291,6 @@ class _Tensor(Nothing):
         if end == DIES:
             version = self.weights(iteration, inputs)[1]
             return {"version": np.array([version], np.int64)}
-        payload = self._whole_work(iteration, inputs)
-        if end == LATE:
-            self._figures = {}
-        return payload
-
-    def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         step = self._brief.kind, self.layer
         arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
         server: GraphServer | None = None
@@ -313,7 +307,7 @@ class _Tensor(Nothing):
             loss += before[2]
         if self.part + 1 < self.parts:
             versions_here[key] = (weights, version), gradient, loss
-        elif self.computes_loss:
+        elif self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
             self._figures = {"loss": self.count * loss}
         if server is not None:
