@@ -1,6 +1,6 @@
 """Compute the bytes that a paced sender may send now, and when to look again.
 
-Pure arithmetic on a fluid line. Any consistent units do: the asyncio edge hands it
+Pure arithmetic on a fluid segment. Any consistent units do: the asyncio edge hands it
 wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 
 A flow with assigned rates is a fluid F(t), the integral of the rate. It is carried as
@@ -86,10 +86,10 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Bounds of the interval between two looks at a line, seconds."""
+    """Bounds of the interval between two looks at a segment, seconds."""
 
     shortest: float = 0.0005
-    """Longest delay of seeing a line when the fluid's end has come near."""
+    """Longest delay of seeing a segment when the fluid's end has come near."""
     longest: float = 0.002
     """Longest delay while there is something to send. A sender uses up its lead
     between two looks, so not longer than the depth's ``lead_time``."""
@@ -97,12 +97,12 @@ class Looks:
     """Longest delay in any case."""
 
 
-def fluid_end(line: RateSegment, volume: float) -> float:
+def fluid_end(segment: RateSegment, volume: float) -> float:
     """Return when the fluid reaches the volume; infinity at rate 0 before that."""
-    missing = volume - line.served
+    missing = volume - segment.served
     if missing <= ROUNDING * volume:
-        return line.since
-    return line.since + missing / line.rate if line.rate > 0 else math.inf
+        return segment.since
+    return segment.since + missing / segment.rate if segment.rate > 0 else math.inf
 
 
 @dataclass(slots=True)
@@ -111,73 +111,75 @@ class Bucket:
 
     In every interval the flow sends what its rates carry in that time, and
     `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
-    line carries before it is seen. What is lost goes when its fluid has ended, at the
-    last rate that the sender knew of.
+    segment carries before it is seen. What is lost goes when its fluid has ended, at
+    the last rate that the sender knew of.
     """
 
     lost: float = 0.0
     """Bytes."""
     rate: float = 0.0
     highest: float = 0.0
-    """The last rate above 0, and the highest, of the lines that were seen."""
+    """The last rate above 0, and the highest, of the segments that were seen."""
 
     def without_loss(
         self,
-        line: RateSegment,
+        segment: RateSegment,
         now: float,
         sent: int,
         volume: int,
         depth: Depth,
         capacity: float,
     ) -> RateSegment:
-        """Return a line without what was lost; the line itself if nothing can be.
+        """Return a segment without what was lost; the segment itself if nothing can be.
 
         Parameters
         ----------
-        line, now, sent, volume, depth
+        segment, now, sent, volume, depth
             As in `allowance`.
         capacity
             Bytes per second of the narrowest link on the way: the rate of a flow whose
             sender stood still while it had one.
         """
         if depth.is_unlimited:
-            return line
-        if line.rate > 0:
-            self.rate, self.highest = line.rate, max(self.highest, line.rate)
-        if fluid_end(line, volume) <= line.since:
-            line = line._replace(rate=self.rate or capacity)
+            return segment
+        if segment.rate > 0:
+            self.rate, self.highest = segment.rate, max(self.highest, segment.rate)
+        if fluid_end(segment, volume) <= segment.since:
+            segment = segment._replace(rate=self.rate or capacity)
         if volume - sent > depth.tail:  # those wait by the sender's own choice
             reserve = depth.catch_up * (self.highest or capacity)
-            self.lost = max(self.lost, line.at(now) - sent - reserve)
-        return line._replace(served=line.served - self.lost)
+            self.lost = max(self.lost, segment.at(now) - sent - reserve)
+        return segment._replace(served=segment.served - self.lost)
 
 
 def allowance(
-    line: RateSegment, now: float, sent: int, volume: int, depth: Depth
+    segment: RateSegment, now: float, sent: int, volume: int, depth: Depth
 ) -> int:
     """Return the number of bytes that may still be sent at time ``now``.
 
     Parameters
     ----------
-    line
+    segment
         Newest piece of the fluid; it may be of a time to come.
     now
-        Seconds, on the line's clock.
+        Seconds, on the segment's clock.
     sent, volume
         Bytes sent so far and in all.
     depth
         How far the sender may lead.
     """
     soon = now + depth.lead_time
-    if fluid_end(line, volume) <= soon:
+    if fluid_end(segment, volume) <= soon:
         return volume - sent
-    least = depth.lead_bytes if soon >= line.since else 0
-    limit = min(max(line.at(soon), line.at(now) + least), float(volume - depth.tail))
+    least = depth.lead_bytes if soon >= segment.since else 0
+    limit = min(
+        max(segment.at(soon), segment.at(now) + least), float(volume - depth.tail)
+    )
     return max(0, int(limit) - sent)
 
 
 def next_look(
-    line: RateSegment | None,
+    segment: RateSegment | None,
     now: float,
     volume: int,
     *,
@@ -186,9 +188,9 @@ def next_look(
     looks: Looks,
     depth: Depth,
 ) -> float:
-    """Return when to look again: for the last bytes, or before a new line matters.
+    """Return when to look again: for the last bytes, or before a new segment matters.
 
-    A line seen late costs nothing unless the fluid ends before it is seen. Who waits
+    A segment seen late costs nothing unless the fluid ends before it is seen. Who waits
     for a rate, or gets `RISE` times the lowest that was on the board since it was last
     notified, is notified; so at half of the time that is left at the present rate
     nothing has been missed. Within `Looks.shortest` of the end a smaller rise is: the
@@ -196,15 +198,15 @@ def next_look(
 
     Parameters
     ----------
-    line
+    segment
         Newest piece of the fluid, None while there is none.
     now
-        Seconds, on the line's clock.
+        Seconds, on the segment's clock.
     volume
         Bytes.
     notified
-        Whether there is a newer line that cannot be seen yet: lines and messages go to
-        another host by two ways.
+        Whether there is a newer segment that cannot be seen yet: segments and messages
+        go to another host by two ways.
     sending
         Whether any bytes are to be sent before the last ones.
     looks
@@ -213,9 +215,9 @@ def next_look(
         How far the sender may lead.
     """
     end = begin = math.inf
-    if line is not None:
-        end = fluid_end(line, volume) - depth.lead_time
-        begin = line.since - depth.lead_time
+    if segment is not None:
+        end = fluid_end(segment, volume) - depth.lead_time
+        begin = segment.since - depth.lead_time
     if end <= now:
         return now
     if notified:
@@ -223,9 +225,9 @@ def next_look(
     if now < begin < math.inf:  # nothing may go yet
         return min(begin, now + looks.idle)
     longest = looks.idle
-    if sending and end < math.inf and line is not None:
+    if sending and end < math.inf and segment is not None:
         # Half of what the bucket holds, of which nothing is to be lost.
-        step = (depth.catch_up + depth.lead_bytes / line.rate) / RISE
+        step = (depth.catch_up + depth.lead_bytes / segment.rate) / RISE
         longest = min(looks.longest, max(step, looks.shortest))
     return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))
 
@@ -239,7 +241,7 @@ class EmulationSettings:
     Raises
     ------
     ValueError
-        When a scale, the deadline, the silence or the limit is not positive and finite,
+        When a scale, a timeout or the limit is not positive and finite,
         or ``catch_up`` is negative.
     """
 
@@ -259,7 +261,7 @@ class EmulationSettings:
     """Emulated seconds of its rates that a sender which stood still may catch up."""
     deadline: float = 30.0
     """Wall seconds that anything may be overdue before the run is given up."""
-    silence: float = 60.0
+    heartbeat_timeout: float = 60.0
     """Wall seconds that agent and coordinator may receive nothing from each other."""
     memory_limit: float = 4e9
     """Real bytes of received payload that one process may hold at a time."""
@@ -275,7 +277,7 @@ class EmulationSettings:
             "time_scale",
             "byte_scale",
             "deadline",
-            "silence",
+            "heartbeat_timeout",
             "memory_limit",
         ):
             value = getattr(self, name)

@@ -6,16 +6,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from emu.emulation.network import (
-    BufferPool,
-    DataServer,
-    Handoff,
-    Inbox,
-    OutEdge,
-    Pacer,
-    RunClock,
-    open_edge,
-)
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Handoff, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
 from emu.emulation.wire.messages import FlowEnded
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 from emu.errors import DeadlineExceeded, EmulatorError

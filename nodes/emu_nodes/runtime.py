@@ -17,21 +17,17 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from emu.emulation.network import (
-    BEAT,
-    ControlConnection,
-    HostUse,
-    Identity,
-    Pacer,
-    ProcessStatistics,
-    RateBoard,
-    RunClock,
-    arrival_device,
-    connect_control,
-    tune_process,
-)
-from emu.emulation.wire import Fields
+from emu.emulation.network.authentication import Identity
+from emu.emulation.network.clock import BEAT, RunClock
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.rx_timestamps import arrival_device
+from emu.emulation.network.statistics import HostUse, ProcessStatistics
+from emu.emulation.network.tuning import tune_process
 from emu.emulation.wire.array_parts import ArrayParts, parts_of
+from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
     Begin,
     Failed,

@@ -21,20 +21,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from emu.emulation.network import (
-    Alarm,
-    BufferPool,
-    DataServer,
-    Delivery,
-    Handoff,
-    Inbox,
-    OutEdge,
-    Pacer,
-    RateBoard,
-    RunClock,
-    edge_keys,
-    open_edge,
-)
+from emu.emulation.network.authentication import edge_keys
+from emu.emulation.network.clock import Alarm, RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Delivery, Handoff, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
 from emu.emulation.wire.process_spec import ProcessTask

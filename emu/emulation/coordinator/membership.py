@@ -18,7 +18,7 @@ from typing import Any, Self
 import psutil
 
 from emu.emulation.coordinator.peers import (
-    Gathering,
+    Barrier,
     JoinedAgent,
     Mailbox,
     Process,
@@ -31,16 +31,14 @@ from emu.emulation.coordinator.peers import (
     severity_of,
 )
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch import LocalLauncher, describe_end
-from emu.emulation.network import (
-    BEAT,
-    ControlConnection,
-    ControlServer,
-    Identity,
-    RateBoard,
-    format_address,
-    is_loopback,
-)
+from emu.emulation.launch.fork import describe_end
+from emu.emulation.launch.launcher import LocalLauncher
+from emu.emulation.network.authentication import Identity, format_address
+from emu.emulation.network.clock import BEAT
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tls import is_loopback
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -102,8 +100,8 @@ class Membership:
         self._launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
-        self.gathering = Gathering(self.events, settings.deadline, log)
-        self._standstill = Standstill(settings.silence)
+        self.barrier = Barrier(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.heartbeat_timeout)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -159,6 +157,7 @@ class Membership:
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
+        # Told before they are ended: who ends by itself leaves nothing behind.
         self.tell_all(Stop(reason, failed=error is not None))
         try:
             await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
@@ -268,7 +267,7 @@ class Membership:
             nameless = [f"{unknown} of {count} agents"] if unknown else []
             return [name for name in known if name not in names] if known else nameless
 
-        await self.gathering.until(
+        await self.barrier.until(
             missing, "join", lambda *_: None, patience=self._launcher.patience
         )
         self.agents.sort(key=lambda agent: agent.name)
@@ -286,7 +285,7 @@ class Membership:
             When a board in reach has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
-        boards = await self.gathering.messages(names, "open a rate board", BoardReady)
+        boards = await self.barrier.messages(names, "open a rate board", BoardReady)
         nics = self._settings.kernel_nics
         if not self._launcher.embedded and nics is None:
             return
@@ -328,7 +327,9 @@ class Membership:
                 f"refused an agent from {connection.peer_address}: {refusal}"
             )
             return
-        agent = JoinedAgent(host_name, connection, hello.host, self._settings.silence)
+        agent = JoinedAgent(
+            host_name, connection, hello.host, self._settings.heartbeat_timeout
+        )
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
@@ -345,6 +346,7 @@ class Membership:
             watching.cancel()
 
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
+        # Whatever it says is a sign of life.
         agent.watch.on_message(this_host.monotonic())
         if isinstance(message, ProcessDied):
             process = self.processes.get(message.process)
@@ -378,6 +380,7 @@ class Membership:
             twice = NodeMisbehaved(f"process {name} joins twice")
             self._report(Severity.FAILED, twice)
             return
+        # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
             await process.connection.follow(
@@ -387,6 +390,7 @@ class Membership:
             wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
             self._report(Severity.FAILED, wrong)
         except RunError:
+            # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
 
@@ -425,4 +429,4 @@ class Membership:
         how = await agent.watch.silence()
         agent.gone = True
         loss = NodeLost(f"{agent} {how} ({self._story()})")
-        self._report(Severity.KILLED, loss, ago=self._settings.silence)
+        self._report(Severity.KILLED, loss, ago=self._settings.heartbeat_timeout)

@@ -1,4 +1,4 @@
-"""Outcome of an emulated run, and the gathering of it."""
+"""Outcome of an emulated run, and the barrier of it."""
 
 from __future__ import annotations
 

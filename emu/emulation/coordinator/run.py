@@ -30,8 +30,9 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch import LocalLauncher, run_until_signalled
-from emu.emulation.network import AwakeClock, RunClock
+from emu.emulation.launch.launcher import LocalLauncher
+from emu.emulation.launch.signals import run_until_signalled
+from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.shaping import RISE
 from emu.emulation.wire.array_parts import Arrays
 from emu.emulation.wire.messages import (
@@ -94,16 +95,16 @@ class SenderWakeups:
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))
 
-    def due(self, lines: RateSegments) -> dict[str, WakeSender]:
+    def due(self, segments: RateSegments) -> dict[str, WakeSender]:
         """Return wake-ups by process, for rates at least `RISE` times those known."""
-        edges, rates = lines.edge, lines.rate
-        new = self._iteration[edges] != lines.iteration
+        edges, rates = segments.edge, segments.rate
+        new = self._iteration[edges] != segments.iteration
         known = np.where(new, 0.0, self._known[edges])
         wake = (rates > 0) & (rates >= RISE * known)
-        self._iteration[edges] = lines.iteration
+        self._iteration[edges] = segments.iteration
         self._known[edges] = np.where(wake, rates, np.minimum(known, rates))
         wakeups: dict[str, tuple[list[int], list[float]]] = {}
-        woken = zip(edges[wake].tolist(), lines.since[wake].tolist(), strict=True)
+        woken = zip(edges[wake].tolist(), segments.since[wake].tolist(), strict=True)
         for edge, since in woken:
             mine = wakeups.setdefault(self._process[edge], ([], []))
             mine[0].append(edge)
@@ -308,7 +309,7 @@ class Coordinator:
                 one.name for one, host in machines if host == name
             ]
             mine = [s for s, host in zip(specs, at, strict=True) if host == name]
-            order = Launch(edges, mine, settings.silence, clock)
+            order = Launch(edges, mine, settings.heartbeat_timeout, clock)
             self._membership.send_to_agent(agent, order)
 
     async def _assemble(self) -> None:
@@ -332,8 +333,8 @@ class Coordinator:
         self._launch(hosts)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
-        gathering = membership.gathering
-        listening = await gathering.messages(
+        barrier = membership.barrier
+        listening = await barrier.messages(
             processes, "come up, before iteration 0", Listening
         )
         self._observer.on_join(len(processes))
@@ -344,7 +345,7 @@ class Coordinator:
             for process, members in job.processes.items():
                 for part in cuts.parts_for([job.tasks[task].name for task in members]):
                     membership.send(process, part)
-        ready = await gathering.messages(
+        ready = await barrier.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
             Ready,
@@ -354,7 +355,7 @@ class Coordinator:
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, last_look = self._driver, this_host.monotonic()
-        awake = AwakeClock(2 * _LOOK, last_look)
+        awake = PauseAwareClock(2 * _LOOK, last_look)
         kills = self._kills
         driver.begin()
         while not driver.finished:
@@ -391,7 +392,7 @@ class Coordinator:
                 last_look = now
                 self._look(clock, awake)
 
-    def _look(self, clock: RunClock, awake: AwakeClock) -> None:
+    def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""
         self._cuts.check()
         self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
@@ -440,12 +441,18 @@ class Coordinator:
             self._settings.kernel_nics.on_decisions(decisions.news)
         self._observer.on_decisions(decisions)
 
-    def publish(self, lines: RateSegments) -> None:
-        """Put changed fluid lines on the boards of all hosts."""
+    def publish(self, segments: RateSegments) -> None:
+        """Put changed segments on the boards of all hosts."""
         nics, message = self._settings.kernel_nics, None
         if nics is not None:
-            lines = nics.for_senders(lines)
-        columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
+            segments = nics.for_senders(segments)
+        columns = (
+            segments.edge,
+            segments.iteration,
+            segments.served,
+            segments.rate,
+            segments.since,
+        )
         for agent in self._membership.agents:
             if agent.board is None:
                 message = message or RateUpdate(*(each.tobytes() for each in columns))
@@ -453,9 +460,9 @@ class Coordinator:
             elif nics is None:
                 agent.board.publish(*columns)
             else:  # of each machine's own senders alone: all boards are near
-                mine = self._sender_machine[lines.edge] == agent.host_name
+                mine = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(each[mine] for each in columns))
-        for process, look in self._sender_wakeups.due(lines).items():
+        for process, look in self._sender_wakeups.due(segments).items():
             self._membership.send(process, look)
 
     async def _collect(
@@ -484,7 +491,7 @@ class Coordinator:
             else:
                 results.add(message)
 
-        await self._membership.gathering.until(
+        await self._membership.barrier.until(
             lambda: self._problem.job.processes.keys() - statistics.keys(),
             "hand over its results, after the last iteration",
             take,

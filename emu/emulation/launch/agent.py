@@ -22,18 +22,13 @@ from emu.emulation.launch.programs import (
     programs_of,
     with_keys,
 )
-from emu.emulation.network import (
-    BEAT,
-    SILENCE,
-    ControlConnection,
-    Identity,
-    RateBoard,
-    SilenceWatch,
-    connect_control,
-    draw_certificate,
-    format_address,
-)
-from emu.emulation.wire import WireLimits
+from emu.emulation.network.authentication import Identity, format_address
+from emu.emulation.network.clock import BEAT, HEARTBEAT_TIMEOUT, SilenceWatch
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tls import draw_certificate
+from emu.emulation.wire.frame_layout import WireLimits
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -135,7 +130,7 @@ class Agent:
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
         self._say = say
-        self._watch = SilenceWatch(SILENCE, this_host.monotonic())
+        self._watch = SilenceWatch(HEARTBEAT_TIMEOUT, this_host.monotonic())
 
     async def run(self) -> None:
         """Serve one run and return when it is over.
@@ -174,7 +169,7 @@ class Agent:
 
     async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
-        self._watch.limit = launch.silence
+        self._watch.limit = launch.heartbeat_timeout
         with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
             clock = self._clock = ClockComparison(connection, board, launch.clock)
             await clock.compare()
@@ -284,7 +279,7 @@ class Agent:
             message = unpack(await connection.receive())
             self._watch.on_message(this_host.monotonic())
             if isinstance(message, RateUpdate):
-                publish_lines(board, message)
+                publish_segments(board, message)
             elif isinstance(message, Kill):
                 for process in message.processes:
                     self._forks.kill(process)
@@ -306,12 +301,12 @@ class Agent:
         connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
 
 
-def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
-    """Put lines that came by message on the board of this host."""
+def publish_segments(board: RateBoard, segments: RateUpdate) -> None:
+    """Put segments that came by message on the board of this host."""
     board.publish(
-        np.frombuffer(lines.edges, "<i8"),
-        np.frombuffer(lines.iterations, "<i8"),
-        np.frombuffer(lines.served, "<f8"),
-        np.frombuffer(lines.rates, "<f8"),
-        np.frombuffer(lines.since, "<f8"),
+        np.frombuffer(segments.edges, "<i8"),
+        np.frombuffer(segments.iterations, "<i8"),
+        np.frombuffer(segments.served, "<f8"),
+        np.frombuffer(segments.rates, "<f8"),
+        np.frombuffer(segments.since, "<f8"),
     )

@@ -32,7 +32,7 @@ import msgpack
 
 from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.launch.signals import die_with_parent
-from emu.emulation.wire import Fields
+from emu.emulation.wire.frame_layout import Fields
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15

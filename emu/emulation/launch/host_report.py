@@ -14,13 +14,9 @@ from typing import Any
 
 import psutil
 
-from emu.emulation.network import (
-    BEAT,
-    ClockLine,
-    ControlConnection,
-    PeerClock,
-    RateBoard,
-)
+from emu.emulation.network.clock import BEAT, ClockLine, PeerClock
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.rate_board import RateBoard
 from emu.host.this_host import loopback_address, memory, this_host, version_of_emu
 
 #: Pings before the first line, and of every beat: the surest of each counts.

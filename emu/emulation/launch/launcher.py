@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from emu.emulation.launch.fork import describe_end
-from emu.emulation.network import format_address
+from emu.emulation.network.authentication import format_address
 from emu.host.this_host import module_command
 
 #: Name of the only host.

@@ -20,7 +20,9 @@ from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import Fields, FrameReader, Kind, Message, encode_message
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Fields, Kind, Message
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable

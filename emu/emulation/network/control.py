@@ -19,15 +19,9 @@ from typing_extensions import override
 from emu.emulation.network.authentication import Challenge, Side, name_of
 from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import (
-    Fields,
-    FrameReader,
-    Kind,
-    Message,
-    Seal,
-    WireLimits,
-    encode_message,
-)
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Fields, Kind, Message, Seal, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 

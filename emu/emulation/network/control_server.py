@@ -24,7 +24,7 @@ from emu.emulation.network.tls import (
     draw_certificate,
     peer_fingerprint,
 )
-from emu.emulation.wire import WireLimits
+from emu.emulation.wire.frame_layout import WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable

@@ -30,15 +30,9 @@ from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import (
-    DATA_KINDS,
-    Fields,
-    Frame,
-    FrameReader,
-    Kind,
-    WireLimits,
-    encode_message,
-)
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
@@ -348,6 +342,7 @@ class DataConnection:
             self._on_stream_end("")
             return
         self._wall = wall
+        # Headers count for nothing: rates are of payload.
         if self._edge is not None and self._buffer is not None:
             self._server.bursts.note(self._edge, count, wall)
         try:
@@ -388,6 +383,7 @@ class DataConnection:
         edge = cast("int", self._challenge.subject[0])
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
+        # From here on it is no stranger: an error is the run's, not a rejection.
         self._deadline.cancel()
         self._edge = edge
         server.strangers.leave(self)
@@ -401,6 +397,7 @@ class DataConnection:
             raise NodeMisbehaved(
                 f"a frame of edge {header.edge} on the connection of edge {self._edge}"
             )
+        # Nothing may come twice, and the order on the wire is that of the source.
         if header.iteration <= self._newest:
             raise NodeMisbehaved(
                 f"edge {header.edge} sent iteration {header.iteration} after "
@@ -409,7 +406,7 @@ class DataConnection:
         self._newest = header.iteration
         volume = header.body_bytes
         server.frames += 1
-        first = self._first if volume else wall
+        first = self._first if volume else wall  # without a body nothing was allocated
         server.log.note(header.edge, header.iteration, first, wall, volume)
         server.payload_bytes += volume
         for tensor in header.tensors:

@@ -82,7 +82,7 @@ class BufferPool:
         """Take and touch ``count`` buffers for ``size`` bytes ahead of the run."""
         for _ in range(count):
             block = np.empty(size_class(size), dtype=np.uint8)
-            block.fill(0)
+            block.fill(0)  # touches every page: the first to do so pays for it
             self.statistics.held += block.nbytes
             self._ready[block.nbytes].append(block)
 
@@ -248,6 +248,7 @@ class Inbox:
         if key in self._ready:
             raise NodeMisbehaved(f"edge {key[0]} delivered iteration {key[1]} twice")
         waiter = self._awaited.pop(key, None)
+        # One that was cancelled in this very turn is done: the payload waits then.
         if waiter is not None and not waiter.done():
             waiter.set_result(delivery)
             return
@@ -279,6 +280,7 @@ class Inbox:
             If it is waited for already.
         """
         key = (edge, iteration)
+        # What came before its edge failed is as good as ever: the error comes after it.
         if key in self._ready:
             delivery = self._ready.pop(key)
             self.statistics.waiting -= 1

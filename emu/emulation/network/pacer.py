@@ -77,7 +77,7 @@ class Pacer:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
         self.looks, self.depth = pace_at(clock.time_scale, *self._pace)
-        for edge in list(self._active):
+        for edge in list(self._active):  # a look may end one
             self.look(edge)
 
     @property
@@ -90,18 +90,18 @@ class Pacer:
         """True where a shaped frame is waiting or on its way."""
         return bool(self._active)
 
-    def line(self, edge: int, iteration: int) -> RateSegment | None:
+    def segment(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
-        clock, line = self._clock, self._board.read(edge)
-        # A line of another iteration is of the flow before or after this one: at its
+        clock, segment = self._clock, self._board.read(edge)
+        # A segment of another iteration is of the flow before or after this one: at its
         # rate the sender would spend what is not its own.
-        if clock is None or line is None or line.iteration != iteration:
+        if clock is None or segment is None or segment.iteration != iteration:
             return None
         return RateSegment(
             iteration,
-            line.served * self._byte_scale,
-            self.to_wall_rate(line.rate),
-            clock.to_wall(line.since),
+            segment.served * self._byte_scale,
+            self.to_wall_rate(segment.rate),
+            clock.to_wall(segment.since),
         )
 
     def to_wall_rate(self, rate: float) -> float:
@@ -110,11 +110,12 @@ class Pacer:
         return rate * self._byte_scale / scale
 
     def to_wall(self, time: float) -> float:
-        """Return the wall time of a run time as `line` has it; before all, at rest."""
+        """Return the wall time of a run time, -infinity before the run begins."""
         return self._clock.to_wall(time) if self._clock is not None else -math.inf
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
+        # Nothing is due until its first look says so.
         self._active[edge] = math.inf
         self.look(edge)
 
@@ -164,7 +165,7 @@ class Pacer:
         # One timer for all edges: a system call per edge and look would cost more than
         # the payload does. Linear in the edges that send now, which are few.
         due = min(self._active.values(), default=math.inf)
-        if due == self._due:
+        if due == self._due:  # a setting that changes nothing is a system call saved
             return
         self._due = due
         if due < math.inf:

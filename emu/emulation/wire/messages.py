@@ -37,13 +37,13 @@ class AgentHello:
 class Launch:
     """Fork these processes; each map is a whole process description.
 
-    ``silence`` is for how many wall seconds the coordinator may say nothing, ``clock``
-    the name of the clock that it reads (`emu.host.this_host.name_of_clock`).
+    ``heartbeat_timeout`` is for how many wall seconds the coordinator may say nothing,
+    ``clock`` the name of the clock that it reads (`this_host.name_of_clock`).
     """
 
     edges: int
     processes: list[Any]
-    silence: float
+    heartbeat_timeout: float
     clock: str = ""
 
 
@@ -56,7 +56,7 @@ class BoardReady:
 
 @dataclass(frozen=True)
 class RateUpdate:
-    """Fluid lines for the rate board of another host; little-endian array bytes.
+    """Rate segments for the rate board of another host; little-endian array bytes.
 
     ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
     time, seconds) float64, all of one length.
@@ -141,9 +141,9 @@ class RunTask:
 
 @dataclass(frozen=True)
 class WakeSender:
-    """Flows of these edges may go, or go much faster: they have a new line.
+    """Flows of these edges may go, or go much faster: they have a new segment.
 
-    ``since`` are the run times from which the lines hold, seconds.
+    ``since`` are the run times from which these hold, seconds.
     """
 
     edges: list[int]

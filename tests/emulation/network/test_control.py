@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from emu.emulation.network import (
-    ControlConnection,
-    ControlServer,
-    Identity,
-    connect_control,
-)
-from emu.emulation.wire import Kind, WireLimits, encode_message
+from emu.emulation.network.authentication import Identity
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Kind, WireLimits
 from emu.errors import (
     DeadlineExceeded,
     FrameTooLarge,

@@ -12,23 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.network import (
-    BufferPool,
-    DataServer,
-    Inbox,
-    OutEdge,
-    edge_keys,
-    open_edge,
-)
-from emu.emulation.network.authentication import Challenge
-from emu.emulation.wire import (
-    PREFIX_BYTES,
-    Kind,
-    WireLimits,
-    encode_data,
-    encode_message,
-)
-from emu.emulation.wire.frame_layout import PREFIX
+from emu.emulation.network.authentication import Challenge, edge_keys
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.wire.encoding import encode_data, encode_message
+from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind, WireLimits
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network import RateBoard
-from emu.emulation.network.rate_board import order_of_publication
+from emu.emulation.network.rate_board import RateBoard, order_of_publication
 from emu.emulation.shaping import RateSegment
 
 # Every line it writes satisfies served == 3 * rate == since, so a reader that mixes
