@@ -21,7 +21,7 @@ from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
-from emu.runs.problem_json import NUMBER, PAIR, shape_of
+from emu.runs.problem_json import NUMBER, PAIR, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
@@ -280,7 +280,7 @@ def _processes_shape() -> Any:
     counts = shape_of(ProcessStatistics, NUMBER)
     answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
     statistics = Annotated[dict[str, answered], Field(min_length=1)]
-    return create_model("Processes", statistics=(statistics, ...))
+    return shape("Processes", statistics=statistics)
 
 
 def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:

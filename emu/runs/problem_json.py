@@ -129,9 +129,12 @@ def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
     return instance
 
 
-def optional(name: str, /, **keys: Any) -> Any:
-    """Return the type of an object of which every key may be missing."""
-    return create_model(name, **{key: (hint, None) for key, hint in keys.items()})
+def shape(name: str, may_lack: Mapping[str, Any] | None = None, /, **keys: Any) -> Any:
+    """Return the type of an object that has some keys, and may lack others."""
+    others = {key: (hint, None) for key, hint in (may_lack or {}).items()}
+    return create_model(
+        name, **{key: (hint, ...) for key, hint in keys.items()}, **others
+    )
 
 
 @cache
@@ -155,15 +158,18 @@ def manifest_shape() -> Any:
     hints, names = get_type_hints(EmulationSettings), EmulationSettings().to_json()
     emulation = {name: _in_file(hints[name]) | None for name in names}
     emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
-    rule = optional("Rule", policy=str, source=str)
-    return optional(
+    rule = shape("Rule", {"policy": str, "source": str})
+    scenario = {"name": str, "schedule": rule, "placement": rule}
+    return shape(
         "Manifest",
-        scenario=optional("Scenario", name=str, schedule=rule, placement=rule),
-        emulation=optional("Emulation", **emulation),
-        first_iteration=_Count,
-        began=_Amount,
-        killed=list[_Count],
-        attempts=list[_attempt_shape()],
+        {
+            "scenario": shape("Scenario", scenario),
+            "emulation": shape("Emulation", emulation),
+            "first_iteration": _Count,
+            "began": _Amount,
+            "killed": list[_Count],
+            "attempts": list[_attempt_shape()],
+        },
     )
 
 
@@ -178,18 +184,10 @@ def _attempt_shape() -> Any:
 @cache
 def result_shape() -> Any:
     """Return the type of result.json, without the rows of its schedule."""
-    recovery = create_model(
-        "Recovery",
-        attempts=(list[_attempt_shape()], ...),
-        predicted_attempts=(list[shape_of(Killed)], []),
-    )
-    return optional(
-        "Result",
-        policy=str | None,
-        predicted_makespan=_Amount,
-        verdict=optional("Verdict", trust=str),
-        recovery=recovery,
-    )
+    predicted = {"predicted_attempts": list[shape_of(Killed)]}
+    recovery = shape("Recovery", predicted, attempts=list[_attempt_shape()])
+    keys = {"policy": str | None, "predicted_makespan": _Amount, "recovery": recovery}
+    return shape("Result", {**keys, "verdict": shape("Verdict", {"trust": str})})
 
 
 _OUTAGES = ("seconds", "recovery")
