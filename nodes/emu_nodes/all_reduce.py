@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,15 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 
 @dataclass(eq=False)
@@ -56,7 +63,7 @@ class Step(_Place):
     """Takes in what came in the step before, and sends this rank's part of its own."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the part for its receiver.
 
         Raises
@@ -105,7 +112,7 @@ class Receive(_Place):
     """Keeps what another rank sent for the step that follows."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return nothing for that step: it looks in the memory of the process."""
         (source,) = self._brief.inputs
         part = tensor(inputs[source.edge], "part", source)

@@ -14,6 +14,8 @@ from emu.errors import NodeMisbehaved
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]
+#: What came over in-edges, by their positions.
+Inputs: TypeAlias = Mapping[int, Payload]
 #: What the tasks of one process share, by name: a partition, weights.
 Shared: TypeAlias = dict[str, Any]
 
@@ -77,7 +79,7 @@ class Program(Protocol):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None: ...
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return the payload of every out-edge that sends in this iteration.
 
         Called in a compute thread, one call at a time per process. Input arrays are
@@ -111,7 +113,7 @@ class TaskProgram:
         """Take which iteration every in-edge brings that reads the newest."""
         self._reads = iterations
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return the payload of every out-edge that sends in an iteration."""
         made = self.work(iteration, inputs)
         return {
@@ -120,7 +122,7 @@ class TaskProgram:
             if sends(out, iteration)
         }
 
-    def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Any:
+    def work(self, _iteration: int, _inputs: Inputs) -> Any:
         """Return what `payload` takes from: by default what goes over every edge."""
         return {}
 
@@ -148,7 +150,7 @@ class Copy(TaskProgram):
         """State that the last iteration brought, if it brought one, by its cut."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Copy what has come; send nothing."""
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}

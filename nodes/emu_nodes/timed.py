@@ -7,7 +7,6 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +16,15 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 _POOL = 1 << 20
 #: Bytes that are compared at once.
@@ -61,7 +68,7 @@ class Timed(TaskProgram):
             process["timed bytes"] = _pool(self._seed, longest)
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Compare what came.
 
         Raises

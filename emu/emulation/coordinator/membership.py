@@ -34,7 +34,6 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.network.authentication import Identity, format_address
-from emu.emulation.network.clock import BEAT
 from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.control_server import ControlServer
 from emu.emulation.network.rate_board import RateBoard
@@ -303,49 +302,55 @@ class Membership:
         try:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
-            return  # not one of ours after all; who is missing will be noticed
-        if isinstance(hello, AgentHello) and who.role == "agent":
-            await self._follow_agent(connection, who.name, hello)
-        elif isinstance(hello, ProcessHello) and who.role == "process":
-            process = Process(who.name, hello.pid, connection)
-            await self._follow_process(process)
+            return None  # not one of ours after all; who is missing will be noticed
+        if isinstance(hello, ProcessHello) and who.role == "process":
+            await self._follow_process(Process(who.name, hello.pid, connection))
+        elif isinstance(hello, AgentHello) and who.role == "agent":
+            hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+            refusal = ""
+            if len(present) == self._launcher.count:
+                refusal = "every agent of this run has joined already"
+            elif who.name in present:
+                refusal = f"agent {who.name} has joined already: give each a --name"
+            elif hosts and who.name not in hosts:
+                refusal = f"no host of this run is called {printable(who.name)}"
+            if not refusal:
+                return await self._follow_agent(connection, who.name, hello)
+            connection.send(pack(Failed("NotWanted", refusal, "")))
+            whence = connection.peer_address
+            self._log.note(f"refused an agent from {whence}: {refusal}")
 
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
-        refusal = ""
-        if len(present) == self._launcher.count:
-            refusal = "every agent of this run has joined already"
-        elif host_name in present:
-            refusal = f"agent {host_name} has joined already: give each a --name"
-        elif hosts and host_name not in hosts:
-            refusal = f"no host of this run is called {printable(host_name)}"
-        if refusal:
-            connection.send(pack(Failed("NotWanted", refusal, "")))
-            self._log.note(
-                f"refused an agent from {connection.peer_address}: {refusal}"
-            )
-            return
         agent = JoinedAgent(
             host_name, connection, hello.host, self._settings.heartbeat_timeout
         )
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
-        beat = asyncio.create_task(self._beat(agent))
-        watching = asyncio.create_task(self._await_silence(agent))
+
+        def beat() -> None:
+            connection.send(pack(Beat()))
+            self._standstill.look()
+            if stood_still := agent.watch.stood_still():
+                self._log.note(f"this process stood still for {stood_still:.1f} s")
+
+        def lose(how: str) -> None:
+            agent.gone = True
+            loss = NodeLost(f"{agent} {how} ({self._story()})")
+            self._report(Severity.KILLED, loss, ago=agent.watch.limit)
+
         try:
-            await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
+            async with agent.watch.heartbeats(beat, lose):
+                await connection.follow(lambda said: self._hear(agent, unpack(said)))
         except (WireError, RunError) as error:
             loss = NodeLost(f"{agent} is gone: {error} ({self._story()})")
             self._report(Severity.FAILED, loss)
         finally:
             agent.gone = True
             self._left.set()
-            beat.cancel()
-            watching.cancel()
 
-    def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
+    def _hear(self, agent: JoinedAgent, message: Message) -> bool:
         # Whatever it says is a sign of life.
         agent.watch.on_message(this_host.monotonic())
         if isinstance(message, ProcessDied):
@@ -364,15 +369,6 @@ class Membership:
             if message.stood_still:
                 self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
         return True
-
-    async def _beat(self, agent: JoinedAgent) -> None:
-        with contextlib.suppress(EmulatorError):
-            while True:
-                agent.connection.send(pack(Beat()))
-                self._standstill.look()
-                if stood_still := agent.watch.stood_still():
-                    self._log.note(f"this process stood still for {stood_still:.1f} s")
-                await asyncio.sleep(BEAT)
 
     async def _follow_process(self, process: Process) -> None:
         name = process.name
@@ -423,10 +419,3 @@ class Membership:
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))
-
-    async def _await_silence(self, agent: JoinedAgent) -> None:
-        """Report an agent that is cut off."""
-        how = await agent.watch.silence()
-        agent.gone = True
-        loss = NodeLost(f"{agent} {how} ({self._story()})")
-        self._report(Severity.KILLED, loss, ago=self._settings.heartbeat_timeout)

@@ -23,7 +23,7 @@ from emu.emulation.launch.programs import (
     with_keys,
 )
 from emu.emulation.network.authentication import Identity, format_address
-from emu.emulation.network.clock import BEAT, HEARTBEAT_TIMEOUT, SilenceWatch
+from emu.emulation.network.clock import HEARTBEAT_TIMEOUT, SilenceWatch
 from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.control_server import connect_control
 from emu.emulation.network.rate_board import RateBoard
@@ -154,14 +154,22 @@ class Agent:
             connection = self._connection = await self._join()
             self._say(f"joined the run at {format_address(*self._coordinator)}")
             self._watch.on_message(this_host.monotonic())
-            beat = asyncio.create_task(self._beat(connection))
-            watching = asyncio.create_task(self._await_silence(connection))
-            try:
-                if (launch := await self._order(connection)) is not None:
-                    await self._serve(launch, connection)
-            finally:
-                beat.cancel()
-                watching.cancel()
+
+            def beat() -> None:
+                line = [] if self._clock is None else self._clock.reading()
+                connection.send(pack(Beat(self._watch.stood_still(), line)))
+
+            def give_up(how: str) -> None:
+                where = format_address(*self._coordinator)
+                connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
+
+            async with self._watch.heartbeats(beat, give_up):
+                order = await self._next(connection)
+                if isinstance(order, Stop):
+                    return self._stop(order)
+                if isinstance(order, Failed):
+                    raise NodeMisbehaved(f"not wanted: {printable(order.text)}")
+                await self._serve(expect(order, Launch), connection)
         finally:
             await self._forks.aclose(_GRACE)
             if self._connection is not None:
@@ -211,21 +219,13 @@ class Agent:
                 connection.send(pack(AgentHello(has)))
                 return connection
 
-    async def _order(self, connection: ControlConnection) -> Launch | None:
-        """Return the launch order, None when the run ended before it began.
-
-        Raises NodeMisbehaved when the run has no use for this agent.
-        """
+    async def _next(self, connection: ControlConnection) -> Message:
+        """Return what the coordinator says next beside signs of life."""
         while True:
             message = unpack(await connection.receive())
             self._watch.on_message(this_host.monotonic())
-            if isinstance(message, Stop):
-                self._stop(message)
-                return None
-            if isinstance(message, Failed):
-                raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
             if not isinstance(message, Beat):
-                return expect(message, Launch)
+                return message
 
     def _stop(self, order: Stop) -> None:
         """Say how the run ended; raises RunError where it failed."""
@@ -276,8 +276,7 @@ class Agent:
         Raises NodeLost when it falls silent.
         """
         while True:
-            message = unpack(await connection.receive())
-            self._watch.on_message(this_host.monotonic())
+            message = await self._next(connection)
             if isinstance(message, RateUpdate):
                 publish_segments(board, message)
             elif isinstance(message, Kill):
@@ -285,20 +284,8 @@ class Agent:
                     self._forks.kill(process)
             elif isinstance(message, Stop):
                 return self._stop(message)
-            elif not isinstance(message, Beat):
+            else:
                 raise MalformedFrame(f"{type(message).__name__} is not for an agent")
-
-    async def _beat(self, connection: ControlConnection) -> None:
-        with contextlib.suppress(EmulatorError, OSError):
-            while True:
-                line = [] if self._clock is None else self._clock.reading()
-                connection.send(pack(Beat(self._watch.stood_still(), line)))
-                await asyncio.sleep(BEAT)
-
-    async def _await_silence(self, connection: ControlConnection) -> None:
-        how = await self._watch.silence()
-        where = format_address(*self._coordinator)
-        connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
 
 
 def publish_segments(board: RateBoard, segments: RateUpdate) -> None:

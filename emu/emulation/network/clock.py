@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.shaping import EmulationSettings
+from emu.errors import EmulatorError
 from emu.host.this_host import this_host
 
 # Another host's clock beside ours: offset, drift, and how far both may be off.
@@ -211,6 +212,36 @@ class SilenceWatch:
         own = self._clock.lost - self._lost
         beside = f", {own:.1f} s in which this process stood still apart" if own else ""
         return f"has been silent for {self.limit:g} s of wall time{beside}"
+
+    @contextlib.asynccontextmanager
+    async def heartbeats(
+        self, beat: Callable[[], None], on_silence: Callable[[str], None]
+    ) -> AsyncIterator[None]:
+        """Send signs of life in a block, and listen for the peer's.
+
+        Parameters
+        ----------
+        beat
+            Sends one; called every `BEAT` until it raises an error of ours.
+        on_silence
+            Called with how long the peer has been silent, in words, if it is too long.
+        """
+
+        async def send() -> None:
+            with contextlib.suppress(EmulatorError, OSError):
+                while True:
+                    beat()
+                    await asyncio.sleep(BEAT)
+
+        async def listen() -> None:
+            on_silence(await self.silence())
+
+        under_way = asyncio.create_task(send()), asyncio.create_task(listen())
+        try:
+            yield
+        finally:
+            for each in under_way:
+                each.cancel()
 
 
 class RunClock:

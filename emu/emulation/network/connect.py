@@ -123,7 +123,7 @@ async def _prove(
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
-    reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
+    reader = FrameReader(kinds={Kind.HELLO})
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:

@@ -59,7 +59,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         on_made: Callable[[ControlConnection], None] | None = None,
     ) -> None:
         self.owner, self.peer = owner, peer
-        self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
+        self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
         self._arrived, self._gone = asyncio.Event(), asyncio.Event()
         self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None = (
@@ -364,7 +364,3 @@ class ControlConnection(asyncio.BufferedProtocol):
                 self._transport.close()
             else:
                 self._transport.abort()
-
-
-def _no_memory(size: int) -> memoryview:
-    raise ValueError(f"a control connection carries no body of {size} bytes")

@@ -68,7 +68,9 @@ class FrameReader:
 
     def __init__(
         self,
-        allocate: Callable[[int], memoryview],
+        allocate: Callable[[int], memoryview] = lambda size: memoryview(
+            bytearray(size)
+        ),
         *,
         kinds: Collection[Kind],
         limits: WireLimits | None = None,

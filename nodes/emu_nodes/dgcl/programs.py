@@ -17,7 +17,15 @@ from typing_extensions import override
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgcl.carrier import Carrier, Host, Pass
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 
 class Device(Carrier):
@@ -192,7 +200,7 @@ class Layer(_DeviceTask):
     """
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Compute the layer."""
         self._figures = self._device.forward(self._layer, iteration)
         return {}
@@ -218,7 +226,7 @@ class Gradient(_DeviceTask):
     """Backward pass of a layer below the last."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Go back through the layer."""
         self._device.backward(self._layer, iteration)
         return {}
@@ -231,7 +239,7 @@ class _Stage(_CarrierTask):
     backward = False
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Pass:
+    def work(self, iteration: int, inputs: Inputs) -> Pass:
         """Return the pass, once what the stage before has brought is taken in."""
         of = self._layer, self.backward, iteration
         self._carrier.enter(of, self._brief.settings["stage"])
@@ -265,7 +273,7 @@ class Gathered(_CarrierTask):
     backward = False
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the rows."""
         place = self._brief.settings
         (source,) = self._brief.inputs

@@ -40,7 +40,15 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 #: Rows of every message of a store that are compared with the data set. They are drawn
 #: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
@@ -98,7 +106,7 @@ class GraphStore(TaskProgram):
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._collect_features(self._derive_rows(0, 0))  # a rehearsal
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
         count = 0
         payloads: dict[int, Payload] = {}
@@ -147,7 +155,7 @@ class GraphStoreHop(TaskProgram):
         self._structure, self._plan = data.dataset.structure, data.plan
         self._hop: int = brief.settings["hop"]
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
         count = 0
         payloads: dict[int, Payload] = {}
@@ -170,9 +178,7 @@ class GraphStoreHop(TaskProgram):
         return payloads
 
 
-def add_replies(
-    batch: GrowingBatch, brief: TaskSpec, inputs: Mapping[int, Payload]
-) -> None:
+def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
     """Add what the stores sent a task to a batch.
 
     Raises
@@ -232,7 +238,7 @@ class SamplerHop(_SamplerTask):
         super().__init__(brief, process)
         self._hop: int = brief.settings["hop"]
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._hop == 1:
             seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
@@ -245,7 +251,7 @@ class SamplerHop(_SamplerTask):
 class SamplerFetch(_SamplerTask):
     """Merges the last hop and asks every store for the features it owns of S_0."""
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
         add_replies(batch, self._brief, inputs)
@@ -260,7 +266,7 @@ class Sampler(_SamplerTask):
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the tensors of a `MiniBatch` for the worker."""
         if self._oneshot:
             batch = self._data.batch(self._index, iteration)
@@ -336,7 +342,7 @@ class _Trainer(TaskProgram):
             self._model = build_model(settings, dataset)
             self._model.warm_up_scheduler()
 
-    def _gradient(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+    def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""
         batches = []
         for sampler in self._samplers:
@@ -426,7 +432,7 @@ class Worker(_Trainer):
         self._shards = dict(zip(edges, self._bounds, strict=True))
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+    def work(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
         """Return the gradient of the mean loss."""
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
@@ -468,7 +474,7 @@ class Replica(_Trainer):
         self._summed = False
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Leave the gradient to the all-reduce, which needs no byte."""
         self._step()
         self._sum[:] = self._gradient(iteration, inputs)
@@ -521,7 +527,7 @@ class ParameterServer(TaskProgram):
         self._optimizer = make_optimizer(settings, self._parameters)
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         # In the order of the job's edges, not of arrival: floating-point sums depend on
         # it, and weights must not depend on the host.

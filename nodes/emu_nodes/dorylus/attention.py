@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,14 +10,14 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskSpec
+from emu_nodes.program import EdgeSpec, Inputs, Payload, Shared, TaskSpec
 
 
 def take_rows(
     task: programs.OnServer | programs.ApplyBack,
     server: AttentionServer,
     iteration: int,
-    inputs: Mapping[int, Payload],
+    inputs: Inputs,
 ) -> None:
     """Keep the rows that a layer's edges read, where they come to this task."""
     if rows := [payload for payload in task.rows(inputs) if payload]:
@@ -36,7 +35,7 @@ class Launch(_OnServer):
     """Launch a lambda; that of edges has the rows that came until then."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the rows that came."""
         take_rows(self, self.server, iteration, inputs)
         return {}
@@ -50,7 +49,7 @@ class Gather(_OnServer):
     """Sum the rows that an interval has read, by attention."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums; return nothing."""
         read, attention = (
             self.server.recall(self.interval, iteration, f"{name}{self.layer}")
@@ -65,7 +64,7 @@ class GatherBack(_OnServer):
     """Add up the gradients of an interval's rows."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums; return nothing."""
         sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
@@ -84,7 +83,7 @@ class ScatterBack(_OnServer, programs.Scatter):
     """Send the gradients of the sources of an interval's edges to their owners."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Sum them by source; return nothing."""
         self.server.push(self.interval, iteration)
         return {}
@@ -106,9 +105,7 @@ class Apply(programs.Apply):
         return False
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return z."""
         rows, width = pulled["rows"], pulled["rows"].shape[1]
         if self.layer:
@@ -126,9 +123,7 @@ class ApplyBack(programs.ApplyBack):
         return False
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
         rows, of_z = pulled["rows"], pulled["gradient"]
         if not self.layer:
@@ -147,16 +142,14 @@ class EdgeApply(programs.ApplyBack):
         return False
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the answer; on a server keep the rows that came first."""
         if "server" in self._process:
             take_rows(self, self._process["server"], iteration, inputs)
         return super().work(iteration, inputs)
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return the attention."""
         return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
 
@@ -165,9 +158,7 @@ class EdgeApplyBack(programs.ApplyBack):
     """Compute the gradients of the ends of an interval's edges."""
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient, value = pulled.get("gradient"), 0.0
         if gradient is None:

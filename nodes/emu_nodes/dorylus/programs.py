@@ -7,7 +7,7 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
 from emu_nodes.program import (
     EdgeSpec,
+    Inputs,
     Payload,
     Shared,
     TaskProgram,
@@ -37,12 +38,17 @@ from emu_nodes.program import (
     tensor,
 )
 
+#: The answer, the gradient of the weights and the loss.
+Computed: TypeAlias = tuple[Payload, NDArray[Any] | None, float]
+#: Weights and their version, -1 for the first ones.
+Weights: TypeAlias = tuple[NDArray[Any], int]
+
 
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
     @override
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return what `work` made, for every out-edge that sends."""
         made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
         # A stash is asked, by nothing; its version comes from who used the weights.
@@ -60,14 +66,14 @@ class Nothing(TaskProgram):
         return ANSWERS if ends is None else ends[epoch]
 
     def input_of(
-        self, kinds: tuple[str, ...], inputs: Mapping[int, Payload]
+        self, kinds: tuple[str, ...], inputs: Inputs
     ) -> Iterator[tuple[EdgeSpec, Payload]]:
         """Yield the inputs that came from some kinds of task, in their order."""
         for edge in self._brief.inputs:
             if edge.peer_kind in kinds and edge.edge in inputs:
                 yield edge, inputs[edge.edge]
 
-    def rows(self, inputs: Mapping[int, Payload]) -> list[Payload]:
+    def rows(self, inputs: Inputs) -> list[Payload]:
         """Return what came for a gather, its own interval's rows of this epoch last.
 
         A server's one receiver shows older ones of all intervals.
@@ -99,7 +105,7 @@ class Begin(OnServer):
     """Read what the gather after it sums, when its lambda is launched."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return all rows that came."""
         return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
 
@@ -122,7 +128,7 @@ class Gather(OnServer):
             self._constant = self._sums(self.server.features)
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
@@ -168,7 +174,7 @@ class Ghosts(OnServer):
     """Hand on the rows that came from other servers."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return copies: what came is overwritten."""
         return {
             name: array.copy()
@@ -198,7 +204,7 @@ class Recall(Call):
     """Launch a lambda again that has not answered, and send it what it pulls."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Expect the answer of this one from now on."""
         if self.end_of(iteration) != IDLE:
             chunk = self.interval, iteration, self._brief.settings["tensor"]
@@ -216,7 +222,7 @@ class Answer(OnServer):
     """Take what a lambda returns."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep it for the tasks that follow."""
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
@@ -234,7 +240,7 @@ class Held(Nothing):
     """Send an answer too late: another lambda has been launched."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return what the lambda has made."""
         return next(iter(inputs.values()), {})
 
@@ -247,7 +253,7 @@ class Late(OnServer):
         self._dropped = 0
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Drop it by its number."""
         own = self._brief.settings
         if self.end_of(iteration) == LATE:
@@ -280,7 +286,7 @@ class _Tensor(Nothing):
         self.parts = settings["stream"] if "part" in brief.settings else 1
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the gradient of the weights, the version used and the answer.
 
         A lambda that dies has read its weights and returns nothing else.
@@ -334,15 +340,11 @@ class _Tensor(Nothing):
         """True where the scores are compared with the labels here."""
         return self.last
 
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the weights that came, and their version, -1 for the first ones."""
         raise NotImplementedError
 
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return the answer, the gradient of the weights and the loss."""
         raise NotImplementedError
 
@@ -368,9 +370,7 @@ class Apply(_Tensor):
         return self.last and bool(self._brief.job_settings["fuse"])
 
     @override
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the newest weights that had come, or those of a lambda before."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
@@ -386,9 +386,7 @@ class Apply(_Tensor):
         initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return z and h, or the backward pass of the loss."""
         z = pulled["ah"] @ weights
         if self.computes_loss:
@@ -408,18 +406,14 @@ class ApplyBack(_Tensor):
     """Backward pass of a layer with the weights of its forward pass."""
 
     @override
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the stashed weights; layer 0 needs none, unless it computes z."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
         return self._process["initial"][self.layer][:0], -1
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return the gradient of the gathered rows, and that of the weights."""
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
         needs = weights if self.layer else None
@@ -434,7 +428,7 @@ class Stash(Nothing):
     """Send the weights that an interval's forward pass has used."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the weights of the version asked for.
 
         Raises
@@ -462,7 +456,7 @@ class GradientSum(Nothing):
     """Sum the gradients of one parameter server's intervals."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return their sum, in the order of the intervals."""
         return {"gradient": sum_gradients(self._brief, inputs)}
 
@@ -480,7 +474,7 @@ class WeightUpdate(Nothing):
         self._most = brief.job_settings["staleness"] + 2
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
         self._optimizer.step(sum_gradients(self._brief, inputs).reshape(-1))
         self._held[iteration] = self._weights.copy()
@@ -520,7 +514,7 @@ def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
     return versions_of_process
 
 
-def sum_gradients(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
     Those of attention stand below those of the weights. Of several lambdas of one task

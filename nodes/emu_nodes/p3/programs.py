@@ -19,7 +19,15 @@ from emu.training.layers import Block
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 
 class _P3Task(TaskProgram):
@@ -33,14 +41,14 @@ class _P3Task(TaskProgram):
             process["p3"] = P3Machine(brief, process)
         self._machine: P3Machine = process["p3"]
         super().__init__(brief, process)
-        self._arrived: Mapping[int, Payload] = {}
+        self._arrived: Inputs = {}
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[str, Payload]:
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Return the phase's payloads for its mini-batch, by task at the other end."""
         self._arrived, self._figures = inputs, {}
         batch = iteration - self._machine.pipeline.behind[self.phase]
-        payloads = self._learn(batch) if self._machine.has(batch) else {}
+        payloads = self.learn(batch) if self._machine.has(batch) else {}
         self._arrived = {}
         return payloads
 
@@ -51,7 +59,7 @@ class _P3Task(TaskProgram):
         """Return that of the task at the other end, empty within the process."""
         return made.get(output.peer, {})
 
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         """Do the phase's part of a mini-batch."""
         raise NotImplementedError
 
@@ -75,7 +83,7 @@ class P3Sampler(_P3Task):
     """Samples its machine's mini-batch, and sends the first layer's structure."""
 
     @override
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         if machine.asks:
             growing: GrowingBatch = self._process["growing"].pop(batch)
@@ -97,13 +105,13 @@ class ModelForward(_P3Task):
     """The linear part of layer 1 on this machine's columns, for all of its group."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[str, Payload]:
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Bring the weights up to date before a mini-batch is begun with them."""
         self._machine.take_updates(iteration)
         return super().work(iteration, inputs)
 
     @override
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         machine.begin(batch)
         payloads: dict[str, Payload] = {}
@@ -163,7 +171,7 @@ class DataForward(_P3Task):
     phase = 1
 
     @override
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         parts = []
         for rank in filter(machine.holds, machine.group):
@@ -182,7 +190,7 @@ class DataBackward(_P3Task):
     phase = 2
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[str, Payload]:
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Share the gradient with all machines."""
         payloads = super().work(iteration, inputs)
         if self._machine.ranks > 1:
@@ -190,7 +198,7 @@ class DataBackward(_P3Task):
         return payloads
 
     @override
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         machine.upper_gradients[batch], of_sum = machine.backward(batch)
         machine.of_sums[batch] = of_sum
@@ -207,7 +215,7 @@ class ModelBackward(_P3Task):
     phase = 3
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[str, Payload]:
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Share the gradient with other groups."""
         payloads = super().work(iteration, inputs)
         if self._machine.groups > 1:
@@ -215,7 +223,7 @@ class ModelBackward(_P3Task):
         return payloads
 
     @override
-    def _learn(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         of_sums = {machine.rank: machine.of_sums.pop(batch)}
         for peer in machine.peers if machine.holds(machine.rank) else ():
