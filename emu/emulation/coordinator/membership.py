@@ -302,7 +302,7 @@ class Membership:
         try:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
-            return None  # not one of ours after all; who is missing will be noticed
+            return  # not one of ours after all; who is missing will be noticed
         if isinstance(hello, ProcessHello) and who.role == "process":
             await self._follow_process(Process(who.name, hello.pid, connection))
         elif isinstance(hello, AgentHello) and who.role == "agent":
@@ -314,11 +314,12 @@ class Membership:
                 refusal = f"agent {who.name} has joined already: give each a --name"
             elif hosts and who.name not in hosts:
                 refusal = f"no host of this run is called {printable(who.name)}"
-            if not refusal:
-                return await self._follow_agent(connection, who.name, hello)
-            connection.send(pack(Failed("NotWanted", refusal, "")))
-            whence = connection.peer_address
-            self._log.note(f"refused an agent from {whence}: {refusal}")
+            if refusal:
+                connection.send(pack(Failed("NotWanted", refusal, "")))
+                whence = connection.peer_address
+                self._log.note(f"refused an agent from {whence}: {refusal}")
+            else:
+                await self._follow_agent(connection, who.name, hello)
 
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello

@@ -19,7 +19,7 @@ from emu.emulation.shaping import RateSegment
 # two of them is found out.
 WRITER = """
 import sys, numpy as np
-from emu.emulation.network import RateBoard
+from emu.emulation.network.rate_board import RateBoard
 
 board = RateBoard.open(sys.argv[1], writable=True)
 edges = np.arange(board.edges)
