@@ -21,7 +21,7 @@ from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
-from emu.runs.problem_json import NUMBER, PAIR, shape, shape_of
+from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
@@ -279,7 +279,7 @@ def _processes_shape() -> Any:
     """Return the type of processes.json: counts, and when processes answered."""
     counts = shape_of(ProcessStatistics, NUMBER)
     answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
-    statistics = Annotated[dict[str, answered], Field(min_length=1)]
+    statistics = Annotated[by_name(answered), Field(min_length=1)]
     return shape("Processes", statistics=statistics)
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from emu.errors import DataError
 from emu.host.input_file import check_shape, open_input, read_json
-from emu.runs.problem_json import MOST, NUMBER, shape
+from emu.runs.problem_json import MOST, NUMBER, by_name, list_of, shape
 from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
@@ -46,9 +46,9 @@ def _lab_shape() -> Any:
         "early_seconds": number,
         "early_share": number,
         "time_scale": scale,
-        "cpu": dict[str, share],
+        "cpu": by_name(share),
         "prediction": prediction,
-        "measured": shape("Measured", seconds=number, shares=dict[str, ways]),
+        "measured": shape("Measured", seconds=number, shares=by_name(ways)),
         "capture": shape("Capture", lost=int) | None,
         "crossed": shape("Crossed", **crossed, bytes=dict[str, dict[str, int]]),
     }
@@ -62,13 +62,13 @@ def _lab_shape() -> Any:
         waited_share=number,
         sharing=str,
         trust=str,
-        nics=dict[str, ways],
-        programs=list[shape("Program", **program, code=int | None)],
+        nics=by_name(ways),
+        programs=list_of(shape("Program", **program, code=int | None)),
         failed=shape("Failed", **of, code=int) | None,
-        dropped=dict[str, dropped],
-        events=list[shape("Change", **change)],
-        traffic=dict[str, shape("Traffic", **dict.fromkeys(counts, int))],
-        tcp=dict[str, shape("Tcp", **dict.fromkeys(tcp, int))],
+        dropped=by_name(dropped),
+        events=list_of(shape("Change", **change)),
+        traffic=by_name(shape("Traffic", **dict.fromkeys(counts, int))),
+        tcp=by_name(shape("Tcp", **dict.fromkeys(tcp, int))),
     )
 
 

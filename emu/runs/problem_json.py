@@ -12,6 +12,7 @@ from typing import (
     Any,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -88,12 +89,12 @@ def _in_file(hint: Any, number: Any = _Amount) -> Any:
     if kind is UnionType:
         return Union[tuple(_in_file(part, number) for part in parts)]  # noqa: UP007 - of any number
     if is_dataclass(hint):
-        return shape_of(hint, number)
+        return shape_of(cast("Any", hint), number)
     return {int: _Count, float: number}.get(hint, hint)
 
 
 @cache
-def shape_of(kind: type, number: Any = _Amount) -> Any:
+def shape_of(kind: Any, number: Any = _Amount) -> Any:
     """Return the type of a class's fields as JSON has them; its lists may be missing.
 
     Parameters
@@ -124,24 +125,33 @@ def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
     DataError
         As `check_shape`.
     """
-    check_shape(content, shape_of(kind), path, at)
+    check_shape(content, shape_of(cast("Any", kind)), path, at)
     instance: T = TypeAdapter(kind).validate_python(content)
     return instance
 
 
 def shape(name: str, may_lack: Mapping[str, Any] | None = None, /, **keys: Any) -> Any:
     """Return the type of an object that has some keys, and may lack others."""
-    others = {key: (hint, None) for key, hint in (may_lack or {}).items()}
-    return create_model(
-        name, **{key: (hint, ...) for key, hint in keys.items()}, **others
-    )
+    rows: dict[str, Any] = {key: (hint, ...) for key, hint in keys.items()}
+    rows |= {key: (hint, None) for key, hint in (may_lack or {}).items()}
+    return create_model(name, **rows)
+
+
+def list_of(kind: Any) -> Any:
+    """Return the type of lists of a type that is made when it is needed."""
+    return list[kind]
+
+
+def by_name(kind: Any) -> Any:
+    """Return the type of objects that have such a thing under every name."""
+    return dict[str, kind]
 
 
 @cache
 def _problem_shape() -> Any:
     """Return the type of problem.json; what fits together, the classes check."""
     rows: dict[str, Any] = {
-        key: (list[shape_of(kind)], [] if key in _OPTIONAL else ...)
+        key: (list_of(shape_of(kind)), [] if key in _OPTIONAL else ...)
         for key, kind in _ROWS.items()
     }
     return create_model(
@@ -168,7 +178,7 @@ def manifest_shape() -> Any:
             "first_iteration": _Count,
             "began": _Amount,
             "killed": list[_Count],
-            "attempts": list[_attempt_shape()],
+            "attempts": list_of(_attempt_shape()),
         },
     )
 
@@ -184,8 +194,8 @@ def _attempt_shape() -> Any:
 @cache
 def result_shape() -> Any:
     """Return the type of result.json, without the rows of its schedule."""
-    predicted = {"predicted_attempts": list[shape_of(Killed)]}
-    recovery = shape("Recovery", predicted, attempts=list[_attempt_shape()])
+    predicted = {"predicted_attempts": list_of(shape_of(Killed))}
+    recovery = shape("Recovery", predicted, attempts=list_of(_attempt_shape()))
     keys = {"policy": str | None, "predicted_makespan": _Amount, "recovery": recovery}
     return shape("Result", {**keys, "verdict": shape("Verdict", {"trust": str})})
 

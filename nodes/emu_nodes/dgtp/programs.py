@@ -106,6 +106,7 @@ class GraphStore(TaskProgram):
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._collect_features(self._derive_rows(0, 0))  # a rehearsal
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
         count = 0
@@ -155,6 +156,7 @@ class GraphStoreHop(TaskProgram):
         self._structure, self._plan = data.dataset.structure, data.plan
         self._hop: int = brief.settings["hop"]
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
         count = 0
@@ -238,6 +240,7 @@ class SamplerHop(_SamplerTask):
         super().__init__(brief, process)
         self._hop: int = brief.settings["hop"]
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._hop == 1:
@@ -251,6 +254,7 @@ class SamplerHop(_SamplerTask):
 class SamplerFetch(_SamplerTask):
     """Merges the last hop and asks every store for the features it owns of S_0."""
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
