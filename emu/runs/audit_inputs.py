@@ -279,7 +279,7 @@ def _processes_shape() -> Any:
     """Return the type of processes.json: counts, and when processes answered."""
     counts = shape_of(ProcessStatistics, NUMBER)
     answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
-    statistics = Annotated[by_name(answered), Field(min_length=1)]
+    statistics: Any = Annotated[by_name(answered), Field(min_length=1)]
     return shape("Processes", statistics=statistics)
 
 

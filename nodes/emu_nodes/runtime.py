@@ -126,6 +126,11 @@ class HostMetrics:
 
         self._handle = self._loop.call_later(_PERIOD, look)
 
+    def usage(self) -> tuple[float, int]:
+        """Return the CPU seconds and the peak memory of this process, bytes."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
     def close(self) -> None:
         """Stop sampling."""
         if self._handle is not None:
@@ -310,7 +315,7 @@ class NodeProcess:
         with contextlib.closing(self._around.metrics()) as host_metrics:
             host_metrics.start()
             await self._obey()
-            usage = resource.getrusage(resource.RUSAGE_SELF)
+            cpu_seconds, peak_memory = host_metrics.usage()
             statistics = ProcessStatistics(
                 received=ends.server.statistics(),
                 memory=ends.pool.statistics,
@@ -318,8 +323,8 @@ class NodeProcess:
                 sent=[edge.statistics for edge in ends.connections.values()],
                 pacer=pacer.statistics(),
                 host_metrics=host_metrics.use(),
-                cpu_seconds=usage.ru_utime + usage.ru_stime,
-                peak_memory=usage.ru_maxrss * 1024,
+                cpu_seconds=cpu_seconds,
+                peak_memory=peak_memory,
                 clock=[self._clock.now()],
                 flows=pacer.log.pack(self._clock),
             )

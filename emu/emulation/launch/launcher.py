@@ -14,7 +14,8 @@ import signal
 from asyncio.subprocess import Process
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+
+from typing_extensions import override
 
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.network.authentication import format_address
@@ -27,28 +28,20 @@ LOCALHOST = "localhost"
 _PATIENCE = 2.0
 
 
-class Launcher(Protocol):
-    """Starts one agent per host."""
+class Launcher:
+    """Starts one agent per host; here none: an engine or a person does."""
 
-    @property
-    def hosts(self) -> Sequence[str]:
-        """Names of the hosts; none where they are known only as agents join."""
-        ...
+    hosts: Sequence[str] = ()
+    """Names of the hosts; none where they are known only as agents join."""
+    patience = 0.0
+    """Wall seconds that agents may take to join, beyond the run's deadline."""
+    embedded = False
+    """True where the only host is this one, whose memory can be shared."""
 
     @property
     def count(self) -> int:
         """Number of the hosts."""
-        ...
-
-    @property
-    def patience(self) -> float:
-        """Wall seconds that agents may take to join, beyond the run's deadline."""
-        ...
-
-    @property
-    def embedded(self) -> bool:
-        """True where the only host is this one, whose memory can be shared."""
-        ...
+        return len(self.hosts)
 
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
@@ -69,18 +62,17 @@ class Launcher(Protocol):
         OSError, RunError
             When one cannot be started.
         """
-        ...
 
     async def wait_for_end(self) -> str:
         """Wait until an agent has ended and return how, in words.
 
         Where a launcher cannot see that, it waits for ever: a connection ends as well.
         """
-        ...
+        await asyncio.Event().wait()
+        return ""
 
     async def aclose(self, grace: float) -> None:
         """End what was started here; it has ``grace`` wall seconds to do so itself."""
-        ...
 
 
 def agent_arguments(
@@ -92,49 +84,32 @@ def agent_arguments(
     return [*arguments, "--name", name] if name else arguments
 
 
-class ExternalLauncher:
+class ExternalLauncher(Launcher):
     """Starts nothing: srun, mpirun, torchrun, a pod or a person starts the agents."""
 
-    hosts: Sequence[str] = ()
-    embedded = False
     patience = 600.0  # a person logs in to each host, an engine has a queue
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self._count = count
 
-    async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
-    ) -> None:
-        """Do nothing."""
-
-    async def wait_for_end(self) -> str:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        return ""
-
-    async def aclose(self, grace: float) -> None:
-        """Do nothing: agents end when the run does."""
+    @property
+    @override
+    def count(self) -> int:
+        return self._count
 
 
 # Agents that are children of this process, or whose engine's clients are.
 
 
-class ChildAgents:
+class ChildAgents(Launcher):
     """Agents that are child processes, each with the name that messages give it.
 
     Each is a session of its own, so that Ctrl-C at the terminal reaches the coordinator
     alone, and everything that it starts can be ended as one group.
     """
 
-    hosts: Sequence[str]
-
     def __init__(self) -> None:
         self._children: dict[str, Process] = {}
-
-    @property
-    def count(self) -> int:
-        """Number of the hosts."""
-        return len(self.hosts)
 
     async def start_child(
         self,
@@ -173,6 +148,7 @@ class ChildAgents:
         finally:
             os.close(there)
 
+    @override
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
         waits = {
@@ -187,6 +163,7 @@ class ChildAgents:
         first = next(wait for wait in waits if wait in done)
         return f"{waits[first]} {describe_end(first.result())}"
 
+    @override
     async def aclose(self, grace: float = 2.0) -> None:
         """End all: they have ``grace`` wall seconds to do so by themselves."""
         children = list(self._children.values())
@@ -210,7 +187,6 @@ class LocalLauncher(ChildAgents):
 
     hosts = (LOCALHOST,)
     embedded = True
-    patience = 0.0
 
     @property
     def pid(self) -> int:
@@ -218,6 +194,7 @@ class LocalLauncher(ChildAgents):
         (agent,) = self._children.values()
         return agent.pid
 
+    @override
     async def start(
         self,
         address: tuple[str, int],

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
+from typing_extensions import override
+
 from emu.emulation.launch.launcher import ChildAgents, agent_arguments
 from emu.errors import RunError, ScenarioError
 from emu.host.input_file import one_error, read_text
@@ -118,9 +120,6 @@ class SshLauncher(ChildAgents):
         Command that starts an agent there, in a shell; this interpreter's by default.
     """
 
-    embedded = False
-    patience = 0.0
-
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
     ) -> None:
@@ -129,6 +128,7 @@ class SshLauncher(ChildAgents):
         self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
         self._agent = agent or shlex.join(module_command("emu.emulation.launch"))
 
+    @override
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
