@@ -39,6 +39,8 @@ _LEAD = 3
 _SHORTEST = 0.0005
 #: Longest while there is nothing to send: only in case, since senders are notified.
 _IDLE = 0.1
+#: Settings that a manifest keeps: guards and replays need them.
+_QUANTITIES = ("time_scale", "byte_scale", "compute", "flow_ends", "catch_up")
 ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
 Tls: TypeAlias = Literal["control", "all"]
 
@@ -293,25 +295,14 @@ class EmulationSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return what a manifest says of quantities; ``catch_up`` None is no limit."""
-        return {
-            "time_scale": self.time_scale,
-            "byte_scale": self.byte_scale,
-            "compute": self.compute,
-            "flow_ends": self.flow_ends,
-            "catch_up": self.catch_up if self.limits_bursts else None,
-        }
+        quantities = {name: getattr(self, name) for name in _QUANTITIES}
+        return quantities | ({} if self.limits_bursts else {"catch_up": None})
 
     @classmethod
     def from_json(cls, noted: Mapping[str, Any]) -> EmulationSettings:
         """Return the settings of which a manifest, maybe an old one, says something."""
-        catch_up = noted.get("catch_up")
-        return cls(
-            time_scale=float(noted.get("time_scale", 1.0)),
-            byte_scale=float(noted.get("byte_scale", 1.0)),
-            compute=noted.get("compute", "timed"),
-            flow_ends=noted.get("flow_ends", "fluid"),
-            catch_up=math.inf if catch_up is None else catch_up,
-        )
+        stated = {k: noted[k] for k in _QUANTITIES if noted.get(k) is not None}
+        return cls(**{"flow_ends": "fluid", **stated})
 
 
 def pace_at(

@@ -158,17 +158,6 @@ class Copy(TaskProgram):
         return {}
 
 
-class ReadsNewest(Protocol):
-    """Further method of a program whose task reads the newest over some in-edges."""
-
-    def read(self, iterations: Mapping[int, int]) -> None:
-        """Take, before `Program.run`, which iteration each of these edges brings.
-
-        It is -1 where none has arrived: the edge is not among the inputs then.
-        """
-        ...
-
-
 class KeepsState(Protocol):
     """Further methods of a program that a job can go on from after a cut.
 

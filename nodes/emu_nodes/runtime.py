@@ -397,8 +397,7 @@ class NodeProcess:
             clock=self._clock,
             report=self._send,
             track=self._track,
-            byte_scale=self._settings.byte_scale,
-            patience=self._settings.deadline,
+            settings=self._settings,
             first=self._spec.first,
         )
         for task in self._spec.tasks:
@@ -470,6 +469,6 @@ class NodeProcess:
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))
         statistics.clock.append(self._clock.now())
-        self._send(Outcome(statistics.to_wire()))
+        self._send(Outcome(dataclasses.asdict(statistics)))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
             await self._next(Stop, "the end of the run")

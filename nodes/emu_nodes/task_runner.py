@@ -29,6 +29,7 @@ from emu.emulation.network.inbox import BufferPool, Delivery, Handoff, Inbox
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
 from emu.emulation.wire.process_spec import ProcessTask
@@ -36,7 +37,7 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
+from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, TaskProgram
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 _ROUNDS = 8
@@ -127,11 +128,7 @@ class TaskContext:
     """Sends a message to the coordinator."""
     track: Callable[[Any], None]
     """Takes over a coroutine that must be awaited, or the process fails."""
-    byte_scale: float
-    """Real bytes per emulated byte."""
-    patience: float
-    """Wall seconds that an input may be late: when a task is ordered, every input has
-    left its source and, if it was shaped, has arrived."""
+    settings: EmulationSettings
     first: int = 0
     """Number of iteration 0 to programs."""
 
@@ -220,7 +217,7 @@ class TaskRunner:
                 start=order.start,
                 end=max(now, due),  # it may be yet to come
                 edges=edges,
-                volumes=[sizes[edge] / around.byte_scale for edge in edges],
+                volumes=[sizes[edge] / around.settings.byte_scale for edge in edges],
                 busy=busy,
                 cpu=cpu,
                 late=max(now - due, 0.0),
@@ -240,12 +237,14 @@ class TaskRunner:
 
         Raises DeadlineExceeded when it does not come; names who waits for whom.
         """
-        around = self._around
+        # It need not be waited for: when a task is ordered, every input has left its
+        # source and, if it was shaped, has arrived.
+        around, patience = self._around, self._around.settings.deadline
         try:
-            return await around.inbox.get(edge, iteration, within=around.patience)
+            return await around.inbox.get(edge, iteration, within=patience)
         except DeadlineExceeded:
             raise DeadlineExceeded(
-                f"task {self.name} waited {around.patience:g} s for iteration "
+                f"task {self.name} waited {patience:g} s for iteration "
                 f"{iteration + around.first} of {self._inputs[edge].peer}"
             ) from None
 
@@ -270,7 +269,7 @@ class TaskRunner:
             state = {cut: self._begun.pop(cut) | late}
         wall, cpu = this_host.monotonic(), this_host.thread_time()
         if order.reads:
-            cast("ReadsNewest", program).read(dict(order.reads))
+            cast("TaskProgram", program).read(dict(order.reads))
         payloads = program.run(n, inputs)
         if self._copy is not None:  # which reports it when it has come
             payloads[self._copy] = next(iter(state.values()), {})

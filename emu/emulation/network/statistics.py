@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from emu.emulation.network.data_server import DataServerStatistics
 from emu.emulation.network.inbox import InboxStatistics, PoolStatistics
@@ -42,7 +41,3 @@ class ProcessStatistics:
     """Run times at which it was asked for results, and answered."""
     flows: bytes = field(default_factory=bytes)
     """Rows of `SendLog`, which processes.json does not hold."""
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the fields as a message carries them."""
-        return asdict(self)

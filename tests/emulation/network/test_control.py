@@ -140,7 +140,7 @@ async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
         answer = await good.receive(10)
         await good.aclose()
 
-        assert [r for r in server.rejections if reason in r.reason]
+        assert [why for _, why in server.rejections if reason in why]
         assert answer["echo"] == {"still": "here"}
 
 
@@ -204,7 +204,7 @@ async def test_a_silent_stranger_has_a_deadline() -> None:
         await asyncio.wait_for(reader.read(), 10)
         writer.close()
 
-        assert "waited 0.01 s for a handshake" in server.rejections[0].reason
+        assert "waited 0.01 s for a handshake" in server.rejections[0][1]
 
 
 async def test_a_server_that_never_answers_has_a_deadline() -> None:
