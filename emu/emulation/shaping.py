@@ -167,8 +167,6 @@ def allowance(
         Seconds, on the segment's clock.
     sent, volume
         Bytes sent so far and in all.
-    depth
-        How far the sender may lead.
     """
     soon = now + depth.lead_time
     if fluid_end(segment, volume) <= soon:
@@ -200,8 +198,6 @@ def next_look(
 
     Parameters
     ----------
-    segment
-        Newest piece of the fluid, None while there is none.
     now
         Seconds, on the segment's clock.
     volume
@@ -211,10 +207,6 @@ def next_look(
         go to another host by two ways.
     sending
         Whether any bytes are to be sent before the last ones.
-    looks
-        Bounds of the interval.
-    depth
-        How far the sender may lead.
     """
     end = begin = math.inf
     if segment is not None:

@@ -281,10 +281,6 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     Scales that are left to emu may be any number; what was measured of a model's
     program, or read of its file, is not in the text.
 
-    Parameters
-    ----------
-    noted
-        ``scenario`` of manifest.json.
     """
     content = stated.to_json()
     for key in ("time_scale", "byte_scale"):
@@ -401,8 +397,6 @@ def newest_cut(
 
     Parameters
     ----------
-    job
-        As `write_cut` took it.
     owners
         Tasks whose state must be there.
     notify

@@ -101,15 +101,9 @@ class HostMetrics:
     """Samples the lag of the running event loop, and counts the host's CPU time."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        # Made when the barrier falls: what came before is no one's fault.
         self._handle: asyncio.TimerHandle | None = None
         self._samples, self._sum, self._max = 0, 0.0, 0.0
-        self._began = 0.0
-        self._host: dict[str, float] = {}
-        self._waited = 0.0
-
-    def start(self) -> None:
-        """Begin now, when the barrier falls: what came before is no one's fault."""
         self._began = this_host.monotonic()
         self._host, self._waited = host_cpu(), seconds_without_core()
         self._sleep()
@@ -124,7 +118,7 @@ class HostMetrics:
             self._max = max(self._max, lag)
             self._sleep()
 
-        self._handle = self._loop.call_later(_PERIOD, look)
+        self._handle = asyncio.get_running_loop().call_later(_PERIOD, look)
 
     def usage(self) -> tuple[float, int]:
         """Return the CPU seconds and the peak memory of this process, bytes."""
@@ -313,7 +307,6 @@ class NodeProcess:
         ends.start(self._clock)
         self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
-            host_metrics.start()
             await self._obey()
             cpu_seconds, peak_memory = host_metrics.usage()
             statistics = ProcessStatistics(

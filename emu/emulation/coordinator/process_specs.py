@@ -250,8 +250,6 @@ def check_hosts(
 
     Parameters
     ----------
-    machines
-        Names of the emulated machines.
     hosts, count
         Names of the hosts where they are known, and how many there are.
     stated

@@ -47,11 +47,7 @@ async def open_edge(
     Parameters
     ----------
     address
-        Host and port of the receiver's `DataServer`.
-    edge
-        Position of the edge in the job.
-    key
-        Of the edge, see `edge_keys`.
+        Of the receiver's `DataServer`.
     pacer, capacity
         As in `OutEdge`.
     source_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import (
@@ -45,10 +45,6 @@ async def connect_control(
 
     Parameters
     ----------
-    address
-        Host and port of its `ControlServer`.
-    identity
-        Who we are.
     limits, within
         Size of messages; wall seconds for connecting and the answer.
 
@@ -143,8 +139,6 @@ class ControlServer:
     token
         Of the run; who cannot prove the key of its role and name is refused, and
         remembered in ``rejections``.
-    roles
-        Who may connect.
     on_connection
         Coroutine that serves one connection until it returns; then it is closed.
         What it raises is raised by `aclose`.
@@ -165,7 +159,6 @@ class ControlServer:
         *,
         token: str,
         on_connection: OnConnection,
-        roles: Collection[str] = ("agent", "process"),
         owner: str = "the coordinator",
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
@@ -174,7 +167,6 @@ class ControlServer:
     ) -> None:
         self._tls = ServerTls(draw_certificate()) if encrypted else None
         self._token, self._on_connection = token, on_connection
-        self._roles = frozenset(roles)
         self._owner, self._limits = owner, limits or WireLimits()
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
@@ -269,7 +261,7 @@ class ControlServer:
         role, name = hello.get("role"), hello.get("name")
         if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
-        if role not in self._roles:
+        if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
         who = Identity.of(self._token, role, name)
         challenge = Challenge.of(

@@ -115,12 +115,10 @@ class OutEdge:
         iteration
             Of the source task, rising from call to call.
         payload
-            Tensors by name, C-contiguous.
+            C-contiguous arrays.
         shaped
             Whether to follow the edge's segment on the rate board. A payload without
             bytes is never shaped.
-        version
-            As in `emu.emulation.wire.encode_data`.
 
         Raises
         ------

@@ -177,10 +177,8 @@ def order_of_publication(
 
     Parameters
     ----------
-    before
-        Present entries, shape (segments,).
-    iterations, rates
-        The new ones, shape (segments,) or scalars.
+    before, iterations, rates
+        Present entries, and the new ones; shape (segments,).
     """
     falls = (before["iteration"] == iterations) & (rates < before["rate"])
     return np.argsort(~falls, kind="stable")

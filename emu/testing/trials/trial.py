@@ -193,10 +193,8 @@ async def _no_warm_up(_: object) -> None:
 class _NoMetrics:
     """Figures of a host that has no load."""
 
-    def start(self) -> None:
+    def close(self) -> None:
         """Do nothing."""
-
-    close = start
 
     def usage(self) -> tuple[float, int]:
         """Return nothing used."""

@@ -82,12 +82,7 @@ class Rows:
 
         So sums of gradients have one order, whoever was first.
 
-        Parameters
-        ----------
-        parts
-            Rows by sender.
-        add
-            Add to what is there, else replace it.
+        Rows are by sender; they are added to what is there, or replace it.
 
         Raises
         ------
