@@ -68,24 +68,18 @@ class SweepRecord:
                 f"cannot be used: {error.strerror}", path=str(self.path)
             ) from error
         for number, line in enumerate(content[:whole].splitlines(), start=1):
-            row = self._parse(line, number)
+            try:
+                row = parse_json(line.decode("utf-8"))
+            except (ValueError, RecursionError) as error:
+                problem = f"line {number} is not JSON: {error}"
+                raise DataError(problem, path=str(self.path)) from error
+            version = row.get("version") if isinstance(row, dict) else None
+            if version != VERSION or "key" not in row:
+                problem = f"line {number} is of version {version!r}, this emu writes "
+                problem += f"{VERSION}; choose another --out"
+                raise DataError(problem, path=str(self.path))
+            check_shape(row, _row_shape(), self.path, f"line {number}: ")
             self.rows[row["key"]] = row
-
-    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            row = parse_json(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            problem = f"line {number} is not JSON: {error}"
-            raise DataError(problem, path=str(self.path)) from error
-        version = row.get("version") if isinstance(row, dict) else None
-        if version != VERSION or "key" not in row:
-            raise DataError(
-                f"line {number} is of version {version!r}, this emu writes {VERSION}; "
-                "choose another --out",
-                path=str(self.path),
-            )
-        check_shape(row, _row_shape(), self.path, f"line {number}: ")
-        return dict(row)
 
     def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row of a point, None where it is not finished.

@@ -72,8 +72,21 @@ class Step(_Place):
             When what came in is of another length.
         """
         vector = self._shared.vectors[iteration]
-        if self._step > 0:
-            self._take_in(self._step - 1, iteration, vector)
+        if (before := self._step - 1) >= 0:
+            transfers = enumerate(self._steps[before])
+            (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
+            part = self._shared.parts.pop((iteration, before))
+            here = self._part_of_step(before, sender, vector)
+            if part.shape != here.shape:
+                raise NodeMisbehaved(
+                    f"rank {sender} sent {self._brief.name} {part.shape} elements, "
+                    f"not {here.shape}"
+                )
+            # In the second half what comes is a sum, and replaces.
+            if 2 * before < len(self._steps):
+                here += part
+            else:
+                here[:] = part
         if self._step < len(self._steps):
             # A copy: what is on its way must not change when the vector does.
             return {"part": self._part_of_step(self._step, self._rank, vector).copy()}
@@ -90,22 +103,6 @@ class Step(_Place):
         _, first, last = self._steps[step][rank]
         begin, end = part_bounds(len(vector), self._ranks, first, last)
         return vector[begin:end]
-
-    def _take_in(self, step: int, iteration: int, vector: NDArray[Any]) -> None:
-        """Add what was received; in the second half it is a sum, and replaces."""
-        transfers = enumerate(self._steps[step])
-        (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-        part = self._shared.parts.pop((iteration, step))
-        here = self._part_of_step(step, sender, vector)
-        if part.shape != here.shape:
-            raise NodeMisbehaved(
-                f"rank {sender} sent {self._brief.name} {part.shape} elements, "
-                f"not {here.shape}"
-            )
-        if 2 * step < len(self._steps):
-            here += part
-        else:
-            here[:] = part
 
 
 class Receive(_Place):

@@ -258,7 +258,7 @@ class TaskRunner:
         """
         iteration, program = order.iteration, self.program
         n = iteration + self._around.first
-        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.cuts
+        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.every
         # What begins with a cut copies it again: who had the copy may be who died.
         if every and (n if self._copy is not None else iteration) and n % every == 0:
             self._begun[n] = keeper.state(n)

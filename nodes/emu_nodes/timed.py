@@ -8,7 +8,6 @@ compares: a checksum would vouch for whatever the sender has made.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,11 +75,21 @@ class Timed(TaskProgram):
         NodeMisbehaved
             When an input holds other bytes than its (seed, edge, iteration).
         """
+        pool: NDArray[np.uint8] = self._process["timed bytes"]
         for sender in self._brief.inputs:
-            if sender.edge in inputs:
-                body = tensor(inputs[sender.edge], "bytes", sender)
-                n = self._reads.get(sender.edge, iteration - sender.lag)
-                self._compare(sender, n, body)
+            if sender.edge not in inputs:
+                continue
+            body = tensor(inputs[sender.edge], "bytes", sender)
+            n = self._reads.get(sender.edge, iteration - sender.lag)
+            start = int(stream_key(self._seed, sender.edge, n))
+            for begin in range(0, body.size, _BLOCK):
+                piece = body[begin : begin + _BLOCK]
+                there = (start + begin) % _POOL
+                if not np.array_equal(piece, pool[there : there + piece.size]):
+                    raise NodeMisbehaved(
+                        f"iteration {n} of {sender.peer} came with other bytes than "
+                        f"its own, from byte {begin} to {begin + piece.size} at most"
+                    )
         return {}
 
     @override
@@ -89,15 +98,3 @@ class Timed(TaskProgram):
         start = int(stream_key(self._seed, output.edge, iteration)) % _POOL
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         return {"bytes": pool[start : start + self._rows[output.edge][iteration]]}
-
-    def _compare(self, sender: EdgeSpec, iteration: int, body: NDArray[Any]) -> None:
-        start = int(stream_key(self._seed, sender.edge, iteration))
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
-        for begin in range(0, body.size, _BLOCK):
-            piece = body[begin : begin + _BLOCK]
-            there = (start + begin) % _POOL
-            if not np.array_equal(piece, pool[there : there + piece.size]):
-                raise NodeMisbehaved(
-                    f"iteration {iteration} of {sender.peer} came with other bytes "
-                    f"than its own, from byte {begin} to {begin + piece.size} at most"
-                )

@@ -86,7 +86,7 @@ def process_task(
         speed_shares=share,
         inputs=into,
         outputs=out_of,
-        cuts=cuts.every if cuts is not None and keeps_state else 0,
+        every=cuts.every if cuts is not None and keeps_state else 0,
         restores=() if cuts is None else cuts.restores(subject.name),
     )
 

@@ -285,8 +285,7 @@ T = TypeVar("T")
 
 def pack(message: Message) -> Fields:
     """Return the msgpack-able map of ``message``."""
-    kind = type(message).__name__
-    return {"kind": kind} | {key: getattr(message, key) for key in _FIELD_TYPES[kind]}
+    return {"kind": type(message).__name__, **vars(message)}
 
 
 def unpack(fields: Fields) -> Message:

@@ -41,18 +41,15 @@ class Tables:
         order = np.argsort(vertices)
         self.rows = len(vertices)
         self._rank = rank
-        self._sent: dict[tuple[int, int], NDArray[np.intp]] = {}
+        #: Rows that go to a receiver in a stage, ascending by vertex.
+        self.sent: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._received: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
         for stage, sender, receiver, rows in mine:
             at = order[np.searchsorted(vertices[order], rows)]
             if sender == rank:
-                self._sent[stage, receiver] = at
+                self.sent[stage, receiver] = at
             else:
                 self._received.setdefault(stage, []).append((sender, at))
-
-    def rows_to(self, stage: int, receiver: int) -> NDArray[np.intp]:
-        """Return the rows that go to a receiver in a stage, ascending by vertex."""
-        return self._sent[stage, receiver]
 
     def rows_from(self, stage: int) -> list[tuple[int, NDArray[np.intp]]]:
         """Return (sender, rows) of a stage, senders in ascending order."""
@@ -75,7 +72,7 @@ class Rows:
 
     def outgoing(self, stage: int, receiver: int) -> NDArray[Any]:
         """Return a copy of the rows that go to a receiver in a stage."""
-        return self.values[self._tables.rows_to(stage, receiver)]
+        return self.values[self._tables.sent[stage, receiver]]
 
     def take_in(self, stage: int, parts: dict[int, NDArray[Any]], *, add: bool) -> None:
         """Take in what a stage brought, in ascending order of the senders.
