@@ -198,6 +198,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         least = None if emulation.compute == "real" else realization.times
         if own is not None:
             volumes = real_volumes(own, realization, emulation.byte_scale)
+    # Where nothing states volumes, what the run has measured is all there is.
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     evidence = _evidence(run, schedule, emulation, least, volumes)

@@ -248,6 +248,7 @@ def load_run(path: str | Path) -> RecordedRun:
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
+    # A part that is missing or torn hides no other: it is named where it is wanted.
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
             with one_error(path / name):

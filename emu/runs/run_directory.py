@@ -354,6 +354,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     record = asdict(_Record(job, cut.iteration, parts))
     with whole_file(folder / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    # Only now that the new one is whole: until then the older ones are all there is.
     older = [each for each in _list_cuts(run) if each.name < folder.name]
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again

@@ -75,7 +75,7 @@ class EdgeEnds:
         size: int,
         shaped: bool,  # noqa: FBT001 -- the transport's signature
     ) -> None:
-        self._expected[edge] -= 1
+        self._expected[edge] -= 1  # after the last one an end is no failure
         if shaped and self._clock is not None:
             time = self._clock.to_emulated(wall)
             self._report(FlowEnded(edge, n, time, size / self._settings.byte_scale))
@@ -117,6 +117,7 @@ class EdgeEnds:
                 )
             except EmulatorError as error:
                 raise type(error)(f"flow {there.name}: {error}") from error
+        # Between two tasks of this process nothing crosses a socket, nor is it shaped.
         self.outputs = {
             edge: self.connections.get(edge)
             or Handoff(edge, self.inbox, pacer.departures, self.server.log)

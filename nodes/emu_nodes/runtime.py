@@ -294,6 +294,7 @@ class NodeProcess:
             peers = await self._next(Peers, "the addresses of its peers")
             await ends.meet(peers.addresses, pacer)
 
+        # At once: a partition takes seconds to load, and peers wait for each other.
         loading = loop.run_in_executor(self._compute, self._make_programs)
         programs, _ = await asyncio.gather(loading, meet())
         await self._restore(programs)
@@ -408,6 +409,7 @@ class NodeProcess:
         following = asyncio.ensure_future(
             self._control.follow(lambda order: self._carry_out(unpack(order)))
         )
+        # Whatever fails beside the orders (a task, a connection) ends the process, too.
         both = following, self._failure
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if self._failure.done():

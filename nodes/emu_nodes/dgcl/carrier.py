@@ -36,6 +36,7 @@ class Tables:
         mine = [one for one in transfers if rank in one[1:3]]
         passing = [vertices for *_, vertices in mine]
         every = np.unique(np.concatenate([part.local[:0], *passing]))
+        # Rows that pass through go last, so that those of the part keep their places.
         relays = np.setdiff1d(every, part.vertices)
         vertices = np.concatenate([part.vertices, relays])
         order = np.argsort(vertices)

@@ -123,6 +123,8 @@ class Device(Carrier):
         """Step with the sum of all devices' gradients of the epochs before."""
         if self._model is None:
             return
+        # The sum is there once an epoch's all-reduce has ended: it is taken late, at
+        # the next one's first layer, or when a cut or the end asks.
         for _ in range(self._steps, epochs):
             self._optimizer.step(self._gradient)
             self._steps += 1

@@ -373,6 +373,7 @@ class _Trainer(TaskProgram):
         edges, but with ``timed`` nothing is learnt.
         """
         sender, sampler = self._samplers[number], self._first_sampler + number
+        # By entropy of its own: no sender knows which seeds are looked at.
         for at in self._own.integers(len(batch.labels), size=_LOOKED_AT).tolist():
             if not self._follow(sampler, iteration - sender.lag, at, batch):
                 raise NodeMisbehaved(

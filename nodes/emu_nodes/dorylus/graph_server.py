@@ -82,7 +82,7 @@ class GraphServer:
         ghosts = self._graph.ghosts_of(self._server, server)
         ghosts = ghosts[self._interval[ghosts] == interval]
         mine = self._part.local[self.rows_of(interval)]
-        rows = np.searchsorted(mine, ghosts)
+        rows = np.searchsorted(mine, ghosts)  # both ascend
         self._ghosts[interval, server] = ghosts.astype(np.int32), rows
 
     def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
@@ -110,7 +110,7 @@ class GraphServer:
         vectors = np.zeros((len(self._part.vertices), width), self._dtype)
         for interval, rows, payload in pieces:
             ids = payload.get(f"{IDS}{interval}")
-            if ids is None:
+            if ids is None:  # from this server: all rows of the interval, in order
                 places = self.rows_of(interval)
             else:
                 try:

@@ -303,6 +303,8 @@ class _Tensor(Nothing):
         if not arrays:
             server = self._process["server"]
             arrays = server.pull(step, self.interval, iteration)
+        # A chunk may come in parts, each with a task of its own: what the first ones
+        # have made waits for the last, and all use one version of the weights.
         versions_here = self._process.setdefault("held", {})
         key = self._brief.kind, self.layer, iteration
         before = versions_here.pop(key, None)
@@ -373,6 +375,7 @@ class Apply(_Tensor):
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the newest weights that had come, or those of a lambda before."""
         for sender, payload in self.input_of(("stash",), inputs):
+            # Pooled memory, which the next part of a stream cannot use.
             return tensor(payload, "weights", sender).copy(), 0
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self._reads.get(sender.edge, iteration - sender.lag)

@@ -150,6 +150,7 @@ class P3Machine:
 
     def begin(self, batch: int) -> None:
         """Keep the upper parameters that this mini-batch is to be learnt with."""
+        # Updates that come before its forward pass must not change what it learns from.
         self._begun_with[batch] = self.upper.copy()
 
     @property
@@ -202,6 +203,7 @@ class P3Machine:
         self._sampled.pop(batch, None)
         total = np.zeros_like(self.own)
         for rank in self.group:
+            # To a machine without columns no structure was sent.
             layer = self.structures.pop((rank, batch), None)
             if self._learns and layer is not None and self.holds(self.rank):
                 columns = self._columns[layer.vertices]

@@ -68,6 +68,7 @@ class _P3Task(TaskProgram):
     ) -> None:
         """Share a gradient; where there is no mini-batch, one of no elements."""
         machine = self._machine
+        # Its all-reduce runs in every cycle, and waits for all ranks.
         batch = iteration - machine.pipeline.behind[self.phase]
         mine = gradients.get(batch) if machine.has(batch) else None
         gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
