@@ -113,12 +113,9 @@ class Membership:
             notify=self._log.note,
         )
         try:
-            if settings.listening is not None:
-                self.address = await self._server.serve(settings.listening)
-            else:
-                self.address = await self._server.start(
-                    settings.listen, settings.port, settings.ports
-                )
+            self.address = await self._server.start(
+                settings.listen, settings.port, settings.ports, settings.listening
+            )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
             in_range = settings.ports is not None and not settings.port

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import (
@@ -175,30 +176,32 @@ class ControlServer:
         self.rejections = Rejections(notify)
 
     async def start(
-        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+        self,
+        host: str,
+        port: int = 0,
+        ports: Sequence[int] | None = None,
+        listening: socket.socket | None = None,
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
+
+        Parameters
+        ----------
+        listening
+            Socket that listens already, maybe in another network, and counts alone.
 
         Raises
         ------
         OSError
             If the port is in use or the address is not of this host.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await listen_within(
-            port,
-            ports,
-            lambda at: loop.create_server(self._stranger, host, at, backlog=1024),
+        serve = partial(
+            asyncio.get_running_loop().create_server, self._stranger, backlog=1024
         )
+        if listening is not None:
+            self._server = await serve(sock=listening)
+        else:
+            self._server = await listen_within(port, ports, partial(serve, host))
         return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
-
-    async def serve(self, listening: socket.socket) -> tuple[str, int]:
-        """Accept on a socket that listens already, maybe in another network."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._stranger, sock=listening, backlog=1024
-        )
-        return cast("tuple[str, int]", listening.getsockname()[:2])
 
     def _stranger(self) -> ControlConnection:
         return ControlConnection(

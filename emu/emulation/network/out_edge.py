@@ -314,14 +314,8 @@ class OutEdge:
             counts.lost_bytes += queued.bucket.lost
             counts.max_behind = max(counts.max_behind, behind)
             if self._pacer is not None:
-                self._pacer.log.note(
-                    self.edge,
-                    queued.iteration,
-                    finished=end,
-                    queued=queued.queued,
-                    informed=queued.informed,
-                    lag=self._pacer.lag,
-                )
+                seconds = end, queued.queued, queued.informed, self._pacer.lag
+                self._pacer.log.note(self.edge, queued.iteration, *seconds)
         self._stop_writing()
         self._queue.popleft()
         if not queued.left.done():

@@ -342,7 +342,7 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
 
 def test_the_send_log_speaks_emulated_seconds() -> None:
     log = SendLog()
-    log.note(3, 7, finished=110.0, queued=104.0, informed=106.0, lag=0.5)
+    log.note(3, 7, 110.0, 104.0, 106.0, 0.5)
 
     rows = np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
 
