@@ -32,7 +32,7 @@ class Outlet(Protocol):
         """Order the process of the task to start it."""
         ...
 
-    def publish(self, segments: RateSegments) -> None:
+    def publish(self, segments: RateSegments, /) -> None:
         """Put changed segments on every rate board."""
         ...
 

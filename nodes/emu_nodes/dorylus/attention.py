@@ -98,11 +98,7 @@ class ScatterBack(_OnServer, programs.Scatter):
 class Apply(programs.Apply):
     """Multiply the activations of what was summed with the weights."""
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        """False: the loss follows from a gather after it."""
-        return False
+    compares = False  # the loss follows from a gather after it
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
@@ -116,11 +112,7 @@ class Apply(programs.Apply):
 class ApplyBack(programs.ApplyBack):
     """Backward pass of that, with the weights of the forward pass."""
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        """False: the last layer's edges do."""
-        return False
+    compares = False  # the last layer's edges do
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
@@ -136,10 +128,7 @@ class ApplyBack(programs.ApplyBack):
 class EdgeApply(programs.ApplyBack):
     """Compute the attention of an interval's edges."""
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        return False
+    compares = False
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:

@@ -272,6 +272,9 @@ class Late(OnServer):
 class _Tensor(Nothing):
     """A tensor task, in a lambda or on the server."""
 
+    #: False where another task compares the scores of the last layer with the labels.
+    compares = True
+
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
@@ -340,7 +343,7 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
-        return self.last
+        return self.last and self.compares
 
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the weights that came, and their version, -1 for the first ones."""
@@ -369,7 +372,7 @@ class Apply(_Tensor):
     @override
     def computes_loss(self) -> bool:
         """True where it is fused: it computes its own backward pass as well."""
-        return self.last and bool(self._brief.job_settings["fuse"])
+        return super().computes_loss and bool(self._brief.job_settings["fuse"])
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
