@@ -187,17 +187,26 @@ class KeepsUpdatesUnderWay(KeepsState, Protocol):
         ...
 
 
-def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
+def tensor(
+    payload: Payload,
+    name: str,
+    sender: EdgeSpec,
+    shape: tuple[int, ...] | None = None,
+) -> NDArray[Any]:
     """Return one tensor of an input.
 
     Raises
     ------
     NodeMisbehaved
-        When the sender left it out.
+        When the sender left it out, or it is not of this shape.
     """
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
-    return payload[name]
+    array = payload[name]
+    if shape is not None and array.shape != shape:
+        text = f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
+        raise NodeMisbehaved(text)
+    return array
 
 
 def pick(payload: Payload, prefix: str) -> Payload:

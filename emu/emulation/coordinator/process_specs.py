@@ -23,7 +23,6 @@ from emu.problem import Problem, Realization
 FIRST_PORT = 8192
 #: Bytes that all processes together touch ahead of the run, at most.
 _RESERVED = 3e9
-_KEY = "emulation.hosts"
 
 
 def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
@@ -262,18 +261,16 @@ def check_hosts(
     """
     names = sorted(set(stated.values()))
     absent = [host for host in names if hosts and host not in hosts]
+    problem = ""
     if absent:
-        problem = (
-            f"names {', '.join(absent)}, and the hosts of this run are "
-            f"{', '.join(sorted(hosts))}"
-        )
-        raise ScenarioError(problem, key=_KEY)
-    if len(names) > count:
+        there = ", ".join(sorted(hosts))
+        problem = f"names {', '.join(absent)}, and the hosts of this run are {there}"
+    elif len(names) > count:
         problem = f"names {len(names)} hosts ({', '.join(names)}), this run has {count}"
-        raise ScenarioError(problem, key=_KEY)
-    if count > len(machines):
+    elif count > len(machines):
         problem = (
             f"there are {count} hosts for {len(machines)} machines, and no machine is "
             f"over two hosts: start at most {len(machines)} agents"
         )
-        raise ScenarioError(problem, key=_KEY)
+    if problem:
+        raise ScenarioError(problem, key="emulation.hosts")

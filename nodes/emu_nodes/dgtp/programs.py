@@ -443,12 +443,7 @@ class Worker(_Trainer):
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
             for source, (first, last) in zip(self._sources, self._bounds, strict=True):
-                shard = tensor(inputs[source.edge], name, source)
-                if shard.shape != (last - first,):
-                    raise NodeMisbehaved(
-                        f"{source.peer} sent {self._brief.name} parameters of "
-                        f"{shard.shape}, not {(last - first,)}"
-                    )
+                shard = tensor(inputs[source.edge], name, source, (last - first,))
                 self._parameters[first:last] = shard
         return self._gradient(iteration, inputs)
 
@@ -536,15 +531,11 @@ class ParameterServer(TaskProgram):
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         # In the order of the job's edges, not of arrival: floating-point sums depend on
         # it, and weights must not depend on the host.
-        gradients = []
-        for worker in self._brief.inputs:
-            gradient = tensor(inputs[worker.edge], "gradient", worker)
-            if gradient.shape != self._parameters.shape:
-                raise NodeMisbehaved(
-                    f"{worker.peer} sent {self._brief.name} a gradient of "
-                    f"{gradient.shape}, not {self._parameters.shape}"
-                )
-            gradients.append(gradient)
+        shape = self._parameters.shape
+        gradients = [
+            tensor(inputs[worker.edge], "gradient", worker, shape)
+            for worker in self._brief.inputs
+        ]
         self._optimizer.step(mean_gradient(gradients))
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
