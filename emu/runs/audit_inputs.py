@@ -183,10 +183,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated
-    if own is None and "scenario" in run.manifest:
-        with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(run.manifest["scenario"])
+    own = stated or _read_noted_scenario(run)
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -198,7 +195,6 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         least = None if emulation.compute == "real" else realization.times
         if own is not None:
             volumes = real_volumes(own, realization, emulation.byte_scale)
-    # Where nothing states volumes, what the run has measured is all there is.
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     evidence = _evidence(run, schedule, emulation, least, volumes)
@@ -242,6 +238,14 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     arrays = read_reports(run.problem, path)
     task, flow = arrays["task_settled"], arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
+
+
+def _read_noted_scenario(run: RecordedRun) -> Scenario | None:
+    """Return the scenario of the manifest, None where it holds none."""
+    if "scenario" not in run.manifest:
+        return None
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _evidence(

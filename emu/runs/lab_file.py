@@ -31,15 +31,10 @@ def _lab_shape() -> Any:
     program = {**of, "start": number, "end": number | None, "stopped": bool}
     counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
     tcp = ("segments", "retransmitted", "timeouts")
-    prediction = shape(
-        "Prediction",
-        outcome=str,
-        error=number | None,
-        threshold=number,
-        since=number | None,
-        links=list[str],
-        reasons=list[str],
-    )
+    prediction = {"outcome": str, "threshold": number}
+    prediction |= dict.fromkeys(("error", "since"), number | None)
+    prediction |= dict.fromkeys(("links", "reasons"), list[str])
+    seconds = ("wall", "startup", "computed", "waited")
     crossed = dict.fromkeys(("packets", "messages", "shared_queues"), int)
     change = {"machine": str, **dict.fromkeys(("time", "nic_out", "nic_in"), number)}
     may_lack = {
@@ -47,7 +42,7 @@ def _lab_shape() -> Any:
         "early_share": number,
         "time_scale": scale,
         "cpu": by_name(share),
-        "prediction": prediction,
+        "prediction": shape("Prediction", **prediction),
         "measured": shape("Measured", seconds=number, shares=by_name(ways)),
         "capture": shape("Capture", lost=int) | None,
         "crossed": shape("Crossed", **crossed, bytes=dict[str, dict[str, int]]),
@@ -55,10 +50,7 @@ def _lab_shape() -> Any:
     return shape(
         "Lab",
         may_lack,
-        wall_seconds=number,
-        startup_seconds=number,
-        computed_seconds=number,
-        waited_seconds=number,
+        **{f"{what}_seconds": number for what in seconds},
         waited_share=number,
         sharing=str,
         trust=str,

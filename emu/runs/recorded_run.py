@@ -233,6 +233,11 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
+def _has_rates(result: dict[str, Any]) -> bool:
+    """Return False where TCP has shared kernel NICs: no rate was assigned."""
+    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
+
+
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it.
 
@@ -248,7 +253,6 @@ def load_run(path: str | Path) -> RecordedRun:
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
-    # A part that is missing or torn hides no other: it is named where it is wanted.
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
             with one_error(path / name):
@@ -257,16 +261,12 @@ def load_run(path: str | Path) -> RecordedRun:
             missing.append(f"{name} {error.problem}")
             return None
 
-    def read_schedule(path: Path) -> Schedule:
-        return schedule_from_json(problem, _object(path), str(path))
-
+    read_schedule = partial(_schedule, problem)
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    # Where TCP has shared kernel NICs no rate was assigned.
-    assigns = result.get("network") != "kernel" or result.get("sharing") == "assigned"
-    if assigns or (path / "rates.npz").exists():
+    if _has_rates(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
@@ -347,6 +347,10 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError("holds no JSON object", path=str(path))
     return content
+
+
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    return schedule_from_json(problem, _object(path), str(path))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

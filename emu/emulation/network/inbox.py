@@ -135,7 +135,7 @@ def size_class(size: int) -> int:
 
 
 class Handoff:
-    """Takes what an `emu.emulation.network.OutEdge` takes, and delivers it at once.
+    """Takes what an `OutEdge` takes, and delivers it at once.
 
     Parameters
     ----------

@@ -66,7 +66,6 @@ class P3Machine:
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         settings = brief.job_settings
         self._data = JobData(brief, process)
-        dataset = self._data.dataset
         self.rank: int = brief.settings["rank"]
         self.pipeline = PIPELINES[settings["pipeline"]]
         self.batches: int = settings["batches"]
@@ -79,23 +78,11 @@ class P3Machine:
         self.group = range(first, first + self._members)
         self.peers = [rank for rank in self.group if rank != self.rank]
         self.blocks = column_blocks(
-            settings["columns"], dataset.feature_length, self._members
+            settings["columns"], self._data.dataset.feature_length, self._members
         )
         self._learns = settings["compute"] != "timed"
         self._precision = np.dtype(settings["precision"])
-        block = self.rank % self._members
-        self._columns = open_columns(dataset, self.blocks).array(f"columns_{block}")
-        self._split = ColumnSplit(settings, dataset, self.blocks, block)
-        flat = initial_parameters(settings, dataset)
-        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
-        self._optimizers = [
-            make_optimizer(settings, part) for part in (self.own, self.upper)
-        ]
-        model = settings["model"]
-        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
-        kind = model.get("kind", "sage")
-        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
-        self._pulls_inputs = kind == "gat"
+        self._load(settings)
         self.structures: dict[tuple[int, int], FirstLayer] = {}
         self.parts: dict[int, NDArray[Any]] = {}
         self.of_sums: dict[int, NDArray[Any]] = {}
@@ -108,6 +95,21 @@ class P3Machine:
         self._updates = max(brief.first - self.pipeline.missed, 0)
         self._taken: deque[_Gradients] = deque(maxlen=self.pipeline.missed)
         self._rehearse()
+
+    def _load(self, settings: Mapping[str, Any]) -> None:
+        dataset, block = self._data.dataset, self.rank % self._members
+        self._columns = open_columns(dataset, self.blocks).array(f"columns_{block}")
+        self._split = ColumnSplit(settings, dataset, self.blocks, block)
+        flat = initial_parameters(settings, dataset)
+        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
+        self._optimizers = [
+            make_optimizer(settings, part) for part in (self.own, self.upper)
+        ]
+        model = settings["model"]
+        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
+        kind = model.get("kind", "sage")
+        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
+        self._pulls_inputs = kind == "gat"
 
     def _rehearse(self) -> None:
         """Open every array and load every library before the start barrier."""
