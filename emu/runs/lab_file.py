@@ -31,8 +31,8 @@ def _lab_shape() -> Any:
     program = {**of, "start": number, "end": number | None, "stopped": bool}
     counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
     tcp = ("segments", "retransmitted", "timeouts")
-    prediction = {"outcome": str, "threshold": number}
-    prediction |= dict.fromkeys(("error", "since"), number | None)
+    prediction: dict[str, Any] = {"outcome": str, "threshold": number}
+    prediction |= {key: number | None for key in ("error", "since")}
     prediction |= dict.fromkeys(("links", "reasons"), list[str])
     seconds = ("wall", "startup", "computed", "waited")
     crossed = dict.fromkeys(("packets", "messages", "shared_queues"), int)
