@@ -23,7 +23,8 @@ _FILE = "machines.json"
 @cache
 def _lab_shape() -> Any:
     """Return the type of lab.json."""
-    number, scale = NUMBER, Annotated[float, Field(ge=1, lt=MOST)]
+    number: Any = NUMBER
+    scale = Annotated[float, Field(ge=1, lt=MOST)]
     share = Annotated[float, Field(gt=0, lt=MOST)]
     ways = shape("Ways", out=float, **{"in": number})
     dropped = shape("Dropped", out=int, **{"in": int})
@@ -32,7 +33,7 @@ def _lab_shape() -> Any:
     counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
     tcp = ("segments", "retransmitted", "timeouts")
     prediction: dict[str, Any] = {"outcome": str, "threshold": number}
-    prediction |= {key: number | None for key in ("error", "since")}
+    prediction |= dict.fromkeys(("error", "since"), number | None)
     prediction |= dict.fromkeys(("links", "reasons"), list[str])
     seconds = ("wall", "startup", "computed", "waited")
     crossed = dict.fromkeys(("packets", "messages", "shared_queues"), int)
