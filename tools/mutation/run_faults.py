@@ -169,7 +169,7 @@ FAULTS: dict[str, RunFault] = {
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
     "content of another edge": RunFault(
-        _TIMED, _CONTENT, _CONTENT.replace("edge", "0")
+        _TIMED, _CONTENT, _CONTENT.replace("output.edge", "0")
     ),
     "a byte altered on its way": RunFault(
         "emu/emulation/wire/decoding.py",
