@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from emu.emulation.coordinator import EmulatedRun, Observer, emulate
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
-from emu.emulation.network import pace_at
+from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
 from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
 from emu.experiment.run_result import RunResult
@@ -118,7 +118,7 @@ def judgement(
     subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
-        figures = replace(figures, late_sends=0, max_behind=0.0)
+        figures = figures.without_pacing()
         first = {
             (int(row["edge"]), int(row["iteration"])): float(row["first"])
             for row in run.received

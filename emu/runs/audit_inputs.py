@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, create_model
 
-from emu.emulation.network import pace_at
-from emu.emulation.shaping import EmulationSettings
+from emu.emulation.network import ProcessStatistics
+from emu.emulation.shaping import EmulationSettings, pace_at
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import check_shape, one_error, read_json
 from emu.prediction.analysis.traffic import count_kinds, kinds_between_machines
@@ -19,7 +21,7 @@ from emu.prediction.scheduling import rate_policy
 from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
-from emu.runs.problem_json import ProcessesShape
+from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
@@ -258,7 +260,7 @@ def _evidence(
         return None
     path = run.path / "processes.json"
     processes = read_json(path)
-    check_shape(processes, ProcessesShape, path)
+    check_shape(processes, _processes_shape(), path)
     statistics = processes["statistics"]
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
@@ -275,6 +277,15 @@ def _evidence(
         volumes=volumes,
         **margins(settings, statistics),
     )
+
+
+@cache
+def _processes_shape() -> Any:
+    """Return the type of processes.json: counts, and when processes answered."""
+    counts = shape_of(ProcessStatistics, NUMBER)
+    answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
+    statistics: Any = Annotated[by_name(answered), Field(min_length=1)]
+    return shape("Processes", statistics=statistics)
 
 
 def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:

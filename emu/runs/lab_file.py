@@ -5,109 +5,64 @@ from __future__ import annotations
 import contextlib
 import fcntl
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.host.input_file import check_shape, open_input, read_json
-from emu.runs.problem_json import MOST
+from emu.runs.problem_json import MOST, NUMBER, by_name, list_of, shape
 from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
-_Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _FILE = "machines.json"
 
 
-class _Program(TypedDict):
-    program: str
-    machine: str
-    start: _Number
-    end: _Number | None
-    code: int | None
-    stopped: bool
-
-
-class _Failed(TypedDict):
-    program: str
-    machine: str
-    code: int
-
-
-class _Change(TypedDict):
-    time: _Number
-    machine: str
-    nic_out: _Number
-    nic_in: _Number
-
-
-class _Capture(TypedDict):
-    lost: int
-
-
-class _Traffic(TypedDict):
-    out_bytes: int
-    out_packets: int
-    in_bytes: int
-    in_packets: int
-
-
-_Ways = TypedDict("_Ways", {"out": float, "in": _Number})
-_Dropped = TypedDict("_Dropped", {"out": int, "in": int})
-
-
-class _Measured(TypedDict):
-    seconds: _Number
-    shares: dict[str, _Ways]
-
-
-class _Prediction(TypedDict):
-    outcome: str
-    error: _Number | None
-    threshold: _Number
-    since: _Number | None
-    links: list[str]
-    reasons: list[str]
-
-
-class _Tcp(TypedDict):
-    segments: int
-    retransmitted: int
-    timeouts: int
-
-
-class _Crossed(TypedDict):
-    packets: int
-    messages: int
-    shared_queues: int
-    bytes: dict[str, dict[str, int]]
-
-
-class _Lab(TypedDict):
-    wall_seconds: _Number
-    startup_seconds: _Number
-    computed_seconds: _Number
-    waited_seconds: _Number
-    waited_share: _Number
-    early_seconds: NotRequired[_Number]
-    early_share: NotRequired[_Number]
-    time_scale: NotRequired[Annotated[float, Field(ge=1, lt=MOST)]]
-    cpu: NotRequired[dict[str, Annotated[float, Field(gt=0, lt=MOST)]]]
-    sharing: str
-    trust: str
-    nics: dict[str, _Ways]
-    programs: list[_Program]
-    failed: _Failed | None
-    dropped: dict[str, _Dropped]
-    prediction: NotRequired[_Prediction]
-    measured: NotRequired[_Measured]
-    events: list[_Change]
-    traffic: dict[str, _Traffic]
-    tcp: dict[str, _Tcp]
-    capture: NotRequired[_Capture | None]
-    crossed: NotRequired[_Crossed]
+@cache
+def _lab_shape() -> Any:
+    """Return the type of lab.json."""
+    number: Any = NUMBER
+    scale = Annotated[float, Field(ge=1, lt=MOST)]
+    share = Annotated[float, Field(gt=0, lt=MOST)]
+    ways = shape("Ways", out=float, **{"in": number})
+    dropped = shape("Dropped", out=int, **{"in": int})
+    of = {"program": str, "machine": str}
+    program = {**of, "start": number, "end": number | None, "stopped": bool}
+    counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
+    tcp = ("segments", "retransmitted", "timeouts")
+    prediction: dict[str, Any] = {"outcome": str, "threshold": number}
+    prediction |= dict.fromkeys(("error", "since"), number | None)
+    prediction |= dict.fromkeys(("links", "reasons"), list[str])
+    seconds = ("wall", "startup", "computed", "waited")
+    crossed = dict.fromkeys(("packets", "messages", "shared_queues"), int)
+    change = {"machine": str, **dict.fromkeys(("time", "nic_out", "nic_in"), number)}
+    may_lack = {
+        "early_seconds": number,
+        "early_share": number,
+        "time_scale": scale,
+        "cpu": by_name(share),
+        "prediction": shape("Prediction", **prediction),
+        "measured": shape("Measured", seconds=number, shares=by_name(ways)),
+        "capture": shape("Capture", lost=int) | None,
+        "crossed": shape("Crossed", **crossed, bytes=dict[str, dict[str, int]]),
+    }
+    return shape(
+        "Lab",
+        may_lack,
+        **{f"{what}_seconds": number for what in seconds},
+        waited_share=number,
+        sharing=str,
+        trust=str,
+        nics=by_name(ways),
+        programs=list_of(shape("Program", **program, code=int | None)),
+        failed=shape("Failed", **of, code=int) | None,
+        dropped=by_name(dropped),
+        events=list_of(shape("Change", **change)),
+        traffic=by_name(shape("Traffic", **dict.fromkeys(counts, int))),
+        tcp=by_name(shape("Tcp", **dict.fromkeys(tcp, int))),
+    )
 
 
 def log_name(program: str, machine: str) -> str:
@@ -131,7 +86,7 @@ def read_lab(run: Path) -> dict[str, Any]:
     """
     path = run / FILE
     lab: dict[str, Any] = read_json(path)
-    check_shape(lab, _Lab, path)
+    check_shape(lab, _lab_shape(), path)
     machines = lab["nics"].keys()
     named = {
         "programs": {one["machine"] for one in lab["programs"]},

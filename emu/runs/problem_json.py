@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import (
     Annotated,
     Any,
-    Literal,
-    NotRequired,
+    TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -20,12 +20,13 @@ from typing import (
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, create_model
-from typing_extensions import TypedDict
+from pydantic import Field, TypeAdapter, create_model
 
+from emu.emulation.shaping import EmulationSettings
 from emu.errors import DataError
 from emu.host.input_file import check_shape
 from emu.names import check_name
+from emu.prediction.simulation.attempts import Killed
 from emu.problem import (
     CapacityChange,
     Cluster,
@@ -47,10 +48,11 @@ from emu.problem import (
 MOST = 1e18
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Amount = Annotated[float, Field(ge=0, lt=MOST, allow_inf_nan=False)]
-_Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
+NUMBER = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _Scale = Annotated[float, Field(gt=0, lt=MOST, allow_inf_nan=False)]
 
 
+T = TypeVar("T")
 VERSION = 1
 #: Keys of problem.json with rows, of the fields of which class.
 _ROWS: dict[str, type] = {
@@ -77,155 +79,125 @@ def _fields_of(kind: type) -> list[str]:
     return [one.name for one in fields(kind) if one.name not in left_out]
 
 
-def _in_file(hint: Any) -> Any:
+def _in_file(hint: Any, number: Any = _Amount) -> Any:
     """Return the type of a field as JSON has it: with bounds, lists and objects."""
     kind, parts = get_origin(hint), get_args(hint)
-    if kind is Mapping:
-        return dict[parts[0], _in_file(parts[1])]  # type: ignore[misc, valid-type]
-    if kind is tuple:
-        return list[_in_file(parts[0])]  # type: ignore[misc]
+    if kind in {Mapping, dict}:
+        return dict[parts[0], _in_file(parts[1], number)]  # type: ignore[misc, valid-type]
+    if kind in {tuple, list}:
+        return list[_in_file(parts[0], number)]  # type: ignore[misc]
     if kind is UnionType:
-        return Union[tuple(map(_in_file, parts))]  # noqa: UP007 - of any number
-    return {int: _Count, float: _Amount}.get(hint, hint)
+        return Union[tuple(_in_file(part, number) for part in parts)]  # noqa: UP007 - of any number
+    if is_dataclass(hint):
+        return shape_of(cast("Any", hint), number)
+    return {int: _Count, float: number}.get(hint, hint)
+
+
+@cache
+def shape_of(kind: Any, number: Any = _Amount) -> Any:
+    """Return the type of a class's fields as JSON has them; its lists may be missing.
+
+    Parameters
+    ----------
+    number
+        Type of its floats.
+    """
+    return create_model(
+        kind.__name__,
+        **{
+            one.name: (
+                _in_file(hint, number),
+                ... if one.default_factory is MISSING else one.default_factory(),
+            )
+            for one, hint in zip(
+                fields(kind), get_type_hints(kind).values(), strict=True
+            )
+            if one.name not in _LEFT_OUT.get(kind, ())
+        },
+    )  # type: ignore[call-overload]
+
+
+def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
+    """Return the instance of a dataclass that a JSON object stands for.
+
+    Raises
+    ------
+    DataError
+        As `check_shape`.
+    """
+    check_shape(content, shape_of(cast("Any", kind)), path, at)
+    instance: T = TypeAdapter(kind).validate_python(content)
+    return instance
+
+
+def shape(name: str, may_lack: Mapping[str, Any] | None = None, /, **keys: Any) -> Any:
+    """Return the type of an object that has some keys, and may lack others."""
+    rows: dict[str, Any] = {key: (hint, ...) for key, hint in keys.items()}
+    rows |= {key: (hint, None) for key, hint in (may_lack or {}).items()}
+    return create_model(name, **rows)
+
+
+def list_of(kind: Any) -> Any:
+    """Return the type of lists of a type that is made when it is needed."""
+    return list[kind]
+
+
+def by_name(kind: Any) -> Any:
+    """Return the type of objects that have such a thing under every name."""
+    return dict[str, kind]
 
 
 @cache
 def _problem_shape() -> Any:
     """Return the type of problem.json; what fits together, the classes check."""
-    keys: dict[str, Any] = {
-        "iterations": (_Count, ...),
-        "placement": (list[_Count], ...),
+    rows: dict[str, Any] = {
+        key: (list_of(shape_of(kind)), [] if key in _OPTIONAL else ...)
+        for key, kind in _ROWS.items()
     }
-    for key, kind in _ROWS.items():
-        hints = get_type_hints(kind)
-        row: dict[str, Any] = {
-            name: (_in_file(hints[name]), ...) for name in _fields_of(kind)
-        }
-        rows = list[create_model(kind.__name__, **row)]  # type: ignore[misc, valid-type]
-        keys[key] = rows, [] if key in _OPTIONAL else ...
-    return create_model("Problem", **keys)
+    return create_model(
+        "Problem", iterations=(_Count, ...), placement=(list[_Count], ...), **rows
+    )
 
 
-class _Payload(TypedDict):
-    edge: _Count
-    kind: str
-    bytes: _Count
+PAIR = Annotated[list[NUMBER], Field(min_length=2, max_length=2)]
 
 
-class _Received(TypedDict):
-    payloads: NotRequired[list[_Payload]]
+@cache
+def manifest_shape() -> Any:
+    """Return the type of manifest.json."""
+    hints, names = get_type_hints(EmulationSettings), EmulationSettings().to_json()
+    emulation = {name: _in_file(hints[name]) | None for name in names}
+    emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
+    rule = shape("Rule", {"policy": str, "source": str})
+    scenario = {"name": str, "schedule": rule, "placement": rule}
+    return shape(
+        "Manifest",
+        {
+            "scenario": shape("Scenario", scenario),
+            "emulation": shape("Emulation", emulation),
+            "first_iteration": _Count,
+            "began": _Amount,
+            "killed": list[_Count],
+            "attempts": list_of(_attempt_shape()),
+        },
+    )
 
 
-class _Sent(TypedDict):
-    late_sends: _Count
-    max_behind: _Number
-    max_stale: _Number
+@cache
+def _attempt_shape() -> Any:
+    """Return the type of an attempt that a death has ended, with what it took here."""
+    beside: dict[str, Any] = {"detection": (_Amount, ...), "took": (_Amount, 0.0)}
+    beside |= {"began": (_Amount, 0.0), "killed": (bool, False)}
+    return create_model("Attempt", __base__=shape_of(Killed), **beside)
 
 
-class _Pacer(TypedDict):
-    wakes: _Count
-    max_lag: _Number
-    mean_lag: _Number
-
-
-class _Use(TypedDict):
-    busy: _Number
-    idle: _Number
-    steal: _Number
-
-
-class _HostMetrics(TypedDict):
-    seconds: _Number
-    loop_lag_mean: _Number
-    loop_lag_max: _Number
-    waited: _Number
-    host: _Use
-
-
-_Pair = Annotated[list[_Number], Field(min_length=2, max_length=2)]
-
-
-class _Statistics(TypedDict):
-    received: NotRequired[_Received]
-    sent: list[_Sent]
-    pacer: _Pacer
-    host_metrics: _HostMetrics
-    clock: NotRequired[_Pair]
-    answered: NotRequired[_Pair]
-
-
-class ProcessesShape(TypedDict):
-    """processes.json."""
-
-    statistics: Annotated[dict[str, _Statistics], Field(min_length=1)]
-
-
-class _Emulation(TypedDict):
-    time_scale: NotRequired[_Scale]
-    byte_scale: NotRequired[_Scale]
-    compute: NotRequired[str]
-    flow_ends: NotRequired[Literal["arrival", "fluid"]]
-    burst: NotRequired[_Pair]
-    catch_up: NotRequired[_Amount | None]
-
-
-class _Policy(TypedDict):
-    policy: NotRequired[str]
-
-
-class _Schedule(_Policy):
-    source: NotRequired[str]
-
-
-class _Scenario(TypedDict):
-    name: NotRequired[str]
-    schedule: NotRequired[_Schedule]
-    placement: NotRequired[_Policy]
-
-
-class _Killed(TypedDict):
-    first_iteration: _Count
-    next_iteration: _Count
-    began: NotRequired[_Amount]
-    ran: _Amount
-    again: _Amount
-    recovery: _Amount
-    error: str
-
-
-class _Attempt(_Killed):
-    detection: _Amount
-    killed: NotRequired[bool]
-    took: NotRequired[_Amount]
-
-
-class ManifestShape(TypedDict):
-    """manifest.json."""
-
-    scenario: NotRequired[_Scenario]
-    emulation: NotRequired[_Emulation]
-    first_iteration: NotRequired[_Count]
-    began: NotRequired[_Amount]
-    killed: NotRequired[list[_Count]]
-    attempts: NotRequired[list[_Attempt]]
-
-
-class _Verdict(TypedDict):
-    trust: NotRequired[str]
-
-
-class _Recovery(TypedDict):
-    attempts: list[_Attempt]
-    predicted_attempts: NotRequired[list[_Killed]]
-
-
-class ResultShape(TypedDict):
-    """result.json, without the rows of its schedule."""
-
-    policy: NotRequired[str | None]
-    predicted_makespan: NotRequired[_Amount]
-    verdict: NotRequired[_Verdict]
-    recovery: NotRequired[_Recovery]
+@cache
+def result_shape() -> Any:
+    """Return the type of result.json, without the rows of its schedule."""
+    predicted = {"predicted_attempts": list_of(shape_of(Killed))}
+    recovery = shape("Recovery", predicted, attempts=list_of(_attempt_shape()))
+    keys = {"policy": str | None, "predicted_makespan": _Amount, "recovery": recovery}
+    return shape("Result", {**keys, "verdict": shape("Verdict", {"trust": str})})
 
 
 _OUTAGES = ("seconds", "recovery")
@@ -239,9 +211,15 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     Rows hold the fields of `emu.problem`'s classes, but for those of programs.
     """
     job, cluster = problem.job, problem.cluster
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        return list(value) if isinstance(value, tuple) else value
+
     rows = {
         key: [
-            {name: _plain(getattr(item, name)) for name in _fields_of(kind)}
+            {name: plain(getattr(item, name)) for name in _fields_of(kind)}
             for item in (
                 cluster.shared_links
                 if key == "links"
@@ -256,13 +234,6 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         **{key: rows[key] for key in rows if rows[key] or key not in _OPTIONAL},
         "placement": list(problem.placement.machine_of),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return a field as JSON has it."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def problem_from_json(data: Any, path: str) -> Problem:
@@ -313,10 +284,14 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
         When a task, flow or iteration is missing, unknown, or not a number.
     """
     try:
-        schedule = schedule_of(problem, data)
-        reads = _reads(problem.job, data.get("reads", {}))
+        schedule, job = schedule_of(problem, data), problem.job
+        latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
+        reads = np.full((len(job.edges), job.iterations), -1)
+        for e, edge in latest.items():
+            row = data.get("reads", {})[job.edge_names[e]]
+            reads[e, : job.rounds[edge.destination]] = row
         quotas = _quotas(problem, data.get("quotas", {}))
-        return replace(schedule, reads=reads, quotas=quotas)
+        return replace(schedule, reads=reads if latest else None, quotas=quotas)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
@@ -377,15 +352,6 @@ def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
     is_missing = np.isnan(ends)
     if is_missing.any():
         raise ValueError(f"{name} lacks iteration {int(is_missing.argmax())}")
-
-
-def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
-    """Return `Schedule.reads` of the rows of ``reads``."""
-    latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
-    reads = np.full((len(job.edges), job.iterations), -1)
-    for e, edge in latest.items():
-        reads[e, : job.rounds[edge.destination]] = rows[job.edge_names[e]]
-    return reads if latest else None
 
 
 def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:

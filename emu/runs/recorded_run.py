@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,9 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
-    ManifestShape,
-    ResultShape,
+    manifest_shape,
     problem_from_json,
+    result_shape,
     schedule_from_json,
 )
 from emu.runs.result import VERSION
@@ -233,7 +233,7 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
-def _has_rates(result: Mapping[str, Any]) -> bool:
+def _has_rates(result: dict[str, Any]) -> bool:
     """Return False where TCP has shared kernel NICs: no rate was assigned."""
     return result.get("network") != "kernel" or result.get("sharing") == "assigned"
 
@@ -263,7 +263,7 @@ def load_run(path: str | Path) -> RecordedRun:
 
     read_schedule = partial(_schedule, problem)
     manifest = try_read("manifest.json", read_manifest)
-    result = try_read("result.json", _result) or {}
+    result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
     if _has_rates(result) or (path / "rates.npz").exists():
@@ -361,18 +361,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
     DataError
         When it is missing, damaged, or of another version of emu.
     """
-    return _read_versioned(path, ManifestShape)
+    return _read_versioned(path, manifest_shape())
 
 
-def _result(path: Path) -> dict[str, Any]:
-    content = _read_versioned(path, ResultShape)
+def _read_result(path: Path) -> dict[str, Any]:
+    content = _read_versioned(path, result_shape())
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     return content
 
 
-def _read_versioned(path: Path, shape: type) -> dict[str, Any]:
+def _read_versioned(path: Path, shape: Any) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
         raise DataError(

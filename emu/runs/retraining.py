@@ -116,7 +116,12 @@ def _first_wrong(
         return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
     size = np.linalg.norm
     if not (np.isfinite(losses).all() and np.isfinite(alone).all()):
-        return _first_diverged(found, weights, alone, losses[rows])
+        # Numbers run off before they are none, so that only where they end is compared.
+        ends = ("loss", losses[rows], found.to_numpy()), ("weights", alone, weights)
+        for name, expected, mine in ends:
+            if np.isfinite(expected).all() != np.isfinite(mine).all():
+                return 1.0, name, "diverged in one of the run and one process alone"
+        return None
     off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
     limit = np.append(np.abs(losses[rows]), size(alone))
     limit *= _EXACTNESS[settings["precision"]]
@@ -134,23 +139,6 @@ def _first_wrong(
         return off[first], "weights", f"are {share:.2g} of them off those alone"
     words = f"is {found.iloc[first]:.6g}, {losses[rows][first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
-
-
-def _first_diverged(
-    found: pd.Series[float],
-    weights: NDArray[np.float64],
-    alone: NDArray[np.float64],
-    losses: NDArray[np.float64],
-) -> tuple[float, str, str] | None:
-    """Return what is wrong with a training that diverges alone as well.
-
-    Numbers run off before they are none, so that only where they end is compared.
-    """
-    for finite, mine in ((losses, found.to_numpy()), (alone, weights)):
-        if np.isfinite(finite).all() != np.isfinite(mine).all():
-            name = "loss" if finite is losses else "weights"
-            return 1.0, name, "diverged in one of the run and one process alone"
-    return None
 
 
 def _alone(

@@ -36,17 +36,16 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import TypedDict
 
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.host.files import whole_file
 from emu.host.input_file import (
-    check_shape,
     one_error,
     open_input,
     read_arrays,
@@ -56,7 +55,7 @@ from emu.host.input_file import (
 from emu.names import file_part
 from emu.problem import Problem, RateHistory
 from emu.problem.cut import Cut
-from emu.runs.problem_json import problem_to_json
+from emu.runs.problem_json import problem_to_json, read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -235,23 +234,20 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     DataError
         When the disk refuses.
     """
-    source = _source_of(scenario)
+    source, document = None, scenario.origin.document
+    if document is not None and (stated := document.source) is not None:
+        try:
+            json.dumps(stated.overrides, default=dict)
+            source = None if apart(load_again(stated), scenario.to_json()) else stated
+        except (TypeError, ValueError, ScenarioError):
+            pass  # values that no file holds, or files that have gone
+    if source is None:
+        text = json.dumps(scenario.to_json(), indent=1)
+        source = Source(text, "scenario.json", ".")
     directory.write_lines(NAME, [source.text])
     overrides: Any = source.overrides
     changes = dict(overrides) if hasattr(overrides, "items") else [*overrides]
     return {"file": source.file, "folder": source.folder, "overrides": changes}
-
-
-def _source_of(scenario: Scenario) -> Source:
-    document = scenario.origin.document
-    if document is not None and (source := document.source) is not None:
-        try:
-            json.dumps(source.overrides, default=dict)
-            if not apart(load_again(source), scenario.to_json()):
-                return source
-        except (TypeError, ValueError, ScenarioError):
-            pass  # values that no file holds, or files that have gone
-    return Source(json.dumps(scenario.to_json(), indent=1), "scenario.json", ".")
 
 
 def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
@@ -285,10 +281,6 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     Scales that are left to emu may be any number; what was measured of a model's
     program, or read of its file, is not in the text.
 
-    Parameters
-    ----------
-    noted
-        ``scenario`` of manifest.json.
     """
     content = stated.to_json()
     for key in ("time_scale", "byte_scale"):
@@ -309,13 +301,19 @@ def _without(content: Any) -> Any:
     return {k: _without(value) for k, value in content.items() if k not in dropped}
 
 
-class _Part(TypedDict):
+@dataclass
+class _Part:
+    """A file of a cut, of the state of one task."""
+
     file: str
     sha256: str
     arrays: list[str]
 
 
-class _Record(TypedDict):
+@dataclass
+class _Record:
+    """Content of commit.json."""
+
     job: str
     iteration: int
     parts: dict[str, _Part]
@@ -352,10 +350,11 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         with whole_file(folder / file) as partial:
             partial.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        parts[name] = _Part(file=file, sha256=digest, arrays=[*arrays])
-    record = _Record(job=job, iteration=cut.iteration, parts=parts)
+        parts[name] = _Part(file, digest, [*arrays])
+    record = asdict(_Record(job, cut.iteration, parts))
     with whole_file(folder / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    # Only now that the new one is whole: until then the older ones are all there is.
     older = [each for each in _list_cuts(run) if each.name < folder.name]
     for each in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
@@ -399,8 +398,6 @@ def newest_cut(
 
     Parameters
     ----------
-    job
-        As `write_cut` took it.
     owners
         Tasks whose state must be there.
     notify
@@ -429,18 +426,17 @@ def newest_cut(
 def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
     path = folder / RECORD
     with one_error(path):
-        record: _Record = read_json(path)
-        check_shape(record, _Record, path)
-    iteration, parts = record["iteration"], record["parts"]
-    if record["job"] != job or parts.keys() != {*owners}:
+        record: _Record = read_shape(read_json(path), _Record, path)
+    iteration, parts = record.iteration, record.parts
+    if record.job != job or parts.keys() != {*owners}:
         raise DataError("is of another job than the run", path=str(path))
     if folder.name != f"{iteration:08d}":
         raise DataError(f"is of iteration {iteration}", path=str(path))
     states: dict[str, Arrays] = {}
     for name, part in parts.items():
-        path = folder / file_part(part["file"])
-        if _digest(path) != part["sha256"]:
+        path = folder / file_part(part.file)
+        if _digest(path) != part.sha256:
             problem = "is not what was committed: its digest differs"
             raise DataError(problem, path=str(path))
-        states[name] = read_arrays(path, part["arrays"])
+        states[name] = read_arrays(path, part.arrays)
     return Cut(iteration, states)

@@ -12,32 +12,28 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
+from emu.runs.problem_json import shape
 from emu.runs.run_directory import RunDirectory
 
 #: Version of the lines.
 VERSION = 1
 
 
-class _Figures(TypedDict):
-    makespan: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    makespan_error: NotRequired[float]
-    replay_error: NotRequired[float]
-    cost: NotRequired[float]
-    value: NotRequired[float]
-
-
-class _Row(TypedDict):
-    key: str
-    values: dict[str, str | int]
-    figures: _Figures
+@cache
+def _row_shape() -> Any:
+    """Return the type of a line."""
+    makespan = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    others = ("makespan_error", "replay_error", "cost", "value")
+    figures = shape("Figures", dict.fromkeys(others, float), makespan=makespan)
+    return shape("Row", key=str, values=dict[str, str | int], figures=figures)
 
 
 class SweepRecord:
@@ -72,24 +68,18 @@ class SweepRecord:
                 f"cannot be used: {error.strerror}", path=str(self.path)
             ) from error
         for number, line in enumerate(content[:whole].splitlines(), start=1):
-            row = self._parse(line, number)
+            try:
+                row = parse_json(line.decode("utf-8"))
+            except (ValueError, RecursionError) as error:
+                problem = f"line {number} is not JSON: {error}"
+                raise DataError(problem, path=str(self.path)) from error
+            version = row.get("version") if isinstance(row, dict) else None
+            if version != VERSION or "key" not in row:
+                problem = f"line {number} is of version {version!r}, this emu writes "
+                problem += f"{VERSION}; choose another --out"
+                raise DataError(problem, path=str(self.path))
+            check_shape(row, _row_shape(), self.path, f"line {number}: ")
             self.rows[row["key"]] = row
-
-    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            row = parse_json(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            problem = f"line {number} is not JSON: {error}"
-            raise DataError(problem, path=str(self.path)) from error
-        version = row.get("version") if isinstance(row, dict) else None
-        if version != VERSION or "key" not in row:
-            raise DataError(
-                f"line {number} is of version {version!r}, this emu writes {VERSION}; "
-                "choose another --out",
-                path=str(self.path),
-            )
-        check_shape(row, _Row, self.path, f"line {number}: ")
-        return dict(row)
 
     def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row of a point, None where it is not finished.

@@ -283,7 +283,7 @@ class EmulationSection(Section):
     """Wall time that ``time_scale: auto`` may take for trials after the first."""
     deadline: Duration = EmulationSettings.deadline
     """Wall time after which a wait ends the run."""
-    silence: Annotated[Duration, Field(gt=0)] = EmulationSettings.silence
+    silence: Annotated[Duration, Field(gt=0)] = EmulationSettings.heartbeat_timeout
     """Wall time without a sign of life after which a host counts as cut off."""
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
@@ -307,7 +307,7 @@ class EmulationSection(Section):
             flow_ends=self.flow_ends,
             catch_up=self.stated_catch_up,
             deadline=self.deadline,
-            silence=self.silence,
+            heartbeat_timeout=self.silence,
             tls=self.tls,
             ports=self.ports,
             **limit,

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
-from emu_nodes.program import Payload, Shared, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 
 @dataclass(eq=False)
@@ -54,8 +62,9 @@ class _Place(TaskProgram):
 class Step(_Place):
     """Takes in what came in the step before, and sends this rank's part of its own."""
 
-    def run(self, iteration: int, _inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return the part for its receiver, and nothing for the tasks of this rank.
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
+        """Return the part for its receiver.
 
         Raises
         ------
@@ -63,19 +72,31 @@ class Step(_Place):
             When what came in is of another length.
         """
         vector = self._shared.vectors[iteration]
-        if self._step > 0:
-            self._take_in(self._step - 1, iteration, vector)
-        part: Payload = {}
+        if (before := self._step - 1) >= 0:
+            transfers = enumerate(self._steps[before])
+            (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
+            part = self._shared.parts.pop((iteration, before))
+            here = self._part_of_step(before, sender, vector)
+            if part.shape != here.shape:
+                raise NodeMisbehaved(
+                    f"rank {sender} sent {self._brief.name} {part.shape} elements, "
+                    f"not {here.shape}"
+                )
+            # In the second half what comes is a sum, and replaces.
+            if 2 * before < len(self._steps):
+                here += part
+            else:
+                here[:] = part
         if self._step < len(self._steps):
             # A copy: what is on its way must not change when the vector does.
-            part = {"part": self._part_of_step(self._step, self._rank, vector).copy()}
-        else:
-            del self._shared.vectors[iteration]
-        return {
-            out.edge: part if out.peer.endswith(f".got{self._step}") else {}
-            for out in self._brief.outputs
-            if sends(out, iteration)
-        }
+            return {"part": self._part_of_step(self._step, self._rank, vector).copy()}
+        del self._shared.vectors[iteration]
+        return {}
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return nothing for the tasks of this rank."""
+        return made if output.peer.endswith(f".got{self._step}") else {}
 
     def _part_of_step(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
         """Return the part of the vector that a rank sends in a step, as a view."""
@@ -83,29 +104,14 @@ class Step(_Place):
         begin, end = part_bounds(len(vector), self._ranks, first, last)
         return vector[begin:end]
 
-    def _take_in(self, step: int, iteration: int, vector: NDArray[Any]) -> None:
-        """Add what was received; in the second half it is a sum, and replaces."""
-        transfers = enumerate(self._steps[step])
-        (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-        part = self._shared.parts.pop((iteration, step))
-        here = self._part_of_step(step, sender, vector)
-        if part.shape != here.shape:
-            raise NodeMisbehaved(
-                f"rank {sender} sent {self._brief.name} {part.shape} elements, "
-                f"not {here.shape}"
-            )
-        if 2 * step < len(self._steps):
-            here += part
-        else:
-            here[:] = part
-
 
 class Receive(_Place):
     """Keeps what another rank sent for the step that follows."""
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return nothing for that step: it looks in the memory of the process."""
         (source,) = self._brief.inputs
         part = tensor(inputs[source.edge], "part", source)
         self._shared.parts[iteration, self._step] = part.copy()
-        return self.to_all(iteration, {})
+        return {}

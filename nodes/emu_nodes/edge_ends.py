@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from emu.emulation.network import (
-    BufferPool,
-    DataServer,
-    Handoff,
-    Inbox,
-    OutEdge,
-    Pacer,
-    RunClock,
-    open_edge,
-)
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Handoff, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
 from emu.emulation.wire.messages import FlowEnded
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec
 from emu.errors import DeadlineExceeded, EmulatorError
@@ -80,7 +75,7 @@ class EdgeEnds:
         size: int,
         shaped: bool,  # noqa: FBT001 -- the transport's signature
     ) -> None:
-        self._expected[edge] -= 1
+        self._expected[edge] -= 1  # after the last one an end is no failure
         if shaped and self._clock is not None:
             time = self._clock.to_emulated(wall)
             self._report(FlowEnded(edge, n, time, size / self._settings.byte_scale))
@@ -122,6 +117,7 @@ class EdgeEnds:
                 )
             except EmulatorError as error:
                 raise type(error)(f"flow {there.name}: {error}") from error
+        # Between two tasks of this process nothing crosses a socket, nor is it shaped.
         self.outputs = {
             edge: self.connections.get(edge)
             or Handoff(edge, self.inbox, pacer.departures, self.server.log)
@@ -143,18 +139,6 @@ class EdgeEnds:
     def start(self, clock: RunClock) -> None:
         """Report arrivals from now on, in run time."""
         self._clock = clock
-
-    def statistics(self) -> dict[str, Any]:
-        """Return counts of what connections received and sent, and of what waited."""
-        return {
-            "received": dataclasses.asdict(self.server.statistics()),
-            "memory": dataclasses.asdict(self.pool.statistics),
-            "waiting": dataclasses.asdict(self.inbox.statistics),
-            "sent": [
-                dataclasses.asdict(edge.statistics)
-                for edge in self.connections.values()
-            ],
-        }
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from emu.emulation.wire.process_spec import EdgeEnd
 from emu.errors import NodeMisbehaved
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]
+#: What came over in-edges, by their positions.
+Inputs: TypeAlias = Mapping[int, Payload]
 #: What the tasks of one process share, by name: a partition, weights.
 Shared: TypeAlias = dict[str, Any]
 
@@ -76,7 +79,7 @@ class Program(Protocol):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None: ...
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return the payload of every out-edge that sends in this iteration.
 
         Called in a compute thread, one call at a time per process. Input arrays are
@@ -96,20 +99,41 @@ class Program(Protocol):
 
 
 class TaskProgram:
-    """Base of programs: most report nothing, and leave nothing after the run."""
+    """Base of programs: an iteration is `work`, then a `payload` per out-edge.
+
+    Most report nothing, and leave nothing after the run.
+    """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief, self._process = brief, process
         self._figures: dict[str, float] = {}
+        self._reads: Mapping[int, int] = {}
+
+    def read(self, iterations: Mapping[int, int]) -> None:
+        """Take which iteration every in-edge brings that reads the newest."""
+        self._reads = iterations
+
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+        """Return the payload of every out-edge that sends in an iteration."""
+        made = self.work(iteration, inputs)
+        return {
+            out.edge: self.payload(out, iteration, made)
+            for out in self._brief.outputs
+            if sends(out, iteration)
+        }
+
+    def work(self, _iteration: int, _inputs: Inputs) -> Any:
+        """Return what `payload` takes from: by default what goes over every edge."""
+        return {}
+
+    def payload(self, _output: EdgeSpec, _iteration: int, made: Any) -> Payload:
+        """Return what goes over one out-edge, of what `work` has made."""
+        own: Payload = made
+        return own
 
     def report(self) -> dict[str, float]:
         """Return figures of the last iteration."""
         return self._figures
-
-    def to_all(self, iteration: int, payload: Payload) -> dict[int, Payload]:
-        """Return one payload for every out-edge that sends in an iteration."""
-        outputs = self._brief.outputs
-        return {out.edge: payload for out in outputs if sends(out, iteration)}
 
     def result(self) -> Payload:
         """Return nothing."""
@@ -125,23 +149,13 @@ class Copy(TaskProgram):
         self.kept: dict[int, Payload] = {}
         """State that the last iteration brought, if it brought one, by its cut."""
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Copy what has come; send nothing."""
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}
         self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
         return {}
-
-
-class ReadsNewest(Protocol):
-    """Further method of a program whose task reads the newest over some in-edges."""
-
-    def read(self, iterations: Mapping[int, int]) -> None:
-        """Take, before `Program.run`, which iteration each of these edges brings.
-
-        It is -1 where none has arrived: the edge is not among the inputs then.
-        """
-        ...
 
 
 class KeepsState(Protocol):
@@ -173,17 +187,35 @@ class KeepsUpdatesUnderWay(KeepsState, Protocol):
         ...
 
 
-def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
+def tensor(
+    payload: Payload,
+    name: str,
+    sender: EdgeSpec,
+    shape: tuple[int, ...] | None = None,
+) -> NDArray[Any]:
     """Return one tensor of an input.
 
     Raises
     ------
     NodeMisbehaved
-        When the sender left it out.
+        When the sender left it out, or it is not of this shape.
     """
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
-    return payload[name]
+    array = payload[name]
+    if shape is not None and array.shape != shape:
+        text = f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
+        raise NodeMisbehaved(text)
+    return array
+
+
+def pick(payload: Payload, prefix: str) -> Payload:
+    """Return the arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in payload.items()
+        if name.startswith(prefix)
+    }
 
 
 def sends(output: EdgeSpec, iteration: int) -> bool:

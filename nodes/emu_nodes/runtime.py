@@ -17,19 +17,17 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from emu.emulation.network import (
-    BEAT,
-    ControlConnection,
-    Identity,
-    Pacer,
-    RateBoard,
-    RunClock,
-    arrival_device,
-    connect_control,
-    tune_process,
-)
-from emu.emulation.wire import Fields
+from emu.emulation.network.authentication import Identity
+from emu.emulation.network.clock import BEAT, RunClock
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.rx_timestamps import arrival_device
+from emu.emulation.network.statistics import HostUse, ProcessStatistics
+from emu.emulation.network.tuning import tune_process
 from emu.emulation.wire.array_parts import ArrayParts, parts_of
+from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
     Begin,
     Failed,
@@ -103,15 +101,9 @@ class HostMetrics:
     """Samples the lag of the running event loop, and counts the host's CPU time."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        # Made when the barrier falls: what came before is no one's fault.
         self._handle: asyncio.TimerHandle | None = None
         self._samples, self._sum, self._max = 0, 0.0, 0.0
-        self._began = 0.0
-        self._host: dict[str, float] = {}
-        self._waited = 0.0
-
-    def start(self) -> None:
-        """Begin now, when the barrier falls: what came before is no one's fault."""
         self._began = this_host.monotonic()
         self._host, self._waited = host_cpu(), seconds_without_core()
         self._sleep()
@@ -126,15 +118,12 @@ class HostMetrics:
             self._max = max(self._max, lag)
             self._sleep()
 
-        self._handle = self._loop.call_later(_PERIOD, look)
+        self._handle = asyncio.get_running_loop().call_later(_PERIOD, look)
 
-    def usage(self) -> dict[str, float]:
-        """Return the CPU seconds and the peak memory of this process."""
+    def usage(self) -> tuple[float, int]:
+        """Return the CPU seconds and the peak memory of this process, bytes."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return {
-            "cpu_seconds": usage.ru_utime + usage.ru_stime,
-            "peak_memory": usage.ru_maxrss * 1024,
-        }
+        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
     def close(self) -> None:
         """Stop sampling."""
@@ -142,20 +131,16 @@ class HostMetrics:
             self._handle.cancel()
             self._handle = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures since the start, wall seconds.
-
-        ``loop_lag_*``: of timers behind their time; ``waited``: the event loop was
-        ready and had no core; ``host``: CPU time of all cores by use.
-        """
+    def use(self) -> HostUse:
+        """Return the figures since the start."""
         now = host_cpu()
-        return {
-            "seconds": this_host.monotonic() - self._began,
-            "loop_lag_mean": self._sum / self._samples if self._samples else 0.0,
-            "loop_lag_max": self._max,
-            "waited": seconds_without_core() - self._waited,
-            "host": {use: now[use] - self._host.get(use, 0.0) for use in now},
-        }
+        return HostUse(
+            seconds=this_host.monotonic() - self._began,
+            loop_lag_mean=self._sum / self._samples if self._samples else 0.0,
+            loop_lag_max=self._max,
+            waited=seconds_without_core() - self._waited,
+            host={use: now[use] - self._host.get(use, 0.0) for use in now},
+        )
 
 
 def host_cpu() -> dict[str, float]:
@@ -309,6 +294,7 @@ class NodeProcess:
             peers = await self._next(Peers, "the addresses of its peers")
             await ends.meet(peers.addresses, pacer)
 
+        # At once: a partition takes seconds to load, and peers wait for each other.
         loading = loop.run_in_executor(self._compute, self._make_programs)
         programs, _ = await asyncio.gather(loading, meet())
         await self._restore(programs)
@@ -322,16 +308,20 @@ class NodeProcess:
         ends.start(self._clock)
         self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
-            host_metrics.start()
             await self._obey()
-            statistics = {
-                **ends.statistics(),
-                "pacer": dataclasses.asdict(pacer.statistics()),
-                "flows": pacer.log.pack(self._clock),
-                "host_metrics": host_metrics.to_json(),
-                **host_metrics.usage(),
-                "clock": [self._clock.now()],
-            }
+            cpu_seconds, peak_memory = host_metrics.usage()
+            statistics = ProcessStatistics(
+                received=ends.server.statistics(),
+                memory=ends.pool.statistics,
+                waiting=ends.inbox.statistics,
+                sent=[edge.statistics for edge in ends.connections.values()],
+                pacer=pacer.statistics(),
+                host_metrics=host_metrics.use(),
+                cpu_seconds=cpu_seconds,
+                peak_memory=peak_memory,
+                clock=[self._clock.now()],
+                flows=pacer.log.pack(self._clock),
+            )
         await self._hand_over(statistics)
 
     async def _next(self, kind: type[T], what: str) -> T:
@@ -401,8 +391,7 @@ class NodeProcess:
             clock=self._clock,
             report=self._send,
             track=self._track,
-            byte_scale=self._settings.byte_scale,
-            patience=self._settings.deadline,
+            settings=self._settings,
             first=self._spec.first,
         )
         for task in self._spec.tasks:
@@ -420,6 +409,7 @@ class NodeProcess:
         following = asyncio.ensure_future(
             self._control.follow(lambda order: self._carry_out(unpack(order)))
         )
+        # Whatever fails beside the orders (a task, a connection) ends the process, too.
         both = following, self._failure
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if self._failure.done():
@@ -449,21 +439,22 @@ class NodeProcess:
 
     def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Run work beside the others; if it fails, the process does."""
+
+        def on_end(handle: asyncio.Future[Any]) -> None:
+            self._handles.pop(handle, None)
+            if not handle.cancelled() and (error := handle.exception()) is not None:
+                self._fail(error)
+
         handle = asyncio.ensure_future(work)
         self._handles[handle] = None
-        handle.add_done_callback(self._on_task_end)
-
-    def _on_task_end(self, handle: asyncio.Future[Any]) -> None:
-        self._handles.pop(handle, None)
-        if not handle.cancelled() and (error := handle.exception()) is not None:
-            self._fail(error)
+        handle.add_done_callback(on_end)
 
     def _fail(self, error: BaseException) -> None:
         if not self._failure.done():
             self._failure.set_exception(error)
             self._failure.exception()  # retrieved: it may never be awaited
 
-    async def _hand_over(self, statistics: dict[str, Any]) -> None:
+    async def _hand_over(self, statistics: ProcessStatistics) -> None:
         """Send frames, results and statistics, then wait for the end of the run."""
         logs = (self._pacer.departures, self._ends.server.log)
         pieces = zip_longest(*(log.pieces(self._clock) for log in logs), fillvalue=b"")
@@ -472,7 +463,7 @@ class NodeProcess:
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))
-        statistics["clock"].append(self._clock.now())
-        self._send(Outcome(statistics))
+        statistics.clock.append(self._clock.now())
+        self._send(Outcome(dataclasses.asdict(statistics)))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
             await self._next(Stop, "the end of the run")

@@ -21,20 +21,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from emu.emulation.network import (
-    Alarm,
-    BufferPool,
-    DataServer,
-    Delivery,
-    Handoff,
-    Inbox,
-    OutEdge,
-    Pacer,
-    RateBoard,
-    RunClock,
-    edge_keys,
-    open_edge,
-)
+from emu.emulation.network.authentication import edge_keys
+from emu.emulation.network.clock import Alarm, RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Delivery, Handoff, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
 from emu.emulation.wire.process_spec import ProcessTask
@@ -42,7 +37,7 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, ReadsNewest
+from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, TaskProgram
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 _ROUNDS = 8
@@ -133,11 +128,7 @@ class TaskContext:
     """Sends a message to the coordinator."""
     track: Callable[[Any], None]
     """Takes over a coroutine that must be awaited, or the process fails."""
-    byte_scale: float
-    """Real bytes per emulated byte."""
-    patience: float
-    """Wall seconds that an input may be late: when a task is ordered, every input has
-    left its source and, if it was shaped, has arrived."""
+    settings: EmulationSettings
     first: int = 0
     """Number of iteration 0 to programs."""
 
@@ -226,7 +217,7 @@ class TaskRunner:
                 start=order.start,
                 end=max(now, due),  # it may be yet to come
                 edges=edges,
-                volumes=[sizes[edge] / around.byte_scale for edge in edges],
+                volumes=[sizes[edge] / around.settings.byte_scale for edge in edges],
                 busy=busy,
                 cpu=cpu,
                 late=max(now - due, 0.0),
@@ -248,12 +239,15 @@ class TaskRunner:
         process: what the coordinator thinks of when it lands does not hasten it.
         Raises DeadlineExceeded when it does not come; names who waits for whom.
         """
-        around, latency = self._around, self._inputs[edge].latency
+        # It need not be waited for: when a task is ordered, every input has left its
+        # source and, if it was shaped, has arrived.
+        around, patience = self._around, self._around.settings.deadline
+        latency = self._inputs[edge].latency
         try:
-            delivery = await around.inbox.get(edge, iteration, within=around.patience)
+            delivery = await around.inbox.get(edge, iteration, within=patience)
         except DeadlineExceeded:
             raise DeadlineExceeded(
-                f"task {self.name} waited {around.patience:g} s for iteration "
+                f"task {self.name} waited {patience:g} s for iteration "
                 f"{iteration + around.first} of {self._inputs[edge].peer}"
             ) from None
         if latency:
@@ -269,37 +263,31 @@ class TaskRunner:
         The state before it is no work of the task's: its copy takes the emulated
         machine no time.
         """
-        state = self._cut_state(order.iteration)
+        iteration, program = order.iteration, self.program
+        n = iteration + self._around.first
+        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.every
+        # What begins with a cut copies it again: who had the copy may be who died.
+        if every and (n if self._copy is not None else iteration) and n % every == 0:
+            self._begun[n] = keeper.state(n)
+        misses: int = getattr(program, "missed", 0)
+        state: dict[int, Payload] = {}
+        if (cut := n - misses) in self._begun:
+            late = keeper.late_updates(n) if misses else {}
+            state = {cut: self._begun.pop(cut) | late}
         wall, cpu = this_host.monotonic(), this_host.thread_time()
-        iteration = order.iteration
         if order.reads:
-            cast("ReadsNewest", self.program).read(dict(order.reads))
-        payloads = self.program.run(iteration + self._around.first, inputs)
+            cast("TaskProgram", program).read(dict(order.reads))
+        payloads = program.run(n, inputs)
         if self._copy is not None:  # which reports it when it has come
             payloads[self._copy] = next(iter(state.values()), {})
             state = {}
-        elif isinstance(self.program, Copy):
-            state = self.program.kept
+        elif isinstance(program, Copy):
+            state = program.kept
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
         return payloads, wall, cpu, state
-
-    def _cut_state(self, iteration: int) -> dict[int, Payload]:
-        """Return the state of a cut that is whole before an iteration, else nothing."""
-        n, every = iteration + self._around.first, self._spec.cuts
-        program = cast("KeepsUpdatesUnderWay", self.program)
-        # What begins with a cut copies it again: who had the copy may be who died.
-        first = n if self._copy is not None else iteration
-        if every and first and n % every == 0:
-            self._begun[n] = program.state(n)
-        misses: int = getattr(program, "missed", 0)
-        cut = n - misses
-        if cut not in self._begun:
-            return {}
-        late = program.late_updates(n) if misses else {}
-        return {cut: self._begun.pop(cut) | late}
 
     def _sends(self, edge: int, iteration: int) -> bool:
         return iteration < self._outputs[edge].sent

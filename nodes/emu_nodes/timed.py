@@ -7,22 +7,21 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
 from emu_nodes.program import (
     EdgeSpec,
+    Inputs,
     Payload,
     Shared,
     TaskProgram,
     TaskSpec,
-    sends,
     tensor,
 )
 
@@ -55,54 +54,47 @@ class Timed(TaskProgram):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._seed: int = brief.job_settings.get("seed", 0)
-        self._reads: Mapping[int, int] = {}
-        rows: list[list[int]] = brief.settings.get("payload_bytes", [])
+        rows = brief.settings.get("payload_bytes", [])
         if len(rows) != len(brief.outputs):
             raise ValueError(
                 f"{brief.name} has {len(rows)} rows of payload bytes "
                 f"for {len(brief.outputs)} out-edges"
             )
-        self._rows = rows
+        edges = (out.edge for out in brief.outputs)
+        self._rows: dict[int, list[int]] = dict(zip(edges, rows, strict=True))
         longest = max([_BLOCK, *(max(row, default=0) for row in rows)])
         if len(process.get("timed bytes", ())) < longest + _POOL:
             process["timed bytes"] = _pool(self._seed, longest)
 
-    def read(self, iterations: Mapping[int, int]) -> None:
-        """Take which iteration every input is of that is the newest."""
-        self._reads = iterations
-
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return ``bytes`` for every out-edge that sends in this iteration.
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
+        """Compare what came.
 
         Raises
         ------
         NodeMisbehaved
             When an input holds other bytes than its (seed, edge, iteration).
         """
+        pool: NDArray[np.uint8] = self._process["timed bytes"]
         for sender in self._brief.inputs:
-            if sender.edge in inputs:
-                body = tensor(inputs[sender.edge], "bytes", sender)
-                n = self._reads.get(sender.edge, iteration - sender.lag)
-                self._compare(sender, n, body)
-        return {
-            output.edge: {"bytes": self._window(output.edge, iteration, row)}
-            for output, row in zip(self._brief.outputs, self._rows, strict=True)
-            if sends(output, iteration)
-        }
+            if sender.edge not in inputs:
+                continue
+            body = tensor(inputs[sender.edge], "bytes", sender)
+            n = self._reads.get(sender.edge, iteration - sender.lag)
+            start = int(stream_key(self._seed, sender.edge, n))
+            for begin in range(0, body.size, _BLOCK):
+                piece = body[begin : begin + _BLOCK]
+                there = (start + begin) % _POOL
+                if not np.array_equal(piece, pool[there : there + piece.size]):
+                    raise NodeMisbehaved(
+                        f"iteration {n} of {sender.peer} came with other bytes than "
+                        f"its own, from byte {begin} to {begin + piece.size} at most"
+                    )
+        return {}
 
-    def _window(self, edge: int, iteration: int, row: list[int]) -> NDArray[np.uint8]:
-        start = int(stream_key(self._seed, edge, iteration)) % _POOL
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return ``bytes``: the window of an edge in an iteration."""
+        start = int(stream_key(self._seed, output.edge, iteration)) % _POOL
         pool: NDArray[np.uint8] = self._process["timed bytes"]
-        return pool[start : start + row[iteration]]
-
-    def _compare(self, sender: EdgeSpec, iteration: int, body: NDArray[Any]) -> None:
-        start = int(stream_key(self._seed, sender.edge, iteration))
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
-        for begin in range(0, body.size, _BLOCK):
-            piece = body[begin : begin + _BLOCK]
-            there = (start + begin) % _POOL
-            if not np.array_equal(piece, pool[there : there + piece.size]):
-                raise NodeMisbehaved(
-                    f"iteration {iteration} of {sender.peer} came with other bytes "
-                    f"than its own, from byte {begin} to {begin + piece.size} at most"
-                )
+        return {"bytes": pool[start : start + self._rows[output.edge][iteration]]}

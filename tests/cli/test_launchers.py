@@ -9,7 +9,7 @@ import pytest
 
 from emu.cli.run_commands import Hosts
 from emu.cli.watching import ProgressLine
-from emu.emulation.launch import bundles_of
+from emu.emulation.launch.ray_cluster import bundles_of
 from emu.errors import ScenarioError
 from emu.report import terminal
 from emu.scenario import load, prepare

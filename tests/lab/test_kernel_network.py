@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from emu.emulation.network import RunClock
+from emu.emulation.network.clock import RunClock
 from emu.errors import RunError, ScenarioError
 from emu.lab.kernel_network import (
     AssignedRates,

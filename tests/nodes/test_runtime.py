@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.network import ClockLine, Delivery, Inbox, RateBoard, RunClock
+from emu.emulation.network.clock import ClockLine, RunClock
+from emu.emulation.network.inbox import Delivery, Inbox
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import parts_of
 from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
@@ -85,8 +88,7 @@ class Stage:
             clock=self.clock,
             report=self.told.append,
             track=lambda _: None,
-            byte_scale=16.0,
-            patience=patience,
+            settings=EmulationSettings(byte_scale=16.0, deadline=patience),
         )
         self.runner = TaskRunner(replace(SPEC, **changes), Doubles(), around)
 

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from emu.emulation.wire import Kind, encode_message
-from emu.emulation.wire.encoding import encode_data
+from emu.emulation.wire.encoding import encode_data, encode_message
+from emu.emulation.wire.frame_layout import Kind
 from tools.attacks.chaos import settings
 from tools.attacks.mutations import mutated
 

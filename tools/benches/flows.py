@@ -18,23 +18,18 @@ import uvloop
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.emulation.network import (
-    BufferPool,
-    DataServer,
-    Inbox,
-    Pacer,
-    RateBoard,
-    RunClock,
-    data_server,
-    derive_key,
-    edge_keys,
-    open_edge,
-    tune_process,
-)
-from emu.emulation.network.inbox import size_class
-from emu.emulation.network.pacer import QUANTUM, pace_at
+from emu.emulation.network import data_server
+from emu.emulation.network.authentication import derive_key, edge_keys
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox, size_class
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import ArrivalReader
-from emu.emulation.wire import WireLimits
+from emu.emulation.network.tuning import tune_process
+from emu.emulation.shaping import QUANTUM, pace_at
+from emu.emulation.wire.frame_layout import WireLimits
 
 MB = 1_000_000
 TOKEN = "bench"  # noqa: S105 -- both ends are ours, on loopback

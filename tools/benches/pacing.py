@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.network import tune_process
+from emu.emulation.network.tuning import tune_process
 from tools.benches.figures import Figure
 from tools.benches.flows import Flows, cpu_load
 

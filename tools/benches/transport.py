@@ -21,23 +21,16 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from emu.emulation.network import (
-    BufferPool,
-    ControlConnection,
-    ControlServer,
-    DataServer,
-    Identity,
-    Inbox,
-    Pacer,
-    RateBoard,
-    RunClock,
-    connect_control,
-    derive_key,
-    edge_keys,
-    open_edge,
-    tune_process,
-    tune_socket,
-)
+from emu.emulation.network.authentication import Identity, derive_key, edge_keys
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tuning import tune_process, tune_socket
 from tools.benches.figures import Figure
 from tools.benches.flows import MB, TOKEN, ask_of, cpu_seconds, forked
 

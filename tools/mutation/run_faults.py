@@ -36,10 +36,10 @@ _WORKER = "nodes/emu_nodes/dgtp/programs.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "rate * self._byte_scale / scale"
-_SINCE = "clock.to_wall(line.since)"
+_SINCE = "clock.to_wall(segment.since)"
 _SOON = "soon = now + depth.lead_time"
-_CONTENT = "stream_key(self._seed, edge, iteration)"
-_WINDOW = "return pool[start : start + row[iteration]]"
+_CONTENT = "stream_key(self._seed, output.edge, iteration)"
+_WINDOW = "pool[start : start + self._rows[output.edge][iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else times[n]"
 _TOLD = '"""Return this server\'s ``parameters``."""\n'
@@ -70,14 +70,16 @@ FAULTS: dict[str, RunFault] = {
     # What senders do.
     "senders at 1.5 times their rate": RunFault(_PACER, _RATE, f"1.5 * {_RATE}"),
     "senders one flow ahead": RunFault(
-        _PACER, "line.served * self._byte_scale", "1e9 + line.served * self._byte_scale"
+        _PACER,
+        "segment.served * self._byte_scale",
+        "1e9 + segment.served * self._byte_scale",
     ),
     "senders half a second ahead": RunFault(_PACING, _SOON, f"{_SOON} + 0.5"),
     "one store sends early": RunFault(
         _PACER, _SINCE, f"{_SINCE} - (0.1 if edge == 1 else 0.0)"
     ),
     "the lead of fluid under arrival": RunFault(
-        _PACER,
+        _PACING,
         '_LEAD * longest if settings.flow_ends == "fluid" else 0.0',
         "_LEAD * longest",
         unseen="a last byte comes some 6 ms early, which is less than what a sound run "
@@ -167,7 +169,7 @@ FAULTS: dict[str, RunFault] = {
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
     "content of another edge": RunFault(
-        _TIMED, _CONTENT, _CONTENT.replace("edge", "0")
+        _TIMED, _CONTENT, _CONTENT.replace("output.edge", "0")
     ),
     "a byte altered on its way": RunFault(
         "emu/emulation/wire/decoding.py",
@@ -183,8 +185,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "a gradient back to front": RunFault(
         _WORKER,
-        "gradient[first:last]}",
-        "gradient[first:last][::-1].copy()}",
+        "made[first:last]}",
+        "made[first:last][::-1].copy()}",
         scenario="learning",
     ),
     "the first worker counts alone": RunFault(
@@ -192,16 +194,16 @@ FAULTS: dict[str, RunFault] = {
     ),
     "parameters of the step before": RunFault(
         _PARAMETERS,
-        "payload = {version_name(iteration): self._parameters.copy()}",
+        "return {version_name(iteration): self._parameters.copy()}",
         "held = getattr(self, '_held', self._parameters.copy())\n        "
         "self._held = self._parameters.copy()\n        "
-        "payload = {version_name(iteration): held}",
+        "return {version_name(iteration): held}",
         scenario="learning",
     ),
     "labels of other seeds": RunFault(
         _WORKER,
-        "self._dataset.labels[batch.seeds],",
-        "self._dataset.labels[batch.seeds[::-1]],",
+        "self._dataset.labels[batch.seeds])",
+        "self._dataset.labels[batch.seeds[::-1]])",
         scenario="training",
     ),
     "senders count half of what they send": RunFault(

@@ -164,7 +164,12 @@ class Deadlines:
                 at.append(
                     f"{verb} {job.edge_names[edge]} of iteration {n + self._first}"
                 )
-        doing = self._join_lines(at or [self._waiting(task) for task in members])
+        for task in () if at else members:
+            name, n = job.tasks[task].name, self._next[task]
+            is_over = n == job.rounds[task]
+            when = "after its last iteration" if is_over else "before iteration"
+            at.append(f"task {name} {when} {n - is_over + self._first}")
+        doing = self._join_lines(at)
         if len(members) < 2:
             return doing
         return f"tasks {_some([job.tasks[task].name for task in members])}: {doing}"
@@ -192,12 +197,6 @@ class Deadlines:
             lines.append(f"task {name} runs iteration {n + self._first}{due}")
         lines += [self._flow_line(key) for key in self._flows]
         return self._join_lines(lines) or "no task runs and no flow is active"
-
-    def _waiting(self, task: int) -> str:
-        name, n = self._problem.job.tasks[task].name, self._next[task]
-        if n == self._problem.job.rounds[task]:
-            return f"task {name} after its last iteration {n - 1 + self._first}"
-        return f"task {name} before iteration {n + self._first}"
 
     def _last_seen(self, task: int) -> str:
         one, moment = self._problem.job.tasks[task], self._seen.get(task)

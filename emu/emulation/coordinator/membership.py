@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from emu.emulation.coordinator.peers import (
-    Gathering,
+    Barrier,
     JoinedAgent,
     Mailbox,
     Process,
@@ -29,16 +31,13 @@ from emu.emulation.coordinator.peers import (
     severity_of,
 )
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch import LocalLauncher, describe_end
-from emu.emulation.network import (
-    BEAT,
-    ControlConnection,
-    ControlServer,
-    Identity,
-    RateBoard,
-    format_address,
-    is_loopback,
-)
+from emu.emulation.launch.fork import describe_end
+from emu.emulation.launch.launcher import LocalLauncher
+from emu.emulation.network.authentication import Identity, format_address
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tls import is_loopback
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -100,8 +99,8 @@ class Membership:
         self._launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
-        self.gathering = Gathering(self.events, settings.deadline, log)
-        self._standstill = Standstill(settings.silence)
+        self.barrier = Barrier(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.heartbeat_timeout)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -114,12 +113,9 @@ class Membership:
             notify=self._log.note,
         )
         try:
-            if settings.listening is not None:
-                self.address = await self._server.serve(settings.listening)
-            else:
-                self.address = await self._server.start(
-                    settings.listen, settings.port, settings.ports
-                )
+            self.address = await self._server.start(
+                settings.listen, settings.port, settings.ports, settings.listening
+            )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
             in_range = settings.ports is not None and not settings.port
@@ -147,12 +143,20 @@ class Membership:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        async def leave() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE):
+                    while not all(agent.gone for agent in self.agents):
+                        self._left.clear()
+                        await self._left.wait()
+
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
+        # Told before they are ended: who ends by itself leaves nothing behind.
         self.tell_all(Stop(reason, failed=error is not None))
         try:
-            await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
+            await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
@@ -165,6 +169,18 @@ class Membership:
     def embedded(self) -> bool:
         """True where every process is one of this host."""
         return self._launcher.embedded
+
+    def memory(self) -> int:
+        """Return the proportional set size of the node processes, 0 when unknown."""
+        if not self.embedded:
+            return 0  # their process ids are those of other hosts
+        try:
+            return sum(
+                psutil.Process(process.pid).memory_full_info().pss
+                for process in self.processes.values()
+            )
+        except (psutil.Error, AttributeError):
+            return 0  # a system without it
 
     def begin(self) -> None:
         """Hear that run time 0 is near."""
@@ -216,12 +232,9 @@ class Membership:
         """
         mail = await self._mail.everything(patience)
         reports = [report for report in mail if isinstance(report, Report)]
-        if reports:
-            raise await self._cause(reports)
-        return [event for event in mail if not isinstance(event, Report)]
-
-    async def _cause(self, reports: list[Report]) -> EmulatorError:
-        """Wait for what else is reported within a moment; return what counts."""
+        if not reports:
+            return [event for event in mail if not isinstance(event, Report)]
+        # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
             mail = await self._mail.everything(
@@ -231,8 +244,8 @@ class Membership:
                 break
             reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
-            return RunError(f"{stood_still} ({self._story()})")
-        return cause(reports)
+            raise RunError(f"{stood_still} ({self._story()})")
+        raise cause(reports)
 
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined.
@@ -250,7 +263,7 @@ class Membership:
             nameless = [f"{unknown} of {count} agents"] if unknown else []
             return [name for name in known if name not in names] if known else nameless
 
-        await self.gathering.until(
+        await self.barrier.until(
             missing, "join", lambda *_: None, patience=self._launcher.patience
         )
         self.agents.sort(key=lambda agent: agent.name)
@@ -268,7 +281,7 @@ class Membership:
             When a board in reach has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
-        boards = await self.gathering.messages(names, "open a rate board", BoardReady)
+        boards = await self.barrier.messages(names, "open a rate board", BoardReady)
         nics = self._settings.kernel_nics
         if not self._launcher.embedded and nics is None:
             return
@@ -287,46 +300,56 @@ class Membership:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
-        if isinstance(hello, AgentHello) and who.role == "agent":
-            await self._follow_agent(connection, who.name, hello)
-        elif isinstance(hello, ProcessHello) and who.role == "process":
-            process = Process(who.name, hello.pid, connection)
-            await self._follow_process(process)
+        if isinstance(hello, ProcessHello) and who.role == "process":
+            await self._follow_process(Process(who.name, hello.pid, connection))
+        elif isinstance(hello, AgentHello) and who.role == "agent":
+            hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+            refusal = ""
+            if len(present) == self._launcher.count:
+                refusal = "every agent of this run has joined already"
+            elif who.name in present:
+                refusal = f"agent {who.name} has joined already: give each a --name"
+            elif hosts and who.name not in hosts:
+                refusal = f"no host of this run is called {printable(who.name)}"
+            if refusal:
+                connection.send(pack(Failed("NotWanted", refusal, "")))
+                whence = connection.peer_address
+                self._log.note(f"refused an agent from {whence}: {refusal}")
+            else:
+                await self._follow_agent(connection, who.name, hello)
 
     async def _follow_agent(
         self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
-        refusal = ""
-        if len(present) == self._launcher.count:
-            refusal = "every agent of this run has joined already"
-        elif host_name in present:
-            refusal = f"agent {host_name} has joined already: give each a --name"
-        elif hosts and host_name not in hosts:
-            refusal = f"no host of this run is called {printable(host_name)}"
-        if refusal:
-            connection.send(pack(Failed("NotWanted", refusal, "")))
-            self._log.note(
-                f"refused an agent from {connection.peer_address}: {refusal}"
-            )
-            return
-        agent = JoinedAgent(host_name, connection, hello.host, self._settings.silence)
+        agent = JoinedAgent(
+            host_name, connection, hello.host, self._settings.heartbeat_timeout
+        )
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
-        beat = asyncio.create_task(self._beat(agent))
-        watching = asyncio.create_task(self._await_silence(agent))
+
+        def beat() -> None:
+            connection.send(pack(Beat()))
+            self._standstill.look()
+            if stood_still := agent.watch.stood_still():
+                self._log.note(f"this process stood still for {stood_still:.1f} s")
+
+        def lose(how: str) -> None:
+            agent.gone = True
+            loss = NodeLost(f"{agent} {how} ({self._story()})")
+            self._report(Severity.KILLED, loss, ago=agent.watch.limit)
+
         try:
-            await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
+            async with agent.watch.heartbeats(beat, lose):
+                await connection.follow(lambda said: self._hear(agent, unpack(said)))
         except (WireError, RunError) as error:
             loss = NodeLost(f"{agent} is gone: {error} ({self._story()})")
             self._report(Severity.FAILED, loss)
         finally:
             agent.gone = True
             self._left.set()
-            beat.cancel()
-            watching.cancel()
 
-    def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
+    def _hear(self, agent: JoinedAgent, message: Message) -> bool:
+        # Whatever it says is a sign of life.
         agent.watch.on_message(this_host.monotonic())
         if isinstance(message, ProcessDied):
             process = self.processes.get(message.process)
@@ -345,21 +368,13 @@ class Membership:
                 self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
         return True
 
-    async def _beat(self, agent: JoinedAgent) -> None:
-        with contextlib.suppress(EmulatorError):
-            while True:
-                agent.connection.send(pack(Beat()))
-                self._standstill.look()
-                if stood_still := agent.watch.stood_still():
-                    self._log.note(f"this process stood still for {stood_still:.1f} s")
-                await asyncio.sleep(BEAT)
-
     async def _follow_process(self, process: Process) -> None:
         name = process.name
         if name in self.processes:
             twice = NodeMisbehaved(f"process {name} joins twice")
             self._report(Severity.FAILED, twice)
             return
+        # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
             await process.connection.follow(
@@ -369,6 +384,7 @@ class Membership:
             wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
             self._report(Severity.FAILED, wrong)
         except RunError:
+            # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
 
@@ -401,18 +417,3 @@ class Membership:
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))
-
-    async def _await_silence(self, agent: JoinedAgent) -> None:
-        """Report an agent that is cut off."""
-        how = await agent.watch.silence()
-        agent.gone = True
-        loss = NodeLost(f"{agent} {how} ({self._story()})")
-        self._report(Severity.KILLED, loss, ago=self._settings.silence)
-
-    async def _all_left(self) -> None:
-        """Wait for the agents to have ended their processes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE):
-                while not all(agent.gone for agent in self.agents):
-                    self._left.clear()
-                    await self._left.wait()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partialmethod
 
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
@@ -55,16 +56,11 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-
-def _pass_on(name: str) -> Callable[..., None]:
-    """Return the method of `Observers` that passes a notification on."""
-
-    def notify(self: Observers, *what: object) -> None:
+    def notify(self, name: str, *what: object) -> None:
+        """Pass a notification on."""
         for observer in self._observers:
             getattr(observer, name)(*what)
 
-    return notify
-
 
 for _name in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(Observers, _name, _pass_on(_name))
+    setattr(Observers, _name, partialmethod(Observers.notify, _name))

@@ -1,4 +1,4 @@
-"""Outcome of an emulated run, and the gathering of it."""
+"""Outcome of an emulated run, and the barrier of it."""
 
 from __future__ import annotations
 
@@ -240,7 +240,18 @@ class Recorder:
         Handoffs within a machine and flows of no bytes end as soon as the flow before
         them on their edge has ended (DESIGN section 4), or on their channel.
         """
-        ready, start, end = self._flow_times()
+        job = self._problem.job
+        ready, start, end = (np.full(self._ended.shape, np.nan) for _ in range(3))
+        for e, edge in enumerate(job.edges):
+            free = 0.0
+            for n in range(job.flow_counts[e]):
+                ready[e, n] = self.task_end[edge.source, n]
+                start[e, n] = end[e, n] = max(ready[e, n], free)
+                if self._problem.hops[e] and self._volumes[e, n] > 0:
+                    start[e, n], end[e, n] = self._activated[e, n], self._ended[e, n]
+                elif self._problem.hops[e] and edge.channel:  # its turn, of no length
+                    start[e, n] = end[e, n] = self._log.flow_end[e, n]
+                free = end[e, n]
         with_bytes = ~np.isnan(ready)
         return Schedule(
             problem=self._problem,
@@ -256,24 +267,6 @@ class Recorder:
             task_settled=self._log.task_end,
             flow_settled=self._log.flow_end,
         )
-
-    def _flow_times(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        job = self._problem.job
-        shape = self._ended.shape
-        ready, start, end = (np.full(shape, np.nan) for _ in range(3))
-        for e, edge in enumerate(job.edges):
-            free = 0.0
-            for n in range(job.flow_counts[e]):
-                ready[e, n] = self.task_end[edge.source, n]
-                start[e, n] = end[e, n] = max(ready[e, n], free)
-                if self._problem.hops[e] and self._volumes[e, n] > 0:
-                    start[e, n], end[e, n] = self._activated[e, n], self._ended[e, n]
-                elif self._problem.hops[e] and edge.channel:  # its turn, of no length
-                    start[e, n] = end[e, n] = self._log.flow_end[e, n]
-                free = end[e, n]
-        return ready, start, end
 
     def rates(self) -> RateHistory:
         """Return every rate that was assigned, in the order of time."""

@@ -13,13 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from emu.emulation.network import (
-    Alarm,
-    AwakeClock,
-    ControlConnection,
-    RateBoard,
-    SilenceWatch,
-)
+from emu.emulation.network.clock import Alarm, PauseAwareClock, SilenceWatch
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import Message
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, RunError
 from emu.host.this_host import this_host
@@ -156,14 +152,14 @@ class JoinedAgent:
         host_name: str,
         connection: ControlConnection,
         host: dict[str, Any],
-        silence: float,
+        heartbeat_timeout: float,
     ) -> None:
         self.host_name, self.connection = host_name, connection
         self.host = {**host, "host": host_name}
         self.name = agent_name(host_name)
         self.address = connection.peer_address
         self.board: RateBoard | None = None
-        self.watch = SilenceWatch(silence, this_host.monotonic())
+        self.watch = SilenceWatch(heartbeat_timeout, this_host.monotonic())
         self.clock = ClockRelation()
         self.gone = False
 
@@ -257,7 +253,7 @@ class RunLog:
         return f"{text} (the log is {self.path})"
 
 
-class Gathering:
+class Barrier:
     """Waits of the coordinator outside the run itself.
 
     Parameters
@@ -321,7 +317,7 @@ class Gathering:
             When one is at the deadline: the message names who did not do
             ``what``.
         """
-        awake = AwakeClock(_LOOK, this_host.monotonic())
+        awake = PauseAwareClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)
         end = this_host.monotonic() + deadline
         while names := sorted(missing()):

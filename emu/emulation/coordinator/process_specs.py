@@ -23,7 +23,6 @@ from emu.problem import Problem, Realization
 FIRST_PORT = 8192
 #: Bytes that all processes together touch ahead of the run, at most.
 _RESERVED = 3e9
-_KEY = "emulation.hosts"
 
 
 def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
@@ -87,7 +86,7 @@ def process_task(
         speed_shares=share,
         inputs=into,
         outputs=out_of,
-        cuts=cuts.every if cuts is not None and keeps_state else 0,
+        every=cuts.every if cuts is not None and keeps_state else 0,
         restores=() if cuts is None else cuts.restores(subject.name),
     )
 
@@ -251,8 +250,6 @@ def check_hosts(
 
     Parameters
     ----------
-    machines
-        Names of the emulated machines.
     hosts, count
         Names of the hosts where they are known, and how many there are.
     stated
@@ -265,18 +262,16 @@ def check_hosts(
     """
     names = sorted(set(stated.values()))
     absent = [host for host in names if hosts and host not in hosts]
+    problem = ""
     if absent:
-        problem = (
-            f"names {', '.join(absent)}, and the hosts of this run are "
-            f"{', '.join(sorted(hosts))}"
-        )
-        raise ScenarioError(problem, key=_KEY)
-    if len(names) > count:
+        there = ", ".join(sorted(hosts))
+        problem = f"names {', '.join(absent)}, and the hosts of this run are {there}"
+    elif len(names) > count:
         problem = f"names {len(names)} hosts ({', '.join(names)}), this run has {count}"
-        raise ScenarioError(problem, key=_KEY)
-    if count > len(machines):
+    elif count > len(machines):
         problem = (
             f"there are {count} hosts for {len(machines)} machines, and no machine is "
             f"over two hosts: start at most {len(machines)} agents"
         )
-        raise ScenarioError(problem, key=_KEY)
+    if problem:
+        raise ScenarioError(problem, key="emulation.hosts")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import psutil
 
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
@@ -32,8 +30,9 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch import LocalLauncher, run_until_signalled
-from emu.emulation.network import AwakeClock, RunClock
+from emu.emulation.launch.launcher import LocalLauncher
+from emu.emulation.launch.signals import run_until_signalled
+from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.shaping import RISE
 from emu.emulation.wire.array_parts import Arrays
 from emu.emulation.wire.messages import (
@@ -96,16 +95,16 @@ class SenderWakeups:
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))
 
-    def due(self, lines: RateSegments) -> dict[str, WakeSender]:
+    def due(self, segments: RateSegments) -> dict[str, WakeSender]:
         """Return wake-ups by process, for rates at least `RISE` times those known."""
-        edges, rates = lines.edge, lines.rate
-        new = self._iteration[edges] != lines.iteration
+        edges, rates = segments.edge, segments.rate
+        new = self._iteration[edges] != segments.iteration
         known = np.where(new, 0.0, self._known[edges])
         wake = (rates > 0) & (rates >= RISE * known)
-        self._iteration[edges] = lines.iteration
+        self._iteration[edges] = segments.iteration
         self._known[edges] = np.where(wake, rates, np.minimum(known, rates))
         wakeups: dict[str, tuple[list[int], list[float]]] = {}
-        woken = zip(edges[wake].tolist(), lines.since[wake].tolist(), strict=True)
+        woken = zip(edges[wake].tolist(), segments.since[wake].tolist(), strict=True)
         for edge, since in woken:
             mine = wakeups.setdefault(self._process[edge], ([], []))
             mine[0].append(edge)
@@ -162,23 +161,6 @@ class NextKills:
             lambda *end: ends.get(end, math.inf),
             lambda process: math.inf if self._left[process] else self._over[process],
         )
-
-
-@contextlib.contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from what is there already: it takes 0.1 s to see.
-
-    Where it is off, as in virtual time, nothing is frozen: what is thawed again is old,
-    and only a full collection finds it.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 class Coordinator:
@@ -252,25 +234,31 @@ class Coordinator:
             When a process died, misbehaved, or nothing happened for too long.
         """
         began = this_host.monotonic()
-        with _collector_at_rest():
-            try:
-                async with self._membership:
-                    try:
-                        return await self._take_part(began)
-                    except RunError as error:  # before its processes end, 2 s maybe
-                        error.noticed = this_host.monotonic()
-                        if math.isnan(error.seen):
-                            error.seen = error.noticed
-                        raise
-            finally:
-                await self._cuts.aclose()
+        # What is there already the garbage collector takes 0.1 s to see. Where it is
+        # off, as in virtual time, nothing is frozen: what is thawed again is old, and
+        # only a full collection finds it.
+        if freezes := gc.isenabled():
+            gc.freeze()
+        try:
+            async with self._membership:
+                try:
+                    return await self._take_part(began)
+                except RunError as error:  # before its processes end, 2 s maybe
+                    error.noticed = this_host.monotonic()
+                    if math.isnan(error.seen):
+                        error.seen = error.noticed
+                    raise
+        finally:
+            if freezes:
+                gc.unfreeze()
+            await self._cuts.aclose()
 
     async def _take_part(self, began: float) -> EmulatedRun:
         self._observer.listening(*self._membership.address, self._membership.token)
         await self._assemble()
         startup = {
             "seconds": this_host.monotonic() - began,
-            "memory": float(await asyncio.to_thread(self._memory)),
+            "memory": float(await asyncio.to_thread(self._membership.memory)),
         }
         self._membership.begin()
         self.phase = _RUNNING
@@ -321,14 +309,21 @@ class Coordinator:
                 one.name for one, host in machines if host == name
             ]
             mine = [s for s, host in zip(specs, at, strict=True) if host == name]
-            order = Launch(edges, mine, settings.silence, clock)
+            order = Launch(edges, mine, settings.heartbeat_timeout, clock)
             self._membership.send_to_agent(agent, order)
 
     async def _assemble(self) -> None:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
         await membership.gather_agents()
-        self._check_versions()
+        own = version_of_emu()
+        for agent in membership.agents:
+            theirs = printable(str(agent.host.get("emu", "of an older kind")))
+            problem = f"emu on host {agent.host_name} is {theirs}, and {own} here"
+            if theirs != own and not self._settings.any_version:
+                raise RunError(f"{problem}: install the same, or state --any-version")
+            if theirs != own:
+                self._observer.on_notice(f"warning: {problem}")
         hosts = host_of_machines(
             self._problem,
             self._expected.volumes,
@@ -338,8 +333,8 @@ class Coordinator:
         self._launch(hosts)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
-        gathering = membership.gathering
-        listening = await gathering.messages(
+        barrier = membership.barrier
+        listening = await barrier.messages(
             processes, "come up, before iteration 0", Listening
         )
         self._observer.on_join(len(processes))
@@ -350,41 +345,17 @@ class Coordinator:
             for process, members in job.processes.items():
                 for part in cuts.parts_for([job.tasks[task].name for task in members]):
                     membership.send(process, part)
-        ready = await gathering.messages(
+        ready = await barrier.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
             Ready,
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
 
-    def _check_versions(self) -> None:
-        """Refuse hosts with another emu, or say so; raises RunError."""
-        own = version_of_emu()
-        for agent in self._membership.agents:
-            theirs = printable(str(agent.host.get("emu", "of an older kind")))
-            if theirs == own:
-                continue
-            problem = f"emu on host {agent.host_name} is {theirs}, and {own} here"
-            if not self._settings.any_version:
-                raise RunError(f"{problem}: install the same, or state --any-version")
-            self._observer.on_notice(f"warning: {problem}")
-
-    def _memory(self) -> int:
-        """Return the proportional set size of the node processes, 0 when unknown."""
-        if not self._membership.embedded:
-            return 0  # their process ids are those of other hosts
-        total = 0
-        for process in self._membership.processes.values():
-            try:
-                total += psutil.Process(process.pid).memory_full_info().pss
-            except (psutil.Error, AttributeError):
-                return 0  # a system without it
-        return total
-
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, last_look = self._driver, this_host.monotonic()
-        awake = AwakeClock(2 * _LOOK, last_look)
+        awake = PauseAwareClock(2 * _LOOK, last_look)
         kills = self._kills
         driver.begin()
         while not driver.finished:
@@ -406,7 +377,12 @@ class Coordinator:
                 if isinstance(end, TaskEnded):
                     kills.note(end)
             if now >= clock.to_wall(kills.due.time):
-                await self._carry_out_kills(kills.due, clock, awake)
+                self._observer.killing(kills.due)
+                names = (name for kill in kills.due.now for name in kill.processes)
+                self._membership.kill([*dict.fromkeys(names)])
+                while True:  # until it is noticed: nothing begins any more
+                    self._take_states(await self._membership.events(_LOOK))
+                    self._look(clock, awake)
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
@@ -416,24 +392,10 @@ class Coordinator:
                 last_look = now
                 self._look(clock, awake)
 
-    def _look(self, clock: RunClock, awake: AwakeClock) -> None:
+    def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""
         self._cuts.check()
         self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
-
-    async def _carry_out_kills(
-        self, due: Due, clock: RunClock, awake: AwakeClock
-    ) -> NoReturn:
-        """Have what the scenario kills killed, and wait until it is noticed.
-
-        Nothing begins any more: what would at the very instant may be a cut.
-        """
-        self._observer.killing(due)
-        names = dict.fromkeys(name for kill in due.now for name in kill.processes)
-        self._membership.kill([*names])
-        while True:
-            self._take_states(await self._membership.events(_LOOK))
-            self._look(clock, awake)
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""
@@ -479,12 +441,18 @@ class Coordinator:
             self._settings.kernel_nics.on_decisions(decisions.news)
         self._observer.on_decisions(decisions)
 
-    def publish(self, lines: RateSegments) -> None:
-        """Put changed fluid lines on the boards of all hosts."""
+    def publish(self, segments: RateSegments) -> None:
+        """Put changed segments on the boards of all hosts."""
         nics, message = self._settings.kernel_nics, None
         if nics is not None:
-            lines = nics.for_senders(lines)
-        columns = lines.edge, lines.iteration, lines.served, lines.rate, lines.since
+            segments = nics.for_senders(segments)
+        columns = (
+            segments.edge,
+            segments.iteration,
+            segments.served,
+            segments.rate,
+            segments.since,
+        )
         for agent in self._membership.agents:
             if agent.board is None:
                 message = message or RateUpdate(*(each.tobytes() for each in columns))
@@ -492,9 +460,9 @@ class Coordinator:
             elif nics is None:
                 agent.board.publish(*columns)
             else:  # of each machine's own senders alone: all boards are near
-                mine = self._sender_machine[lines.edge] == agent.host_name
+                mine = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(each[mine] for each in columns))
-        for process, look in self._sender_wakeups.due(lines).items():
+        for process, look in self._sender_wakeups.due(segments).items():
             self._membership.send(process, look)
 
     async def _collect(
@@ -523,7 +491,7 @@ class Coordinator:
             else:
                 results.add(message)
 
-        await self._membership.gathering.until(
+        await self._membership.barrier.until(
             lambda: self._problem.job.processes.keys() - statistics.keys(),
             "hand over its results, after the last iteration",
             take,

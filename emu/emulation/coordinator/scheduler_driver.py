@@ -32,12 +32,12 @@ class Outlet(Protocol):
         """Order the process of the task to start it."""
         ...
 
-    def publish(self, lines: RateSegments) -> None:
-        """Put changed fluid lines on every rate board."""
+    def publish(self, segments: RateSegments, /) -> None:
+        """Put changed segments on every rate board."""
         ...
 
     def on_decisions(self, decisions: Decisions) -> None:
-        """Take decisions that changed lines."""
+        """Take decisions that changed segments."""
         ...
 
     def task_ended(self, message: TaskEnded) -> None:
@@ -74,7 +74,7 @@ class SchedulerDriver:
         self._passed = -math.inf  # the last end that had passed when it was reported
         self._reported: list[TaskEnded | FlowEnded] = []  # and not taken in yet
         self._arrived: dict[int, FlowEnded] = {}  # by edge, before the fluid's end
-        self._served: dict[int, float] = {}  # by edge, when the fluid ended, before
+        self._fluid_ends: dict[int, float] = {}  # by edge, when the fluid ended, before
 
     @property
     def finished(self) -> bool:
@@ -163,7 +163,7 @@ class SchedulerDriver:
                     if edge in self._arrived:
                         self._end_flow(self._arrived.pop(edge), decisions.time)
                     else:
-                        self._served[edge] = decisions.time
+                        self._fluid_ends[edge] = decisions.time
         self._apply(decided)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
@@ -182,8 +182,8 @@ class SchedulerDriver:
         self._recorder.flow_arrived(event)
         # A flow has ended when both its fluid and its last byte have: which of the two
         # is noted first depends on the host, so each waits for the other.
-        if event.edge in self._served:
-            self._end_flow(event, self._served.pop(event.edge))
+        if event.edge in self._fluid_ends:
+            self._end_flow(event, self._fluid_ends.pop(event.edge))
         else:
             self._arrived[event.edge] = event
 

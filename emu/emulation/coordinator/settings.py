@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from emu.emulation.coordinator.cuts import CutPlan
-from emu.emulation.launch import Launcher
-from emu.emulation.network import RunClock
+from emu.emulation.launch.launcher import Launcher
+from emu.emulation.network.clock import RunClock
 from emu.emulation.shaping import EmulationSettings
 from emu.host.this_host import loopback_address
 from emu.prediction.scheduling import RateSegments
@@ -23,12 +23,12 @@ class KernelNics(Protocol):
         """Take the clock of the run."""
         ...
 
-    def on_decisions(self, lines: RateSegments) -> None:
-        """Take the lines of one instant, in order, up to 50 ms ahead of it."""
+    def on_decisions(self, segments: RateSegments, /) -> None:
+        """Take the segments of one instant, in order, up to 50 ms ahead of it."""
         ...
 
-    def for_senders(self, lines: RateSegments) -> RateSegments:
-        """Return the lines that senders get in place of some lines."""
+    def for_senders(self, segments: RateSegments, /) -> RateSegments:
+        """Return the segments that senders get in place of some segments."""
         ...
 
     def path_in(self, machine: str, path: str) -> str:

@@ -4,21 +4,12 @@ One agent per host, nothing else is installed there. Must not know: scheduling, 
 program computes.
 """
 
-from emu.emulation.launch.agent import Agent
 from emu.emulation.launch.fork import describe_end
-from emu.emulation.launch.launcher import (
-    LOCALHOST,
-    ExternalLauncher,
-    Launcher,
-    LocalLauncher,
-)
+from emu.emulation.launch.launcher import ExternalLauncher, Launcher, LocalLauncher
 from emu.emulation.launch.ray_cluster import RayLauncher, bundles_of
-from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.launch.ssh import SshLauncher, address_towards, read_hosts_file
 
 __all__ = [
-    "LOCALHOST",
-    "Agent",
     "ExternalLauncher",
     "Launcher",
     "LocalLauncher",
@@ -28,5 +19,4 @@ __all__ = [
     "bundles_of",
     "describe_end",
     "read_hosts_file",
-    "run_until_signalled",
 ]

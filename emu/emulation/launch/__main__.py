@@ -14,7 +14,7 @@ from emu.emulation.launch.agent import Agent
 from emu.emulation.launch.host_report import own_host_name
 from emu.emulation.launch.programs import program_path
 from emu.emulation.launch.signals import run_until_signalled
-from emu.emulation.network import parse_address
+from emu.emulation.network.authentication import parse_address
 from emu.errors import EmulatorError
 from emu.host.first_moments import begin
 from emu.names import check_name

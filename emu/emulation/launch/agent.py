@@ -22,18 +22,13 @@ from emu.emulation.launch.programs import (
     programs_of,
     with_keys,
 )
-from emu.emulation.network import (
-    BEAT,
-    SILENCE,
-    ControlConnection,
-    Identity,
-    RateBoard,
-    SilenceWatch,
-    connect_control,
-    draw_certificate,
-    format_address,
-)
-from emu.emulation.wire import WireLimits
+from emu.emulation.network.authentication import Identity, format_address
+from emu.emulation.network.clock import HEARTBEAT_TIMEOUT, SilenceWatch
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.tls import draw_certificate
+from emu.emulation.wire.frame_layout import WireLimits
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -124,14 +119,18 @@ class Agent:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._forks = forks(
-            self._process_ended, lambda how: self._fail("ForkServerLost", how)
-        )
+
+        def on_end(process: str, code: int) -> None:
+            self._send(ProcessDied(process, code))
+            if code:
+                self._say(f"process {printable(process)} {describe_end(code)}")
+
+        self._forks = forks(on_end, lambda how: self._fail("ForkServerLost", how))
         self._describe = describe
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
         self._say = say
-        self._watch = SilenceWatch(SILENCE, this_host.monotonic())
+        self._watch = SilenceWatch(HEARTBEAT_TIMEOUT, this_host.monotonic())
 
     async def run(self) -> None:
         """Serve one run and return when it is over.
@@ -152,55 +151,51 @@ class Agent:
         except OSError as error:
             self._say(f"cannot start its fork server: {error}")
         try:
-            self._connection = await self._join()
-            await self._take_part(self._connection)
+            connection = self._connection = await self._join()
+            self._say(f"joined the run at {format_address(*self._coordinator)}")
+            self._watch.on_message(this_host.monotonic())
+
+            def beat() -> None:
+                line = [] if self._clock is None else self._clock.reading()
+                connection.send(pack(Beat(self._watch.stood_still(), line)))
+
+            def give_up(how: str) -> None:
+                where = format_address(*self._coordinator)
+                connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
+
+            async with self._watch.heartbeats(beat, give_up):
+                order = await self._next(connection)
+                if isinstance(order, Stop):
+                    return self._stop(order)
+                if isinstance(order, Failed):
+                    raise NodeMisbehaved(f"not wanted: {printable(order.text)}")
+                await self._serve(expect(order, Launch), connection)
         finally:
             await self._forks.aclose(_GRACE)
             if self._connection is not None:
                 await self._connection.aclose()
 
-    async def _take_part(self, connection: ControlConnection) -> None:
-        self._say(f"joined the run at {format_address(*self._coordinator)}")
-        self._watch.on_message(this_host.monotonic())
-        beat = asyncio.create_task(self._beat(connection))
-        watching = asyncio.create_task(self._await_silence(connection))
-        try:
-            launch = await self._order(connection)
-            if launch is None:
-                return
-            self._watch.limit = launch.silence
-            with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
-                self._clock = ClockComparison(connection, board, launch.clock)
-                await self._clock.compare()
-                connection.send(pack(BoardReady(board.path)))
-                await self._serve(launch, board, connection, self._clock)
-        finally:
-            beat.cancel()
-            watching.cancel()
-
-    async def _serve(
-        self,
-        launch: Launch,
-        board: RateBoard,
-        connection: ControlConnection,
-        clock: ClockComparison,
-    ) -> None:
+    async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
-        launching = asyncio.create_task(self._launch(launch, board, connection))
-        following = asyncio.create_task(self._follow(connection, board))
-        comparing = asyncio.create_task(clock.keep())
-        try:
-            await asyncio.wait(
-                (launching, following), return_when=asyncio.FIRST_COMPLETED
-            )
-            if not following.done():
-                await launching
-            await following
-        finally:
-            under_way = launching, following, comparing
-            for each in under_way:
-                each.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        self._watch.limit = launch.heartbeat_timeout
+        with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
+            clock = self._clock = ClockComparison(connection, board, launch.clock)
+            await clock.compare()
+            connection.send(pack(BoardReady(board.path)))
+            launching = asyncio.create_task(self._launch(launch, board, connection))
+            following = asyncio.create_task(self._follow(connection, board))
+            under_way = launching, following, asyncio.create_task(clock.keep())
+            try:
+                await asyncio.wait(
+                    (launching, following), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not following.done():
+                    await launching
+                await following
+            finally:
+                for each in under_way:
+                    each.cancel()
+                await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
         deadline = this_host.monotonic() + self._patience
@@ -224,21 +219,13 @@ class Agent:
                 connection.send(pack(AgentHello(has)))
                 return connection
 
-    async def _order(self, connection: ControlConnection) -> Launch | None:
-        """Return the launch order, None when the run ended before it began.
-
-        Raises NodeMisbehaved when the run has no use for this agent.
-        """
+    async def _next(self, connection: ControlConnection) -> Message:
+        """Return what the coordinator says next beside signs of life."""
         while True:
             message = unpack(await connection.receive())
             self._watch.on_message(this_host.monotonic())
-            if isinstance(message, Stop):
-                self._stop(message)
-                return None
-            if isinstance(message, Failed):
-                raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
             if not isinstance(message, Beat):
-                return expect(message, Launch)
+                return message
 
     def _stop(self, order: Stop) -> None:
         """Say how the run ended; raises RunError where it failed."""
@@ -274,11 +261,6 @@ class Agent:
             self._fail("ForkServerLost", str(loss))
             raise loss from error
 
-    def _process_ended(self, name: str, code: int) -> None:
-        self._send(ProcessDied(name, code))
-        if code:
-            self._say(f"process {printable(name)} {describe_end(code)}")
-
     def _fail(self, error: str, text: str) -> None:
         self._send(Failed(error, text, ""))
 
@@ -294,37 +276,24 @@ class Agent:
         Raises NodeLost when it falls silent.
         """
         while True:
-            message = unpack(await connection.receive())
-            self._watch.on_message(this_host.monotonic())
+            message = await self._next(connection)
             if isinstance(message, RateUpdate):
-                publish_lines(board, message)
+                publish_segments(board, message)
             elif isinstance(message, Kill):
                 for process in message.processes:
                     self._forks.kill(process)
             elif isinstance(message, Stop):
                 return self._stop(message)
-            elif not isinstance(message, Beat):
+            else:
                 raise MalformedFrame(f"{type(message).__name__} is not for an agent")
 
-    async def _beat(self, connection: ControlConnection) -> None:
-        with contextlib.suppress(EmulatorError, OSError):
-            while True:
-                line = [] if self._clock is None else self._clock.reading()
-                connection.send(pack(Beat(self._watch.stood_still(), line)))
-                await asyncio.sleep(BEAT)
 
-    async def _await_silence(self, connection: ControlConnection) -> None:
-        how = await self._watch.silence()
-        where = format_address(*self._coordinator)
-        connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
-
-
-def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
-    """Put lines that came by message on the board of this host."""
+def publish_segments(board: RateBoard, segments: RateUpdate) -> None:
+    """Put segments that came by message on the board of this host."""
     board.publish(
-        np.frombuffer(lines.edges, "<i8"),
-        np.frombuffer(lines.iterations, "<i8"),
-        np.frombuffer(lines.served, "<f8"),
-        np.frombuffer(lines.rates, "<f8"),
-        np.frombuffer(lines.since, "<f8"),
+        np.frombuffer(segments.edges, "<i8"),
+        np.frombuffer(segments.iterations, "<i8"),
+        np.frombuffer(segments.served, "<f8"),
+        np.frombuffer(segments.rates, "<f8"),
+        np.frombuffer(segments.since, "<f8"),
     )

@@ -32,7 +32,7 @@ import msgpack
 
 from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.launch.signals import die_with_parent
-from emu.emulation.wire import Fields
+from emu.emulation.wire.frame_layout import Fields
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15
@@ -134,11 +134,14 @@ def _enter(spec: Fields) -> None:
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
         traceback.print_exc()
     finally:
-        _leave(code)  # not sys.exit, which would wait for a program that still computes
+        leave(code)
 
 
-def _leave(code: int) -> NoReturn:
-    """End without taking the interpreter down: that takes 0.7 s where torch is."""
+def leave(code: int) -> NoReturn:
+    """End without taking the interpreter down: that takes 0.7 s where torch is.
+
+    Nor does it wait for a program that still computes.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -154,4 +157,4 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     _ForkServer(agent).serve()
-    _leave(0)
+    leave(0)

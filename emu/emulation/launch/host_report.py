@@ -14,13 +14,9 @@ from typing import Any
 
 import psutil
 
-from emu.emulation.network import (
-    BEAT,
-    ClockLine,
-    ControlConnection,
-    PeerClock,
-    RateBoard,
-)
+from emu.emulation.network.clock import BEAT, ClockLine, PeerClock
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.rate_board import RateBoard
 from emu.host.this_host import loopback_address, memory, this_host, version_of_emu
 
 #: Pings before the first line, and of every beat: the surest of each counts.
@@ -139,13 +135,18 @@ def loopback_rate() -> float | None:
     """
     own = loopback_address()
     family = socket.AF_INET6 if ":" in own else socket.AF_INET
+
+    def send(sender: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # its end is seen by the receiver
+            sender.sendall(bytes(_SENT))
+
     try:
         with (
             socket.create_server((own, 0), family=family) as server,
             socket.create_connection(server.getsockname()[:2], _PATIENCE) as sender,
             _accept(server, sender) as receiver,
         ):
-            sending = threading.Thread(target=_send, args=(sender,))
+            sending = threading.Thread(target=send, args=(sender,))
             rest, buffer = _SENT, bytearray(1 << 18)
             start = time.monotonic()
             sending.start()
@@ -172,11 +173,6 @@ def _accept(server: socket.socket, sender: socket.socket) -> socket.socket:
             receiver.settimeout(_PATIENCE)
             return receiver
         receiver.close()
-
-
-def _send(sender: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # its end is seen by the receiver
-        sender.sendall(bytes(_SENT))
 
 
 async def measure_host(address: str) -> dict[str, Any]:

@@ -14,10 +14,11 @@ import signal
 from asyncio.subprocess import Process
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+
+from typing_extensions import override
 
 from emu.emulation.launch.fork import describe_end
-from emu.emulation.network import format_address
+from emu.emulation.network.authentication import format_address
 from emu.host.this_host import module_command
 
 #: Name of the only host.
@@ -27,28 +28,20 @@ LOCALHOST = "localhost"
 _PATIENCE = 2.0
 
 
-class Launcher(Protocol):
-    """Starts one agent per host."""
+class Launcher:
+    """Starts one agent per host; here none: an engine or a person does."""
 
-    @property
-    def hosts(self) -> Sequence[str]:
-        """Names of the hosts; none where they are known only as agents join."""
-        ...
+    hosts: Sequence[str] = ()
+    """Names of the hosts; none where they are known only as agents join."""
+    patience = 0.0
+    """Wall seconds that agents may take to join, beyond the run's deadline."""
+    embedded = False
+    """True where the only host is this one, whose memory can be shared."""
 
     @property
     def count(self) -> int:
         """Number of the hosts."""
-        ...
-
-    @property
-    def patience(self) -> float:
-        """Wall seconds that agents may take to join, beyond the run's deadline."""
-        ...
-
-    @property
-    def embedded(self) -> bool:
-        """True where the only host is this one, whose memory can be shared."""
-        ...
+        return len(self.hosts)
 
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
@@ -69,48 +62,46 @@ class Launcher(Protocol):
         OSError, RunError
             When one cannot be started.
         """
-        ...
 
     async def wait_for_end(self) -> str:
         """Wait until an agent has ended and return how, in words.
 
         Where a launcher cannot see that, it waits for ever: a connection ends as well.
         """
-        ...
-
-    async def aclose(self, grace: float) -> None:
-        """End what was started here; it has ``grace`` wall seconds to do so itself."""
-        ...
-
-
-class ExternalLauncher:
-    """Starts nothing: srun, mpirun, torchrun, a pod or a person starts the agents."""
-
-    hosts: Sequence[str] = ()
-    embedded = False
-    patience = 600.0  # a person logs in to each host, an engine has a queue
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
-    ) -> None:
-        """Do nothing."""
-
-    async def wait_for_end(self) -> str:
-        """Wait for ever."""
         await asyncio.Event().wait()
         return ""
 
     async def aclose(self, grace: float) -> None:
-        """Do nothing: agents end when the run does."""
+        """End what was started here; it has ``grace`` wall seconds to do so itself."""
+
+
+def agent_arguments(
+    address: tuple[str, int], patience: float, allow: Collection[str], name: str = ""
+) -> list[str]:
+    """Return the arguments of an agent that is to join at an address."""
+    arguments = [format_address(*address), "--patience", f"{patience:g}"]
+    arguments += [f"--allow={program}" for program in allow]
+    return [*arguments, "--name", name] if name else arguments
+
+
+class ExternalLauncher(Launcher):
+    """Starts nothing: srun, mpirun, torchrun, a pod or a person starts the agents."""
+
+    patience = 600.0  # a person logs in to each host, an engine has a queue
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @property
+    @override
+    def count(self) -> int:
+        return self._count
 
 
 # Agents that are children of this process, or whose engine's clients are.
 
 
-class ChildAgents:
+class ChildAgents(Launcher):
     """Agents that are child processes, each with the name that messages give it.
 
     Each is a session of its own, so that Ctrl-C at the terminal reaches the coordinator
@@ -157,6 +148,7 @@ class ChildAgents:
         finally:
             os.close(there)
 
+    @override
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
         waits = {
@@ -171,6 +163,7 @@ class ChildAgents:
         first = next(wait for wait in waits if wait in done)
         return f"{waits[first]} {describe_end(first.result())}"
 
+    @override
     async def aclose(self, grace: float = 2.0) -> None:
         """End all: they have ``grace`` wall seconds to do so by themselves."""
         children = list(self._children.values())
@@ -192,10 +185,8 @@ class ChildAgents:
 class LocalLauncher(ChildAgents):
     """Starts ``python -m emu.emulation.launch`` as a child process."""
 
-    hosts: Sequence[str] = (LOCALHOST,)
-    count = 1
+    hosts = (LOCALHOST,)
     embedded = True
-    patience = 0.0
 
     @property
     def pid(self) -> int:
@@ -203,6 +194,7 @@ class LocalLauncher(ChildAgents):
         (agent,) = self._children.values()
         return agent.pid
 
+    @override
     async def start(
         self,
         address: tuple[str, int],
@@ -217,10 +209,10 @@ class LocalLauncher(ChildAgents):
         OSError
             When the log cannot be written or the process cannot be started.
         """
-        command = module_command("emu.emulation.launch", format_address(*address))
-        command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
-        command += [f"--allow={program}" for program in allow]
-        environment = {**os.environ, "EMU_TOKEN": token}
+        arguments = agent_arguments(address, _PATIENCE, allow, LOCALHOST)
         await self.start_child(
-            "the agent of this host", command, log, environment=environment
+            "the agent of this host",
+            module_command("emu.emulation.launch", *arguments),
+            log,
+            environment={**os.environ, "EMU_TOKEN": token},
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 
-from emu.emulation.network import derive_key
+from emu.emulation.network.authentication import derive_key
 from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 from emu.errors import NodeMisbehaved
 from emu.host.foreign_code import INSTALL_TORCH

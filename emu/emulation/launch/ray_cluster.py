@@ -21,8 +21,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from emu.emulation.launch.fork import describe_end
-from emu.emulation.network import format_address
+from emu.emulation.launch.launcher import Launcher, agent_arguments
 from emu.errors import RunError
 from emu.host.this_host import module_command
 from emu.names import printable
@@ -56,7 +58,7 @@ def bundles_of(
     return bundles
 
 
-class RayLauncher:
+class RayLauncher(Launcher):
     """Starts an agent on each host on which Ray has put emulated machines.
 
     Made once Ray has room for all of them, and holds it until `aclose`.
@@ -73,9 +75,6 @@ class RayLauncher:
     RunError
         When ray is not installed, the cluster cannot be reached, or it has no room.
     """
-
-    embedded = False
-    patience = 0.0
 
     def __init__(
         self, address: str, bundles: Mapping[str, Mapping[str, float]]
@@ -100,11 +99,6 @@ class RayLauncher:
             self._end()
             raise
         self.hosts = tuple(sorted(set(self.host_of.values())))
-
-    @property
-    def count(self) -> int:
-        """Number of the hosts."""
-        return len(self.hosts)
 
     def _say(self, what: Mapping[str, Any]) -> None:
         if self._client.stdin is not None:
@@ -139,6 +133,7 @@ class RayLauncher:
             )
         return dict(zip(bundles, answer["hosts"], strict=True))
 
+    @override
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
@@ -149,16 +144,17 @@ class RayLauncher:
         OSError
             When Ray's client has gone.
         """
-        arguments = [format_address(*address), "--patience", f"{_PATIENCE:g}"]
-        arguments += [f"--allow={program}" for program in allow]
+        arguments = agent_arguments(address, _PATIENCE, allow)
         self._say({"token": token, "arguments": arguments, "log": str(log)})
 
+    @override
     async def wait_for_end(self) -> str:
         """Wait until an agent has ended, or Ray's client, and return how, in words."""
         while self._client.poll() is None:  # noqa: ASYNC110 -- no event says so
             await asyncio.sleep(_LOOK)
         return f"the client of Ray {describe_end(self._client.returncode)}"
 
+    @override
     async def aclose(self, grace: float) -> None:
         """Give the hosts back; agents have ``grace`` wall seconds to end."""
         with contextlib.suppress(TimeoutError):

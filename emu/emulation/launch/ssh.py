@@ -11,8 +11,9 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from emu.emulation.launch.launcher import ChildAgents
-from emu.emulation.network import format_address
+from typing_extensions import override
+
+from emu.emulation.launch.launcher import ChildAgents, agent_arguments
 from emu.errors import RunError, ScenarioError
 from emu.host.input_file import one_error, read_text
 from emu.host.this_host import module_command
@@ -119,9 +120,6 @@ class SshLauncher(ChildAgents):
         Command that starts an agent there, in a shell; this interpreter's by default.
     """
 
-    embedded = False
-    patience = 0.0
-
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
     ) -> None:
@@ -130,11 +128,7 @@ class SshLauncher(ChildAgents):
         self._ssh = [*shlex.split(ssh), "-T", "-o", "BatchMode=yes"]
         self._agent = agent or shlex.join(module_command("emu.emulation.launch"))
 
-    @property
-    def count(self) -> int:
-        """Number of the hosts."""
-        return len(self.hosts)
-
+    @override
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
@@ -150,9 +144,7 @@ class SshLauncher(ChildAgents):
         ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
         for host in self.hosts:
             here = address_towards(host) if address[0] in _ANYWHERE else address[0]
-            arguments = [format_address(here, address[1]), "--name", host]
-            arguments += ["--patience", f"{_PATIENCE:g}"]
-            arguments += [f"--allow={program}" for program in allow]
+            arguments = agent_arguments((here, address[1]), _PATIENCE, allow, host)
             script = (
                 "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
                 f"{self._agent} {shlex.join(arguments)}"

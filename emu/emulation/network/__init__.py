@@ -6,77 +6,20 @@ policies, what a payload means.
 """
 
 from emu.emulation.network.authentication import (
-    Identity,
     Strangers,
-    derive_key,
-    edge_keys,
     format_address,
     parse_address,
 )
-from emu.emulation.network.clock import (
-    BEAT,
-    SILENCE,
-    Alarm,
-    AwakeClock,
-    ClockLine,
-    PeerClock,
-    RunClock,
-    SilenceWatch,
-)
-from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
-from emu.emulation.network.data_server import DataServer
-from emu.emulation.network.inbox import (
-    BufferPool,
-    Delivery,
-    Handoff,
-    Inbox,
-    InboxStatistics,
-    PoolStatistics,
-)
-from emu.emulation.network.out_edge import OutEdge
-from emu.emulation.network.pacer import Pacer, pace_at
-from emu.emulation.network.rate_board import RateBoard
-from emu.emulation.network.rx_timestamps import arrival_device
-from emu.emulation.network.send_log import FrameLog
-from emu.emulation.network.tls import draw_certificate, is_loopback
-from emu.emulation.network.tuning import tune_process, tune_socket
+from emu.emulation.network.clock import Alarm, RunClock
+from emu.emulation.network.statistics import ProcessStatistics
+from emu.emulation.network.tls import is_loopback
 
 __all__ = [
-    "BEAT",
-    "SILENCE",
     "Alarm",
-    "AwakeClock",
-    "BufferPool",
-    "ClockLine",
-    "ControlConnection",
-    "ControlServer",
-    "DataServer",
-    "Delivery",
-    "FrameLog",
-    "Handoff",
-    "Identity",
-    "Inbox",
-    "InboxStatistics",
-    "OutEdge",
-    "Pacer",
-    "PeerClock",
-    "PoolStatistics",
-    "RateBoard",
+    "ProcessStatistics",
     "RunClock",
-    "SilenceWatch",
     "Strangers",
-    "arrival_device",
-    "connect_control",
-    "derive_key",
-    "draw_certificate",
-    "edge_keys",
     "format_address",
     "is_loopback",
-    "open_edge",
-    "pace_at",
     "parse_address",
-    "tune_process",
-    "tune_socket",
 ]

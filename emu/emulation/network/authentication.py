@@ -183,17 +183,8 @@ class Challenge:
         return _mac(self.key, what, side, *context)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A connection that was dropped: who, why, and when (wall seconds)."""
-
-    peer: str
-    reason: str
-    wall: float
-
-
-class Rejections(deque[Rejection]):
-    """The last hundred strangers that a port has dropped, and how many in all.
+class Rejections(deque[tuple[str, str]]):
+    """The last hundred strangers that a port has dropped and why; how many in all.
 
     Parameters
     ----------
@@ -209,7 +200,7 @@ class Rejections(deque[Rejection]):
     def note(self, peer: str, reason: str) -> None:
         """Remember one more."""
         self.total += 1
-        self.append(Rejection(peer, reason, this_host.monotonic()))
+        self.append((peer, reason))
         if self._notify is not None and self.total <= (self.maxlen or 0):
             self._notify(f"refused a connection from {peer}: {printable(reason)}")
 

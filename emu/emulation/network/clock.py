@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.shaping import EmulationSettings
+from emu.errors import EmulatorError
 from emu.host.this_host import this_host
 
 # Another host's clock beside ours: offset, drift, and how far both may be off.
@@ -38,7 +39,7 @@ _LOOK = 0.25  # wall seconds between two looks at a deadline, at most
 #: Wall seconds between two signs of life.
 BEAT = 1.0
 #: Wall seconds without one after which a peer counts as cut off, if none is stated.
-SILENCE = EmulationSettings.silence
+HEARTBEAT_TIMEOUT = EmulationSettings.heartbeat_timeout
 _TICK = BEAT / 2
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -109,7 +110,7 @@ class PeerClock:
 # A clock that stops while this process is suspended, so pauses expire no timeout.
 
 
-class AwakeClock:
+class PauseAwareClock:
     """CLOCK_MONOTONIC without the pauses of this process.
 
     A stopped process, a suspended laptop and a loop that is held up receive nothing;
@@ -130,6 +131,8 @@ class AwakeClock:
 
     def read(self, now: float) -> float:
         """Return the time; it goes on by twice ``every`` at most between readings."""
+        # A reading in time counts whole; one that is late by more than ``every`` was a
+        # pause, of which only the first ``every`` counts.
         late = now - self._looked - self._every
         self._looked = now
         if late > self._every:
@@ -151,7 +154,7 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     """
     loop, start = asyncio.get_running_loop(), this_host.monotonic()
     every = min(_LOOK, within / 4)
-    clock = AwakeClock(every, start)
+    clock = PauseAwareClock(every, start)
     async with asyncio.timeout(None) as limit:
         looks: list[asyncio.TimerHandle] = []
 
@@ -185,7 +188,7 @@ class SilenceWatch:
 
     def __init__(self, limit: float, now: float) -> None:
         self.limit = limit
-        self._clock = AwakeClock(_TICK, now)
+        self._clock = PauseAwareClock(_TICK, now)
         self._last = now
         self._told = self._lost = 0.0  # of the pauses: said, and before the last word
 
@@ -209,6 +212,36 @@ class SilenceWatch:
         own = self._clock.lost - self._lost
         beside = f", {own:.1f} s in which this process stood still apart" if own else ""
         return f"has been silent for {self.limit:g} s of wall time{beside}"
+
+    @contextlib.asynccontextmanager
+    async def heartbeats(
+        self, beat: Callable[[], None], on_silence: Callable[[str], None]
+    ) -> AsyncIterator[None]:
+        """Send signs of life in a block, and listen for the peer's.
+
+        Parameters
+        ----------
+        beat
+            Sends one; called every `BEAT` until it raises an error of ours.
+        on_silence
+            Called with how long the peer has been silent, in words, if it is too long.
+        """
+
+        async def send() -> None:
+            with contextlib.suppress(EmulatorError, OSError):
+                while True:
+                    beat()
+                    await asyncio.sleep(BEAT)
+
+        async def listen() -> None:
+            on_silence(await self.silence())
+
+        under_way = asyncio.create_task(send()), asyncio.create_task(listen())
+        try:
+            yield
+        finally:
+            for each in under_way:
+                each.cancel()
 
 
 class RunClock:
@@ -239,6 +272,7 @@ class RunClock:
 
         Time never jumps: it goes faster or slower until then.
         """
+        # From where we are to where it will be: a new offset at once would be a jump.
         here, there = self._ahead(now), line.ahead(now + within)
         self._at, self._offset = now, here
         self._drift = (there - here) / within
@@ -310,7 +344,7 @@ class Alarm:
         wall
             Seconds of CLOCK_MONOTONIC.
         """
-        if self._timer is not None:
+        if self._timer is not None:  # to a timerfd 0 means never
             self._timer.set(max(wall, 1e-9))
         else:
             self.cancel()

@@ -20,7 +20,9 @@ from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import Fields, FrameReader, Kind, Message, encode_message
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Fields, Kind, Message
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -45,11 +47,7 @@ async def open_edge(
     Parameters
     ----------
     address
-        Host and port of the receiver's `DataServer`.
-    edge
-        Position of the edge in the job.
-    key
-        Of the edge, see `edge_keys`.
+        Of the receiver's `DataServer`.
     pacer, capacity
         As in `OutEdge`.
     source_port
@@ -121,7 +119,7 @@ async def _prove(
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
-    reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
+    reader = FrameReader(kinds={Kind.HELLO})
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:
@@ -170,14 +168,9 @@ async def _when_readable(
         try:
             return call(*args, **kw)
         except BlockingIOError:
-            readable = loop.create_future()
-            loop.add_reader(sock.fileno(), _on_readable, readable)
+            readable = asyncio.Event()
+            loop.add_reader(sock.fileno(), readable.set)
             try:
-                await readable
+                await readable.wait()
             finally:
                 loop.remove_reader(sock.fileno())
-
-
-def _on_readable(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)

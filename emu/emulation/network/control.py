@@ -8,6 +8,7 @@ where they arrive, so that clocks can be compared.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,18 +16,12 @@ from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
 
-from emu.emulation.network.authentication import name_of
+from emu.emulation.network.authentication import Challenge, Side, name_of
 from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import (
-    Fields,
-    FrameReader,
-    Kind,
-    Message,
-    Seal,
-    WireLimits,
-    encode_message,
-)
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Fields, Kind, Message, Seal, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
@@ -64,10 +59,12 @@ class ControlConnection(asyncio.BufferedProtocol):
         on_made: Callable[[ControlConnection], None] | None = None,
     ) -> None:
         self.owner, self.peer = owner, peer
-        self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
+        self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
         self._arrived, self._gone = asyncio.Event(), asyncio.Event()
-        self._follower: tuple[Follower, asyncio.Future[None]] | None = None
+        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None = (
+            None
+        )
         self._error: EmulatorError | None = None
         self._transport: asyncio.Transport | None = None
         self._together: list[bytes] = []
@@ -97,8 +94,17 @@ class ControlConnection(asyncio.BufferedProtocol):
         address = self._transport.get_extra_info(end) if self._transport else None
         return str(address[0]) if address else ""
 
-    def seal(self, *, sending: bytes, receiving: bytes) -> None:
-        """Exchange nothing but sealed messages from now on, under these keys.
+    def seal(
+        self, challenge: Challenge, side: Side, limits: WireLimits | None = None
+    ) -> None:
+        """Exchange nothing but sealed messages from now on.
+
+        Parameters
+        ----------
+        challenge, side
+            What both sides have proved, and which of them we are.
+        limits
+            Larger messages, with which the peer is trusted now.
 
         Raises
         ------
@@ -107,8 +113,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         if self._queue or self._reader.inside:
             raise NodeMisbehaved(f"{self.peer} said more than it was asked")
-        self._reader.trust(seal=Seal(receiving))
-        self._seal = Seal(sending)
+        peer: Side = "server" if side == "client" else "client"
+        self._reader.trust(seal=Seal(challenge.seal_key(peer)), limits=limits)
+        self._seal = Seal(challenge.seal_key(side))
 
     async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
         """Speak TLS from now on.
@@ -131,10 +138,6 @@ class ControlConnection(asyncio.BufferedProtocol):
             raise cast("EmulatorError", self._error) from error
         self._transport = cast("asyncio.Transport", transport)
         return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
-
-    def raise_limits(self, limits: WireLimits) -> None:
-        """Trust the peer with larger messages, once it has proved who it is."""
-        self._reader.trust(limits=limits)
 
     def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
         """Send one message, in order, without waiting.
@@ -196,17 +199,18 @@ class ControlConnection(asyncio.BufferedProtocol):
             If it sent what is no message.
         """
         # Without a deadline no timer is made and none cancelled: 20 us per message.
-        if within is None:
-            await self._until_there_are_messages()
-        else:
-            try:
-                async with awake_timeout(within):
-                    await self._until_there_are_messages()
-            except TimeoutError:
-                raise DeadlineExceeded(
-                    f"{self.owner} waited {within:g} s for {waiting_for} from "
-                    f"{self.peer}"
-                ) from None
+        none = contextlib.nullcontext()
+        try:
+            async with none if within is None else awake_timeout(within):
+                while not self._queue:
+                    if self._error is not None:
+                        raise self._error
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
+            ) from None
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -232,8 +236,20 @@ class ControlConnection(asyncio.BufferedProtocol):
                 return
         if self._error is not None:
             raise self._error
-        enough = asyncio.get_running_loop().create_future()
-        self._follower = follower, enough
+        enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def hand_over(message: Fields) -> None:
+            try:
+                if follower(message):
+                    return
+            except Exception as error:  # noqa: BLE001 -- `enough` raises it
+                if not enough.done():
+                    enough.set_exception(error)
+            if not enough.done():
+                enough.set_result(None)
+            self._follower = None
+
+        self._follower = hand_over, enough
         try:
             await enough
         finally:
@@ -253,13 +269,6 @@ class ControlConnection(asyncio.BufferedProtocol):
             As `send`.
         """
         self.send({"_ping": this_host.monotonic()})
-
-    async def _until_there_are_messages(self) -> None:
-        while not self._queue:
-            if self._error is not None:
-                raise self._error
-            self._arrived.clear()
-            await self._arrived.wait()
 
     def give_up(self, error: EmulatorError) -> None:
         """Take the peer for gone: whoever waits for it gets this error."""
@@ -335,7 +344,7 @@ class ControlConnection(asyncio.BufferedProtocol):
                 self.pongs.append(line_of_ping(ping, theirs, wall))
             return
         if self._follower is not None:
-            self._hand_over(*self._follower, fields)
+            self._follower[0](fields)
             return
         self._queue.append(fields)
         self.high_water = max(self.high_water, len(self._queue))
@@ -343,20 +352,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         if len(self._queue) >= QUEUE and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
-
-    def _hand_over(
-        self, follower: Follower, enough: asyncio.Future[None], message: Fields
-    ) -> None:
-        try:
-            if follower(message):
-                return
-        except Exception as error:  # noqa: BLE001 -- `follow` raises it
-            if not enough.done():
-                enough.set_exception(error)
-        else:
-            if not enough.done():
-                enough.set_result(None)
-        self._follower = None
 
     def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
         if self._error is None:
@@ -369,7 +364,3 @@ class ControlConnection(asyncio.BufferedProtocol):
                 self._transport.close()
             else:
                 self._transport.abort()
-
-
-def _no_memory(size: int) -> memoryview:
-    raise ValueError(f"a control connection carries no body of {size} bytes")

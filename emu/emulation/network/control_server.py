@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import (
@@ -24,7 +25,7 @@ from emu.emulation.network.tls import (
     draw_certificate,
     peer_fingerprint,
 )
-from emu.emulation.wire import Fields, WireLimits
+from emu.emulation.wire.frame_layout import WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -45,10 +46,6 @@ async def connect_control(
 
     Parameters
     ----------
-    address
-        Host and port of its `ControlServer`.
-    identity
-        Who we are.
     limits, within
         Size of messages; wall seconds for connecting and the answer.
 
@@ -102,48 +99,33 @@ async def _connect(
 
 async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
     """Be accepted by the other side, once it has proved that it knows our key."""
-    role, name, nonce = identity.role, identity.name, fresh_nonce()
-    connection.send({"role": role, "name": name, "nonce": nonce})
+    name, nonce, binding = identity.name, fresh_nonce(), b""
+    hello = {"role": identity.role, "name": name, "nonce": nonce}
+    connection.send(hello)
     answer = await connection.receive()
     if "refused" in answer:
         reason = printable(str(answer["refused"]))
         raise NodeMisbehaved(f"{where} refused {name}: {reason}")
     try:
-        await _answer(connection, identity, where, nonce, answer)
+        if answer.get("tls") is True:
+            # Who strips this away gets no proof: a port that wants TLS gives none
+            # without.
+            tls = await connection.encrypt(client_context(), server=False)
+            binding = peer_fingerprint(tls)
+            connection.send(hello)
+            answer = await connection.receive()
+        subject, theirs = (identity.role, name), answer.get("nonce")
+        try:
+            challenge = Challenge.of(identity.key, subject, nonce, theirs, binding)
+            challenge.check(answer, "server")
+        except NodeMisbehaved as error:
+            raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+        connection.send({"proof": challenge.proof("client")})
+        connection.seal(challenge, "client")
+        if (await connection.receive()).get("accepted") is not True:
+            raise NodeMisbehaved(f"{where} did not accept {name}")
     except NodeLost as error:  # amid the handshake: it has made room for another
         raise NodeLost(f"{error}; {AGAIN}") from None
-
-
-async def _answer(
-    connection: ControlConnection,
-    identity: Identity,
-    where: str,
-    nonce: bytes,
-    answer: Fields,
-) -> None:
-    """Have the other side prove what it is, and prove the same."""
-    role, name = identity.role, identity.name
-    binding = b""
-    if answer.get("tls") is True:
-        # Who strips this away gets no proof: a port that wants TLS gives none without.
-        binding = peer_fingerprint(
-            await connection.encrypt(client_context(), server=False)
-        )
-        connection.send({"role": role, "name": name, "nonce": nonce})
-        answer = await connection.receive()
-    try:
-        challenge = Challenge.of(
-            identity.key, (role, name), nonce, answer.get("nonce"), binding
-        )
-        challenge.check(answer, "server")
-    except NodeMisbehaved as error:
-        raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
-    connection.send({"proof": challenge.proof("client")})
-    connection.seal(
-        sending=challenge.seal_key("client"), receiving=challenge.seal_key("server")
-    )
-    if (await connection.receive()).get("accepted") is not True:
-        raise NodeMisbehaved(f"{where} did not accept {name}")
 
 
 #: Takes over a connection whose handshake is done: (connection, who it is).
@@ -158,8 +140,6 @@ class ControlServer:
     token
         Of the run; who cannot prove the key of its role and name is refused, and
         remembered in ``rejections``.
-    roles
-        Who may connect.
     on_connection
         Coroutine that serves one connection until it returns; then it is closed.
         What it raises is raised by `aclose`.
@@ -180,7 +160,6 @@ class ControlServer:
         *,
         token: str,
         on_connection: OnConnection,
-        roles: Collection[str] = ("agent", "process"),
         owner: str = "the coordinator",
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
@@ -189,7 +168,6 @@ class ControlServer:
     ) -> None:
         self._tls = ServerTls(draw_certificate()) if encrypted else None
         self._token, self._on_connection = token, on_connection
-        self._roles = frozenset(roles)
         self._owner, self._limits = owner, limits or WireLimits()
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
@@ -198,34 +176,36 @@ class ControlServer:
         self.rejections = Rejections(notify)
 
     async def start(
-        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+        self,
+        host: str,
+        port: int = 0,
+        ports: Sequence[int] | None = None,
+        listening: socket.socket | None = None,
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
+
+        Parameters
+        ----------
+        listening
+            Socket that listens already, maybe in another network, and counts alone.
 
         Raises
         ------
         OSError
             If the port is in use or the address is not of this host.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await listen_within(
-            port,
-            ports,
-            lambda at: loop.create_server(self._stranger, host, at, backlog=1024),
+        serve = partial(
+            asyncio.get_running_loop().create_server, self._stranger, backlog=1024
         )
+        if listening is not None:
+            self._server = await serve(sock=listening)
+        else:
+            self._server = await listen_within(port, ports, partial(serve, host))
         return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
-
-    async def serve(self, listening: socket.socket) -> tuple[str, int]:
-        """Accept on a socket that listens already, maybe in another network."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._stranger, sock=listening, backlog=1024
-        )
-        return cast("tuple[str, int]", listening.getsockname()[:2])
 
     def _stranger(self) -> ControlConnection:
         return ControlConnection(
-            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._take_connection
+            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._on_made
         )
 
     async def aclose(self) -> None:
@@ -242,15 +222,15 @@ class ControlServer:
             if isinstance(result, Exception):
                 raise result
 
-    def _take_connection(self, connection: ControlConnection) -> None:
+    def _on_made(self, connection: ControlConnection) -> None:
+        def forget(handle: asyncio.Task[None]) -> None:
+            # A failed one stays until aclose raises what it raised.
+            if handle.cancelled() or handle.exception() is None:
+                self._handles.pop(handle, None)
+
         handle = asyncio.get_running_loop().create_task(self._serve(connection))
         self._handles[handle] = None
-        handle.add_done_callback(self._on_handler_end)
-
-    def _on_handler_end(self, handle: asyncio.Task[None]) -> None:
-        # A failed one stays until aclose raises what it raised.
-        if handle.cancelled() or handle.exception() is None:
-            self._handles.pop(handle, None)
+        handle.add_done_callback(forget)
 
     async def _serve(self, connection: ControlConnection) -> None:
         try:
@@ -284,7 +264,7 @@ class ControlServer:
         role, name = hello.get("role"), hello.get("name")
         if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
-        if role not in self._roles:
+        if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
         who = Identity.of(self._token, role, name)
         challenge = Challenge.of(
@@ -298,10 +278,7 @@ class ControlServer:
                 f"{role} {name!r:.80} left at our proof: its token is another run's"
             ) from None
         challenge.check(proof, "client")
-        connection.seal(
-            sending=challenge.seal_key("server"), receiving=challenge.seal_key("client")
-        )
+        connection.seal(challenge, "server", self._limits)
         connection.peer = name
-        connection.raise_limits(self._limits)
         connection.send({"accepted": True})
         return who

@@ -30,15 +30,9 @@ from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire import (
-    DATA_KINDS,
-    Fields,
-    Frame,
-    FrameReader,
-    Kind,
-    WireLimits,
-    encode_message,
-)
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
@@ -52,21 +46,33 @@ _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
 @dataclass(frozen=True, slots=True)
-class DataServerStatistics:
-    """Counts of what arrived over accepted connections.
+class PayloadCount:
+    """Payload bytes of one edge and kind (`emu.problem.payloads.payload_kind`)."""
 
-    ``payloads`` lists these bytes: rows of ``edge``, ``kind``
-    (`emu.problem.payloads.payload_kind`) and ``bytes``; ``bursts`` the most at once:
-    rows of ``edge`` and ``bytes``.
-    """
+    edge: int
+    kind: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BurstSize:
+    """The most real bytes of one edge that came at once."""
+
+    edge: int
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class DataServerStatistics:
+    """Counts of what arrived over accepted connections."""
 
     connections: int
     frames: int
     payload_bytes: int
     header_bytes: int
     rejections: int
-    payloads: list[dict[str, int | str]]
-    bursts: list[dict[str, float]]
+    payloads: list[PayloadCount]
+    bursts: list[BurstSize]
 
 
 class ArrivalBursts:
@@ -244,11 +250,8 @@ class DataServer:
             self.payload_bytes,
             self.header_bytes,
             self.rejections.total,
-            [
-                {"edge": edge, "kind": kind, "bytes": count}
-                for (edge, kind), count in self.payloads.items()
-            ],
-            [{"edge": e, "bytes": most} for e, most in self.bursts.most.items()],
+            [PayloadCount(*key, count) for key, count in self.payloads.items()],
+            [BurstSize(*one) for one in self.bursts.most.items()],
         )
 
     async def aclose(self) -> None:
@@ -287,18 +290,24 @@ class DataConnection:
         self._sock = tls or sock
         self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(
-            self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
-        )
         self._buffer: PooledBuffer | None = None
+        self._first = self._wall = 0.0  # of this frame's payload, of all that came
+
+        def allocate(size: int) -> memoryview:
+            self._first = self._wall
+            self._buffer = server.pool.acquire(size)
+            return self._buffer.view
+
+        self._reader = FrameReader(
+            allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
+        )
         self._edge: int | None = None
         self._challenge: Challenge | None = None
         self._newest = -1
-        self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
         late = NodeMisbehaved(f"no hello in {server.hello_timeout:g} s")
         self._deadline = self._loop.call_later(server.hello_timeout, self._fail, late)
-        self._loop.add_reader(sock.fileno(), self._readable)
+        self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:
         """Close at once, without an error; a payload that was begun is given up."""
@@ -314,12 +323,13 @@ class DataConnection:
         self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
-    def _readable(self) -> None:
-        self._receive()
-        while self._open and self._arrivals.pending:
-            self._receive()
-
     def _receive(self) -> None:
+        """Take what has come; the rest of a TLS record is not in the socket."""
+        self._take_call()
+        while self._open and self._arrivals.pending:
+            self._take_call()
+
+    def _take_call(self) -> None:
         try:
             view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
             count, wall = self._arrivals.receive(view)
@@ -332,6 +342,7 @@ class DataConnection:
             self._on_stream_end("")
             return
         self._wall = wall
+        # Headers count for nothing: rates are of payload.
         if self._edge is not None and self._buffer is not None:
             self._server.bursts.note(self._edge, count, wall)
         try:
@@ -346,11 +357,6 @@ class DataConnection:
         except BaseException:  # or it is called for ever
             self._on_stream_end(", for a fault of this process")
             raise
-
-    def _allocate(self, size: int) -> memoryview:
-        self._first = self._wall
-        self._buffer = self._server.pool.acquire(size)
-        return self._buffer.view
 
     def _hello(self, fields: Fields) -> None:
         """Take a stranger's hello, then its proof."""
@@ -377,6 +383,7 @@ class DataConnection:
         edge = cast("int", self._challenge.subject[0])
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
+        # From here on it is no stranger: an error is the run's, not a rejection.
         self._deadline.cancel()
         self._edge = edge
         server.strangers.leave(self)
@@ -390,6 +397,7 @@ class DataConnection:
             raise NodeMisbehaved(
                 f"a frame of edge {header.edge} on the connection of edge {self._edge}"
             )
+        # Nothing may come twice, and the order on the wire is that of the source.
         if header.iteration <= self._newest:
             raise NodeMisbehaved(
                 f"edge {header.edge} sent iteration {header.iteration} after "
@@ -398,7 +406,7 @@ class DataConnection:
         self._newest = header.iteration
         volume = header.body_bytes
         server.frames += 1
-        first = self._first if volume else wall
+        first = self._first if volume else wall  # without a body nothing was allocated
         server.log.note(header.edge, header.iteration, first, wall, volume)
         server.payload_bytes += volume
         for tensor in header.tensors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,7 +82,7 @@ class BufferPool:
         """Take and touch ``count`` buffers for ``size`` bytes ahead of the run."""
         for _ in range(count):
             block = np.empty(size_class(size), dtype=np.uint8)
-            block.fill(0)
+            block.fill(0)  # touches every page: the first to do so pays for it
             self.statistics.held += block.nbytes
             self._ready[block.nbytes].append(block)
 
@@ -134,7 +135,7 @@ def size_class(size: int) -> int:
 
 
 class Handoff:
-    """Takes what an `emu.emulation.network.OutEdge` takes, and delivers it at once.
+    """Takes what an `OutEdge` takes, and delivers it at once.
 
     Parameters
     ----------
@@ -247,6 +248,7 @@ class Inbox:
         if key in self._ready:
             raise NodeMisbehaved(f"edge {key[0]} delivered iteration {key[1]} twice")
         waiter = self._awaited.pop(key, None)
+        # One that was cancelled in this very turn is done: the payload waits then.
         if waiter is not None and not waiter.done():
             waiter.set_result(delivery)
             return
@@ -278,6 +280,7 @@ class Inbox:
             If it is waited for already.
         """
         key = (edge, iteration)
+        # What came before its edge failed is as good as ever: the error comes after it.
         if key in self._ready:
             delivery = self._ready.pop(key)
             self.statistics.waiting -= 1
@@ -289,20 +292,20 @@ class Inbox:
             raise ValueError(f"edge {edge}, iteration {iteration} is awaited already")
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._awaited[key] = future
+        none = contextlib.nullcontext()
         try:
-            if within is None:
+            async with none if within is None else awake_timeout(within):
                 return await future
-            async with awake_timeout(within):
-                return await future
-        except TimeoutError:
-            self._keep(future)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # What came in the very turn its waiter gave up is for the next one.
+            if future.done() and not future.cancelled() and not future.exception():
+                self.deliver(future.result())
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise DeadlineExceeded(
                 f"{self.owner} waited {within:g} s for iteration {iteration} of edge "
                 f"{edge}"
             ) from None
-        except asyncio.CancelledError:
-            self._keep(future)
-            raise
         finally:
             self._awaited.pop(key, None)
 
@@ -313,8 +316,3 @@ class Inbox:
             if key[0] == edge and not future.done():
                 future.set_exception(error)
                 del self._awaited[key]
-
-    def _keep(self, future: asyncio.Future[Delivery]) -> None:
-        """Keep for the next waiter what came in the very turn its waiter gave up."""
-        if future.done() and not future.cancelled() and not future.exception():
-            self.deliver(future.result())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tls import TlsSocket
 from emu.emulation.shaping import Bucket, RateSegment, allowance, fluid_end, next_look
-from emu.emulation.wire import Outgoing, encode_data
+from emu.emulation.wire.encoding import Outgoing, encode_data
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 
@@ -37,8 +37,8 @@ LATE = 0.001
 class OutEdgeStatistics:
     """Amounts and delays of what one edge has sent so far (real bytes, wall seconds).
 
-    ``max_stale``: the longest that a line had held before it was seen. ``lost_bytes``:
-    what senders that stood still could not catch up.
+    ``max_stale``: the longest that a segment had held before it was seen.
+    ``lost_bytes``: what senders that stood still could not catch up.
     """
 
     edge: int
@@ -60,11 +60,11 @@ class _Queued:
     outgoing: Outgoing
     left: asyncio.Future[float]
     queued: float  # wall time at which the payload was there
-    since: float = math.nan  # of the newest line that was seen
+    since: float = math.nan  # of the newest segment that was seen
     informed: float = math.nan  # wall time at which it was seen first
-    obeyed: RateSegment | None = None  # the newest line that had begun
+    obeyed: RateSegment | None = None  # the newest segment that had begun
     bucket: Bucket = field(default_factory=Bucket)
-    notified: float = -math.inf  # wall time from which a line holds that there is
+    notified: float = -math.inf  # wall time from which a segment holds that there is
     first: float = math.nan  # wall time before its first bytes left
     last: float = math.nan  # and before its last
 
@@ -115,12 +115,10 @@ class OutEdge:
         iteration
             Of the source task, rising from call to call.
         payload
-            Tensors by name, C-contiguous.
+            C-contiguous arrays.
         shaped
-            Whether to follow the edge's line on the rate board. A payload without
+            Whether to follow the edge's segment on the rate board. A payload without
             bytes is never shaped.
-        version
-            As in `emu.emulation.wire.encode_data`.
 
         Raises
         ------
@@ -141,11 +139,11 @@ class OutEdge:
         entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
         self._queue.append(entry)
         if len(self._queue) == 1:
-            self._begin()
+            self._begin(entry)
         return future
 
     def notify(self, since: float) -> None:
-        """Look at the board: there is, or soon will be, a line from run time since."""
+        """Look at the board: there is, or soon will be, a segment from a run time."""
         if self._queue and self._queue[0].shaped and self._pacer is not None:
             self._queue[0].notified = self._pacer.to_wall(since)
             self._pacer.look(self)
@@ -171,32 +169,32 @@ class OutEdge:
         if not entry.shaped:
             return math.inf
         outgoing = entry.outgoing
-        line = pacer.line(self.edge, entry.iteration)
-        first = line_time = -math.inf
-        if line is not None:
-            line_time = line.since
-            if line.since != entry.since:
-                entry.since, entry.informed = line.since, now
-                stale = now - max(line.since, entry.queued)
+        segment = pacer.segment(self.edge, entry.iteration)
+        first = segment_time = -math.inf
+        if segment is not None:
+            segment_time = segment.since
+            if segment.since != entry.since:
+                entry.since, entry.informed = segment.since, now
+                stale = now - max(segment.since, entry.queued)
                 self.statistics.max_stale = max(self.statistics.max_stale, stale)
-            # A line of a time to come says nothing of the time before it: the one that
-            # ends a flow would let all of it go at once, 34 ms early in the demo.
-            first = line.since - pacer.depth.lead_time
+            # A segment of a time to come says nothing of the time before it: the one
+            # that ends a flow would let all of it go at once, 34 ms early in the demo.
+            first = segment.since - pacer.depth.lead_time
             if first <= now:
-                entry.obeyed = line
+                entry.obeyed = segment
             if (obeyed := entry.obeyed) is not None:
-                # A line between both, of a cut say, may never have been seen: what the
-                # one to come has carried by then, the flow has at most until then.
-                if first > now and obeyed.at(now) > line.served:
-                    obeyed = RateSegment(obeyed.iteration, line.served, 0.0, now)
-                line = self._follow(entry, obeyed, now, pacer)
+                # A segment between both, of a cut say, may never have been seen: what
+                # the one to come has carried by then, the flow has at most until then.
+                if first > now and obeyed.at(now) > segment.served:
+                    obeyed = RateSegment(obeyed.iteration, segment.served, 0.0, now)
+                segment = self._follow(entry, obeyed, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
         due = next_look(
-            line,
+            segment,
             now,
             outgoing.volume,
-            notified=entry.notified > line_time,
+            notified=entry.notified > segment_time,
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
             looks=pacer.looks,
             depth=pacer.depth,
@@ -204,36 +202,38 @@ class OutEdge:
         return min(due, first) if first > now else due
 
     def _follow(
-        self, queued: _Queued, line: RateSegment, now: float, pacer: Pacer
+        self, queued: _Queued, segment: RateSegment, now: float, pacer: Pacer
     ) -> RateSegment:
-        """Send what a line allows; return the line without what was lost."""
+        """Send what a segment allows; return the segment without what was lost."""
         outgoing, depth = queued.outgoing, pacer.depth
         progress, volume = outgoing.body_sent, outgoing.volume
         capacity = pacer.to_wall_rate(self._capacity)
         bytes_left = queued.bucket.without_loss(
-            line, now, progress, volume, depth, capacity
+            segment, now, progress, volume, depth, capacity
         )
         limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
         # may not catch up all would lose what it holds back.
         least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (least if depth.catch_up == math.inf else 1):
+        if limit < (least if depth.is_unlimited else 1):
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
-        lead = outgoing.body_sent - line.at(now)
+        lead = outgoing.body_sent - segment.at(now)
         self.statistics.max_lead_bytes = max(self.statistics.max_lead_bytes, lead)
         if outgoing.done:
-            self._finish(queued, fluid_end(line, volume))
+            self._finish(queued, fluid_end(segment, volume))
         return bytes_left
 
     async def aclose(self) -> None:
         """Close the connection; frames still queued fail with `NodeLost`."""
         self._fail(NodeLost(f"edge {self.edge} was closed"))
 
-    def _begin(self) -> None:
-        """Start with the frame that has come to the front."""
-        entry = self._queue[0]
+    def _begin(self, entry: _Queued) -> None:
+        """Start with the frame that has come to the front, if it is there still."""
+        if not self._queue or self._queue[0] is not entry or self._error is not None:
+            return
+        # What is paced goes by its rates; all else as fast as the socket takes it.
         if entry.shaped and self._pacer is not None:
             self._pacer.activate(self)
         else:
@@ -256,6 +256,7 @@ class OutEdge:
         if not entry.shaped:
             self._pump()
             return
+        # The rates may have changed while the kernel's buffer was full.
         self._stop_writing()
         if self._pacer is not None:
             self._pacer.look(self)
@@ -288,6 +289,7 @@ class OutEdge:
             except OSError as error:
                 self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
                 return False
+            # Before the call, not after it: the kernel may have sent them by then.
             if math.isnan(queued.first):
                 queued.first = queued.last
             outgoing.advance(count)
@@ -299,6 +301,7 @@ class OutEdge:
     def _finish(self, queued: _Queued, fluid: float) -> None:
         end, outgoing, counts = this_host.monotonic(), queued.outgoing, self.statistics
         behind = end - fluid if math.isfinite(fluid) else 0.0
+        # Frames without rates have no fluid that they could be late for.
         counts.frames += 1
         counts.payload_bytes += outgoing.volume
         counts.header_bytes += outgoing.overhead
@@ -311,14 +314,8 @@ class OutEdge:
             counts.lost_bytes += queued.bucket.lost
             counts.max_behind = max(counts.max_behind, behind)
             if self._pacer is not None:
-                self._pacer.log.note(
-                    self.edge,
-                    queued.iteration,
-                    finished=end,
-                    queued=queued.queued,
-                    informed=queued.informed,
-                    lag=self._pacer.lag,
-                )
+                seconds = end, queued.queued, queued.informed, self._pacer.lag
+                self._pacer.log.note(self.edge, queued.iteration, *seconds)
         self._stop_writing()
         self._queue.popleft()
         if not queued.left.done():
@@ -326,11 +323,8 @@ class OutEdge:
         if queued.shaped and self._pacer is not None:
             self._pacer.deactivate(self)
         if self._queue:
-            self._loop.call_soon(self._resume, self._queue[0])
-
-    def _resume(self, queued: _Queued) -> None:
-        if self._queue and self._queue[0] is queued and self._error is None:
-            self._begin()
+            # In a turn of its own: others of this process get theirs in between.
+            self._loop.call_soon(self._begin, self._queue[0])
 
     def _peer_spoke(self) -> None:
         """Take note of the receiver's end: after its answer it sends nothing else."""

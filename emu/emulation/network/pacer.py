@@ -10,42 +10,10 @@ from typing import Protocol
 from emu.emulation.network.clock import Alarm, RunClock
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
-from emu.emulation.shaping import Depth, EmulationSettings, Looks, RateSegment
+from emu.emulation.shaping import QUANTUM, EmulationSettings, RateSegment, pace_at
 from emu.host.this_host import this_host
 
-#: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
-#: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the
-#: same median finish error.
-QUANTUM = 0.002
-_MOST = 0.020
-#: How many such times a sender may lead its fluid where that ends flows. With 1 and 3,
-#: 41 and 58, 65 and 85, 96 and 100 % of the flows of three scenarios with bursts of 40
-#: were punctual.
-_LEAD = 3
-#: Shortest time between two looks, near a flow's end.
-_SHORTEST = 0.0005
-#: Longest while there is nothing to send: only in case, since senders are notified.
-_IDLE = 0.1
 _DEFAULTS = EmulationSettings()
-
-
-def pace_at(
-    time_scale: float,
-    settings: EmulationSettings = _DEFAULTS,
-    quantum: float = QUANTUM,
-) -> tuple[Looks, Depth]:
-    """Return the intervals between looks of senders, and their leads, wall seconds.
-
-    Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
-    however slow emulated time is, and what it may miss still shrinks in emulated time.
-    Growing with the time scale itself doubled the error of a job of short flows (462 in
-    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated seconds
-    whatever the scale.
-    """
-    longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
-    looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
-    lead = _LEAD * longest if settings.flow_ends == "fluid" else 0.0
-    return looks, Depth(lead_time=lead, catch_up=settings.catch_up * time_scale)
 
 
 class Paced(Protocol):
@@ -109,7 +77,7 @@ class Pacer:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
         self.looks, self.depth = pace_at(clock.time_scale, *self._pace)
-        for edge in list(self._active):
+        for edge in list(self._active):  # a look may end one
             self.look(edge)
 
     @property
@@ -122,18 +90,18 @@ class Pacer:
         """True where a shaped frame is waiting or on its way."""
         return bool(self._active)
 
-    def line(self, edge: int, iteration: int) -> RateSegment | None:
+    def segment(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
-        clock, line = self._clock, self._board.read(edge)
-        # A line of another iteration is of the flow before or after this one: at its
+        clock, segment = self._clock, self._board.read(edge)
+        # A segment of another iteration is of the flow before or after this one: at its
         # rate the sender would spend what is not its own.
-        if clock is None or line is None or line.iteration != iteration:
+        if clock is None or segment is None or segment.iteration != iteration:
             return None
         return RateSegment(
             iteration,
-            line.served * self._byte_scale,
-            self.to_wall_rate(line.rate),
-            clock.to_wall(line.since),
+            segment.served * self._byte_scale,
+            self.to_wall_rate(segment.rate),
+            clock.to_wall(segment.since),
         )
 
     def to_wall_rate(self, rate: float) -> float:
@@ -142,11 +110,12 @@ class Pacer:
         return rate * self._byte_scale / scale
 
     def to_wall(self, time: float) -> float:
-        """Return the wall time of a run time as `line` has it; before all, at rest."""
+        """Return the wall time of a run time, -infinity before the run begins."""
         return self._clock.to_wall(time) if self._clock is not None else -math.inf
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
+        # Nothing is due until its first look says so.
         self._active[edge] = math.inf
         self.look(edge)
 
@@ -196,7 +165,7 @@ class Pacer:
         # One timer for all edges: a system call per edge and look would cost more than
         # the payload does. Linear in the edges that send now, which are few.
         due = min(self._active.values(), default=math.inf)
-        if due == self._due:
+        if due == self._due:  # a setting that changes nothing is a system call saved
             return
         self._due = due
         if due < math.inf:

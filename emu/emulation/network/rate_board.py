@@ -1,10 +1,10 @@
-"""The rate board: shared memory in which every sender finds its fluid line.
+"""The rate board: shared memory in which every sender finds its rate segment.
 
 One entry per edge, and one for the clock of the host; one writer each. An entry is
-framed by two counters: the writer counts the last one up, writes the line, then counts
-the first one up; a reader loads them in the other order and takes the line only if they
-agree. The board has no name: it is gone with the last process that holds it, however
-that process ends.
+framed by two counters: the writer counts the last one up, writes the segment, then
+counts the first one up; a reader loads them in the other order and takes the segment
+only if they agree. The board has no name: it is gone with the last process that holds
+it, however that process ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ATTEMPTS = 1000
 
 
 class RateBoard:
-    """Fluid lines of all edges, in emulated bytes and seconds.
+    """Rate segments of all edges, in emulated bytes and seconds.
 
     Made by `create` or `open`. A board passed on by ``fork`` works in the child.
     """
@@ -56,7 +56,7 @@ class RateBoard:
 
     @classmethod
     def create(cls, edges: int) -> RateBoard:
-        """Return a new board without lines, writable, for this many edges.
+        """Return a new board without segments, writable, for this many edges.
 
         Its ``path`` opens it in any process of the same user on this host, for as long
         as this process holds the board. Where there is no memfd, ``path`` is a
@@ -91,16 +91,16 @@ class RateBoard:
         rates: ArrayLike,
         since: ArrayLike,
     ) -> None:
-        """Replace the lines of some edges, lowered rates first.
+        """Replace the segments of some edges, lowered rates first.
 
         Parameters
         ----------
         edges, iterations
-            Integers, shape (lines,); no edge twice.
+            Integers, shape (segments,); no edge twice.
         served, rates
-            Emulated bytes and bytes per second, shape (lines,).
+            Emulated bytes and bytes per second, shape (segments,).
         since
-            Emulated seconds, shape (lines,) or a scalar.
+            Emulated seconds, shape (segments,) or a scalar.
         """
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
@@ -128,21 +128,17 @@ class RateBoard:
         entries["ended"][where] = count
 
     def read(self, edge: int) -> RateSegment | None:
-        """Return the newest line of an edge, None if it has none yet (about 1 us)."""
+        """Return the newest segment of an edge, None if it has none (about 1 us)."""
         offset = edge * 64
         for _ in range(_ATTEMPTS):
             end, iteration, carried_bytes, rate, since, start = _READ.unpack_from(
                 self._memory, offset
             )
-            if end == start:
-                break
-        else:
-            return None
-        return (
-            RateSegment(iteration, carried_bytes, rate, since)
-            if iteration >= 0
-            else None
-        )
+            if end == start:  # no writer came in between
+                is_there = iteration >= 0
+                segment = RateSegment(iteration, carried_bytes, rate, since)
+                return segment if is_there else None
+        return None
 
     def publish_clock(self, line: ClockLine) -> None:
         """Say how the coordinator's clock goes by that of this host."""
@@ -150,10 +146,10 @@ class RateBoard:
 
     def clock(self) -> ClockLine | None:
         """Return that; None where both read one clock."""
-        lines = self.read(self.edges)
-        if lines is None:
+        segment = self.read(self.edges)
+        if segment is None:
             return None
-        return ClockLine(lines.since, lines.served, lines.rate)
+        return ClockLine(segment.since, segment.served, segment.rate)
 
     def forget_name(self) -> None:
         """Remove the temporary file, once everybody has opened it; else do nothing."""
@@ -181,10 +177,8 @@ def order_of_publication(
 
     Parameters
     ----------
-    before
-        Present entries, shape (lines,).
-    iterations, rates
-        The new ones, shape (lines,) or scalars.
+    before, iterations, rates
+        Present entries, and the new ones; shape (segments,).
     """
     falls = (before["iteration"] == iterations) & (rates < before["rate"])
     return np.argsort(~falls, kind="stable")

@@ -42,33 +42,19 @@ class FrameLog:
 
 
 class SendLog:
-    """Rows of edge, iteration and what `note` takes."""
+    """Rows of shaped frames: edge, iteration, and four columns of wall seconds.
+
+    When the last byte was in the kernel; when the payload was there to send; when the
+    frame's newest segment was first seen; how late the alarm rang that sent the last
+    byte.
+    """
 
     def __init__(self) -> None:
         self._rows: deque[tuple[float, ...]] = deque(maxlen=_MOST)
 
-    def note(
-        self,
-        edge: int,
-        iteration: int,
-        *,
-        finished: float,
-        queued: float,
-        informed: float,
-        lag: float,
-    ) -> None:
-        """Add a frame, all in wall seconds.
-
-        Parameters
-        ----------
-        finished, queued
-            When the last byte was in the kernel; when the payload was there to send.
-        informed
-            When the frame's newest line was first seen.
-        lag
-            How late the alarm rang that sent the last byte.
-        """
-        self._rows.append((edge, iteration, finished, queued, informed, lag))
+    def note(self, *row: float) -> None:
+        """Add a frame."""
+        self._rows.append(row)
 
     def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""

@@ -51,30 +51,21 @@ def tune_process() -> dict[str, str]:
     # percentile), with 100 us 0.5 to 0.6 ms. A lower priority for compute threads keeps
     # the interpreter lock from their loop: a run beside two busy loops did not end.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    return {
-        "scheduler_slice": _set_slice(),
-        "timer_slack": _set_timer_slack(),
-        "switch_interval": f"{SWITCH_INTERVAL:g} s",
-    }
+    applied = {"scheduler_slice": "unavailable", "timer_slack": "unavailable"}
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
 
+        def outcome(status: int, value: str) -> str:
+            why = os.strerror(ctypes.get_errno())
+            return f"refused ({why})" if status != 0 else value
 
-def _set_slice() -> str:
-    number = _SCHED_SETATTR.get(platform.machine())
-    if sys.platform != "linux" or number is None:
-        return "unavailable"
-    # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, SLICE_NS, 0, 0)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(number, 0, ctypes.c_char_p(attributes), 0) != 0:
-        return f"refused ({os.strerror(ctypes.get_errno())})"
-    return f"{SLICE_NS} ns"
-
-
-def _set_timer_slack() -> str:
-    if sys.platform != "linux":
-        return "unavailable"
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0) != 0:
-        return f"refused ({os.strerror(ctypes.get_errno())})"
-    return "1 ns"
+        if (number := _SCHED_SETATTR.get(platform.machine())) is not None:
+            # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline,
+            # period
+            nice = os.getpriority(os.PRIO_PROCESS, 0)
+            content = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, SLICE_NS, 0, 0)
+            status = libc.syscall(number, 0, ctypes.c_char_p(content), 0)
+            applied["scheduler_slice"] = outcome(status, f"{SLICE_NS} ns")
+        status = libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
+        applied["timer_slack"] = outcome(status, "1 ns")
+    return {**applied, "switch_interval": f"{SWITCH_INTERVAL:g} s"}

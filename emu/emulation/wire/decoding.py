@@ -59,7 +59,8 @@ class FrameReader:
     ----------
     allocate
         Called with the length of a body that passed every check; returns writable
-        memory of exactly that length. Never called for messages or empty bodies.
+        memory of exactly that length. Never called for messages or empty bodies; by
+        default the memory is new.
     kinds
         Kinds that are acceptable on this connection.
     limits
@@ -68,12 +69,12 @@ class FrameReader:
 
     def __init__(
         self,
-        allocate: Callable[[int], memoryview],
+        allocate: Callable[[int], memoryview] | None = None,
         *,
         kinds: Collection[Kind],
         limits: WireLimits | None = None,
     ) -> None:
-        self._allocate = allocate
+        self._allocate = allocate or (lambda size: memoryview(bytearray(size)))
         self._kinds = frozenset(kinds)
         self._limits = limits or WireLimits()
         self._seal: Seal | None = None

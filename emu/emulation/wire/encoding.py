@@ -26,8 +26,6 @@ def encode_message(
 
     Parameters
     ----------
-    kind
-        HELLO or CONTROL.
     fields
         Text keys; values of msgpack's own types (no numpy scalars), or dataclasses,
         which are maps of their fields.

@@ -20,43 +20,47 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from emu.emulation.wire.frame_layout import Fields
 from emu.errors import MalformedFrame
 
 
+class Message:
+    """Base of all messages."""
+
+
 @dataclass(frozen=True)
-class AgentHello:
+class AgentHello(Message):
     """An agent joins: what its host is, for the manifest."""
 
     host: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Message):
     """Fork these processes; each map is a whole process description.
 
-    ``silence`` is for how many wall seconds the coordinator may say nothing, ``clock``
-    the name of the clock that it reads (`emu.host.this_host.name_of_clock`).
+    ``heartbeat_timeout`` is for how many wall seconds the coordinator may say nothing,
+    ``clock`` the name of the clock that it reads (`this_host.name_of_clock`).
     """
 
     edges: int
     processes: list[Any]
-    silence: float
+    heartbeat_timeout: float
     clock: str = ""
 
 
 @dataclass(frozen=True)
-class BoardReady:
+class BoardReady(Message):
     """The agent's rate board can be opened at ``path`` on its host."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class RateUpdate:
-    """Fluid lines for the rate board of another host; little-endian array bytes.
+class RateUpdate(Message):
+    """Rate segments for the rate board of another host; little-endian array bytes.
 
     ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
     time, seconds) float64, all of one length.
@@ -70,7 +74,7 @@ class RateUpdate:
 
 
 @dataclass(frozen=True)
-class ProcessDied:
+class ProcessDied(Message):
     """A node process of this agent ended; ``code`` as `multiprocessing` gives it."""
 
     process: str
@@ -78,7 +82,7 @@ class ProcessDied:
 
 
 @dataclass(frozen=True)
-class Beat:
+class Beat(Message):
     """I am alive. Agent and coordinator send one a second to each other.
 
     ``stood_still``: wall seconds since the last one in which I could not run;
@@ -90,14 +94,14 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class ProcessHello:
+class ProcessHello(Message):
     """A node process joins, of the name that it has proved."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Listening:
+class Listening(Message):
     """Where a process accepts its in-edges."""
 
     host: str
@@ -105,28 +109,28 @@ class Listening:
 
 
 @dataclass(frozen=True)
-class Peers:
+class Peers(Message):
     """Address [host, port] of every process, by name."""
 
     addresses: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ready:
+class Ready(Message):
     """Data loaded, every edge of this process connected."""
 
     tuning: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Begin:
+class Begin(Message):
     """The barrier: run time 0 is ``start_wall``, coordinator's monotonic clock."""
 
     start_wall: float
 
 
 @dataclass(frozen=True)
-class RunTask:
+class RunTask(Message):
     """(task, iteration) starts at run time ``start``.
 
     ``reads``: [edge, iteration] of every in-edge that reads the newest: which to read,
@@ -140,10 +144,10 @@ class RunTask:
 
 
 @dataclass(frozen=True)
-class WakeSender:
-    """Flows of these edges may go, or go much faster: they have a new line.
+class WakeSender(Message):
+    """Flows of these edges may go, or go much faster: they have a new segment.
 
-    ``since`` are the run times from which the lines hold, seconds.
+    ``since`` are the run times from which these hold, seconds.
     """
 
     edges: list[int]
@@ -151,7 +155,7 @@ class WakeSender:
 
 
 @dataclass(frozen=True)
-class TaskEnded:
+class TaskEnded(Message):
     """(task, iteration) ended at run time ``end``, or will: sent when its work is done.
 
     ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
@@ -172,7 +176,7 @@ class TaskEnded:
 
 
 @dataclass(frozen=True)
-class FlowEnded:
+class FlowEnded(Message):
     """The last byte of (edge, iteration) arrived at run time ``time``.
 
     The flow ends then, or with its fluid if that is later, as observers get it.
@@ -185,12 +189,12 @@ class FlowEnded:
 
 
 @dataclass(frozen=True)
-class Finish:
+class Finish(Message):
     """Every task ended: hand over results and statistics."""
 
 
 @dataclass(frozen=True)
-class ResultPart:
+class ResultPart(Message):
     """A piece of one array of a task's result; pieces come in order.
 
     ``total`` is the number of bytes of the whole array.
@@ -205,7 +209,7 @@ class ResultPart:
 
 
 @dataclass(frozen=True)
-class StatePart:
+class StatePart(Message):
     """A piece of one array of the state that a task has before an iteration.
 
     Fields are those of `ResultPart`, but for ``task``, a name, since the state may be
@@ -224,7 +228,7 @@ class StatePart:
 
 
 @dataclass(frozen=True)
-class Frames:
+class Frames(Message):
     """Some of the frames that a process sent and received (`frame_layout`)."""
 
     sent: bytes
@@ -232,14 +236,14 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Message):
     """Statistics of a process, the last thing that it says."""
 
     statistics: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(Message):
     """A process or agent cannot go on; ``doing`` names task and iteration if any."""
 
     error: str
@@ -249,7 +253,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Kill:
+class Kill(Message):
     """Kill these processes, which the scenario has die; others' names are passed over.
 
     They end by SIGKILL, as a machine that loses its power ends them.
@@ -259,40 +263,15 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(Message):
     """End at once; ``reason`` is for the log, and ``failed`` for the exit status."""
 
     reason: str
     failed: bool = False
 
 
-Message: TypeAlias = (
-    AgentHello
-    | Launch
-    | BoardReady
-    | RateUpdate
-    | ProcessDied
-    | Beat
-    | ProcessHello
-    | Listening
-    | Peers
-    | Ready
-    | Begin
-    | RunTask
-    | WakeSender
-    | TaskEnded
-    | FlowEnded
-    | Finish
-    | ResultPart
-    | StatePart
-    | Frames
-    | Outcome
-    | Failed
-    | Kill
-    | Stop
-)
 _KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in typing.get_args(Message)
+    kind.__name__: kind for kind in Message.__subclasses__()
 }
 _FIELD_TYPES: dict[str, dict[str, type]] = {
     name: {
@@ -306,8 +285,7 @@ T = TypeVar("T")
 
 def pack(message: Message) -> Fields:
     """Return the msgpack-able map of ``message``."""
-    kind = type(message).__name__
-    return {"kind": kind} | {key: getattr(message, key) for key in _FIELD_TYPES[kind]}
+    return {"kind": type(message).__name__, **vars(message)}
 
 
 def unpack(fields: Fields) -> Message:

@@ -56,7 +56,7 @@ class ProcessTask:
     speed_times: list[float] = field(default_factory=lambda: [0.0])
     speed_shares: list[float] = field(default_factory=lambda: [1.0])
     """Times, the first of them 0, from which its machine has which share of speed."""
-    cuts: int = 0
+    every: int = 0
     """Its state is sent to the coordinator every so many iterations of the whole job;
     0 for never."""
     restores: tuple[str, ...] = ()

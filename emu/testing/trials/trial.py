@@ -17,9 +17,10 @@ from typing_extensions import override
 
 from emu.emulation.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
 from emu.emulation.coordinator.cuts import CutPlan
-from emu.emulation.launch import describe_end
+from emu.emulation.launch import Launcher, describe_end
 from emu.emulation.launch.agent import Agent
 from emu.emulation.launch.programs import RUNTIME
+from emu.emulation.network.statistics import HostUse
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError
@@ -192,39 +193,35 @@ async def _no_warm_up(_: object) -> None:
 class _NoMetrics:
     """Figures of a host that has no load."""
 
-    def start(self) -> None:
+    def close(self) -> None:
         """Do nothing."""
 
-    close = start
-
-    def usage(self) -> dict[str, float]:
+    def usage(self) -> tuple[float, int]:
         """Return nothing used."""
-        return {"cpu_seconds": 0.0, "peak_memory": 0}
+        return 0.0, 0
 
-    def to_json(self) -> dict[str, Any]:
+    def use(self) -> HostUse:
         """Return no lag."""
-        lags = ("seconds", "loop_lag_mean", "loop_lag_max", "waited")
-        use = dict.fromkeys(("busy", "idle", "steal"), 0.0)
-        return {**dict.fromkeys(lags, 0.0), "host": use}
+        none = dict.fromkeys(("busy", "idle", "steal"), 0.0)
+        return HostUse(0.0, 0.0, 0.0, 0.0, none)
 
 
-class VirtualLauncher:
+class VirtualLauncher(Launcher):
     """Starts agents in a world: one that shares memory, or several that do not."""
-
-    patience = 0.0
 
     def __init__(self, world: World, hosts: int) -> None:
         self._world, self._children = world, Children(world)
         self.hosts = [f"host{n}" for n in range(hosts)]
-        self.count, self.embedded = hosts, hosts == 1
+        self.embedded = hosts == 1
         self._ended: list[str] = []
         self._some_ended = asyncio.Event()
 
+    @override
     async def start(
         self,
         address: tuple[str, int],
         token: str,
-        log: Path,  # noqa: ARG002 -- as any launcher
+        log: Path,
         allow: Collection[str],
     ) -> None:
         """Start an agent per host."""
@@ -240,11 +237,13 @@ class VirtualLauncher:
         self._ended.append(f"the {name} {describe_end(code)}")
         self._some_ended.set()
 
+    @override
     async def wait_for_end(self) -> str:
         """Wait until an agent has ended and return how, in words."""
         await self._some_ended.wait()
         return self._ended[0]
 
+    @override
     async def aclose(self, grace: float) -> None:
         """End the agents."""
         await self._children.aclose(grace)

@@ -150,8 +150,6 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     it, and what the sender may catch up once. By the notes of the receiver's kernel,
     which joins what waits while a receiver stands still.
     """
-    if evidence.catch_up is None:
-        return
     most, hops = (
         most_stated(evidence.schedule.problem),
         list_hops(evidence.schedule.problem),
@@ -159,10 +157,8 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     names = evidence.schedule.problem.job.edge_names
     for figures in evidence.statistics.values():
         stood = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
-        ahead = (
-            evidence.catch_up
-            + (evidence.lead + stood + _UNSEEN + CLOCKS) / evidence.time_scale
-        )
+        if (ahead := evidence.seconds_at_once(stood + _UNSEEN)) is None:
+            return
         for row in figures.get("received", {}).get("bursts", ()):
             edge, size = int(row["edge"]), row["bytes"] / evidence.byte_scale
             rate = min(most[link] for link in hops[edge])

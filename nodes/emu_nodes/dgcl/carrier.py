@@ -36,23 +36,21 @@ class Tables:
         mine = [one for one in transfers if rank in one[1:3]]
         passing = [vertices for *_, vertices in mine]
         every = np.unique(np.concatenate([part.local[:0], *passing]))
+        # Rows that pass through go last, so that those of the part keep their places.
         relays = np.setdiff1d(every, part.vertices)
         vertices = np.concatenate([part.vertices, relays])
         order = np.argsort(vertices)
         self.rows = len(vertices)
         self._rank = rank
-        self._sent: dict[tuple[int, int], NDArray[np.intp]] = {}
+        #: Rows that go to a receiver in a stage, ascending by vertex.
+        self.sent: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._received: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
         for stage, sender, receiver, rows in mine:
             at = order[np.searchsorted(vertices[order], rows)]
             if sender == rank:
-                self._sent[stage, receiver] = at
+                self.sent[stage, receiver] = at
             else:
                 self._received.setdefault(stage, []).append((sender, at))
-
-    def rows_to(self, stage: int, receiver: int) -> NDArray[np.intp]:
-        """Return the rows that go to a receiver in a stage, ascending by vertex."""
-        return self._sent[stage, receiver]
 
     def rows_from(self, stage: int) -> list[tuple[int, NDArray[np.intp]]]:
         """Return (sender, rows) of a stage, senders in ascending order."""
@@ -75,19 +73,14 @@ class Rows:
 
     def outgoing(self, stage: int, receiver: int) -> NDArray[Any]:
         """Return a copy of the rows that go to a receiver in a stage."""
-        return self.values[self._tables.rows_to(stage, receiver)]
+        return self.values[self._tables.sent[stage, receiver]]
 
     def take_in(self, stage: int, parts: dict[int, NDArray[Any]], *, add: bool) -> None:
         """Take in what a stage brought, in ascending order of the senders.
 
         So sums of gradients have one order, whoever was first.
 
-        Parameters
-        ----------
-        parts
-            Rows by sender.
-        add
-            Add to what is there, else replace it.
+        Rows are by sender; they are added to what is there, or replace it.
 
         Raises
         ------
@@ -128,9 +121,8 @@ class Carrier:
         self.ranks: int = settings["parts"]
         self._dataset, graphs = open_layers(settings)
         holds = self.rank < self.ranks
-        none = np.empty(0, np.int64)
-        few, edges = none.astype(np.int32), none.astype(np.float64)
-        empty = Adjacency(np.zeros(1, np.int64), few, edges)
+        none, few = np.empty(0, np.int64), np.empty(0, np.int32)
+        empty = Adjacency(np.zeros(1, np.int64), few, np.empty(0))
         nothing = Part(none, none, few, empty, empty)
         self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
         self.layers = len(graphs)
@@ -143,8 +135,8 @@ class Carrier:
             for backward in (False, True)
         }
         self._tables = {
-            (layer, backward): Tables(self.rank, self.parts[layer], plan)
-            for (layer, backward), plan in self._plans.items()
+            key: Tables(self.rank, self.parts[key[0]], plan)
+            for key, plan in self._plans.items()
         }
         self._rows: dict[Pass, Rows] = {}
         self._arrived: dict[tuple[Pass, int], dict[int, NDArray[Any]]] = {}

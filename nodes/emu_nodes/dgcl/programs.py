@@ -14,11 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import Dataset
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgcl.carrier import Carrier, Host, Pass
-from emu_nodes.program import Payload, Shared, TaskProgram, TaskSpec, sends, tensor
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+    tensor,
+)
 
 
 class Device(Carrier):
@@ -56,11 +63,11 @@ class Device(Carrier):
         self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
-            self._model = self._load_model(settings, dataset)
+            self._model = PartModel(settings, dataset, *self.parts)
+            self._rehearse(self._model)
 
-    def _load_model(self, settings: Mapping[str, Any], dataset: Dataset) -> PartModel:
-        """Load torch and go through all layers once, before the start barrier."""
-        model = PartModel(settings, dataset, *self.parts)
+    def _rehearse(self, model: PartModel) -> None:
+        """Go through all layers once, before the start barrier."""
         model.load(self.parameters)
         out = np.zeros((0, self._classes), self._precision)
         for layer in range(self.layers):
@@ -71,7 +78,6 @@ class Device(Carrier):
             gradients = model.backward(layer, gradient)
             if gradients is not None:
                 gradient = gradients[: len(self.parts[layer - 1].local)]
-        return model
 
     @override
     def enter(self, of: Pass, stage: int) -> None:
@@ -117,6 +123,8 @@ class Device(Carrier):
         """Step with the sum of all devices' gradients of the epochs before."""
         if self._model is None:
             return
+        # The sum is there once an epoch's all-reduce has ended: it is taken late, at
+        # the next one's first layer, or when a cut or the end asks.
         for _ in range(self._steps, epochs):
             self._optimizer.step(self._gradient)
             self._steps += 1
@@ -163,7 +171,10 @@ class Device(Carrier):
 
 
 class _CarrierTask(TaskProgram):
-    """State and methods that the tasks of a device, or of a host, share."""
+    """State and methods that the tasks of a device, or of a host, share.
+
+    They return nothing for each other: they share its memory.
+    """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dgcl" not in process:
@@ -172,14 +183,6 @@ class _CarrierTask(TaskProgram):
         super().__init__(brief, process)
         self._carrier: Carrier = process["dgcl"]
         self._layer: int = brief.settings["layer"] - 1  # the job counts from 1
-
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return nothing for the tasks of this device: they share its memory."""
-        self._work(iteration, inputs)
-        return self.to_all(iteration, {})
-
-    def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
-        raise NotImplementedError
 
 
 class _DeviceTask(_CarrierTask):
@@ -199,8 +202,10 @@ class Layer(_DeviceTask):
     """
 
     @override
-    def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
+        """Compute the layer."""
         self._figures = self._device.forward(self._layer, iteration)
+        return {}
 
     def state(self, iteration: int) -> Payload:
         """Return what the device has before an epoch; asked of the first layer."""
@@ -223,8 +228,10 @@ class Gradient(_DeviceTask):
     """Backward pass of a layer below the last."""
 
     @override
-    def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
+        """Go back through the layer."""
         self._device.backward(self._layer, iteration)
+        return {}
 
 
 class _Stage(_CarrierTask):
@@ -234,20 +241,21 @@ class _Stage(_CarrierTask):
     backward = False
 
     @override
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return the rows of each receiver, whose task is called ``...FROMtoRANK``."""
-        stage: int = self._brief.settings["stage"]
+    def work(self, iteration: int, inputs: Inputs) -> Pass:
+        """Return the pass, once what the stage before has brought is taken in."""
         of = self._layer, self.backward, iteration
-        self._carrier.enter(of, stage)
-        payloads: dict[int, Payload] = {}
-        for out in self._brief.outputs:
-            if sends(out, iteration):
-                # ``f0.2to1`` or ``f0.2to1@3`` to rank 1, others are of this device.
-                to = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", out.peer)
-                payloads[out.edge] = (
-                    {"rows": self._carrier.send(of, stage, int(to[1]))} if to else {}
-                )
-        return payloads
+        self._carrier.enter(of, self._brief.settings["stage"])
+        return of
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Pass) -> Payload:
+        """Return the rows of a receiver, whose task is called ``...FROMtoRANK``."""
+        # ``f0.2to1`` or ``f0.2to1@3`` to rank 1, others are of this device.
+        to = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", output.peer)
+        if to is None:
+            return {}
+        stage: int = self._brief.settings["stage"]
+        return {"rows": self._carrier.send(made, stage, int(to[1]))}
 
 
 class Gather(_Stage):
@@ -267,12 +275,14 @@ class Gathered(_CarrierTask):
     backward = False
 
     @override
-    def _work(self, iteration: int, inputs: Mapping[int, Payload]) -> None:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
+        """Keep the rows."""
         place = self._brief.settings
         (source,) = self._brief.inputs
         rows = tensor(inputs[source.edge], "rows", source)
         of = self._layer, self.backward, iteration
         self._carrier.receive(of, place["stage"], place["sender"], rows)
+        return {}
 
 
 class Scattered(Gathered):

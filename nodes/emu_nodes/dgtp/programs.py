@@ -42,11 +42,11 @@ from emu.training import (
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import (
     EdgeSpec,
+    Inputs,
     Payload,
     Shared,
     TaskProgram,
     TaskSpec,
-    sends,
     tensor,
 )
 
@@ -110,7 +110,8 @@ class GraphStore(TaskProgram):
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._collect_features(self._derive_rows(0, 0))  # a rehearsal
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
         count = 0
         payloads: dict[int, Payload] = {}
@@ -159,7 +160,8 @@ class GraphStoreHop(TaskProgram):
         self._structure, self._plan = data.dataset.structure, data.plan
         self._hop: int = brief.settings["hop"]
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
         count = 0
         payloads: dict[int, Payload] = {}
@@ -182,9 +184,7 @@ class GraphStoreHop(TaskProgram):
         return payloads
 
 
-def add_replies(
-    batch: GrowingBatch, brief: TaskSpec, inputs: Mapping[int, Payload]
-) -> None:
+def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
     """Add what the stores sent a task to a batch.
 
     Raises
@@ -222,12 +222,6 @@ class _SamplerTask(TaskProgram):
         self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
-    def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
-        """Add the stores' replies to the last hop."""
-        batch = self._growing[iteration]
-        add_replies(batch, self._brief, inputs)
-        return batch
-
     def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:
         """Ask every store for the vertices that it owns."""
         owners = self._dataset.owner[vertices]
@@ -250,22 +244,26 @@ class SamplerHop(_SamplerTask):
         super().__init__(brief, process)
         self._hop: int = brief.settings["hop"]
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._hop == 1:
             seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
-        else:
-            self._grow(iteration, inputs)
+        else:  # the stores' replies to the last hop
+            add_replies(self._growing[iteration], self._brief, inputs)
         return self._by_owner(self._growing[iteration].frontier, "frontier")
 
 
 class SamplerFetch(_SamplerTask):
     """Merges the last hop and asks every store for the features it owns of S_0."""
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
-        return self._by_owner(self._grow(iteration, inputs).frontier, "vertices")
+        batch = self._growing[iteration]
+        add_replies(batch, self._brief, inputs)
+        return self._by_owner(batch.frontier, "vertices")
 
 
 class Sampler(_SamplerTask):
@@ -275,29 +273,15 @@ class Sampler(_SamplerTask):
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the tensors of a `MiniBatch` for the worker."""
         if self._oneshot:
             batch = self._data.batch(self._index, iteration)
         else:
             batch = self._growing.pop(iteration).finish()
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
-        mini_batch = MiniBatch.of(
-            batch,
-            self._merge(batch.vertices, inputs),
-            self._dataset.labels[batch.seeds],
-        )
-        self._figures = {
-            "input_vertices": float(batch.sizes[0]),
-            "edges": float(sum(len(source) for source, _ in batch.edges)),
-        }
-        return {output.edge: mini_batch.tensors() for output in self._brief.outputs}
-
-    def _merge(
-        self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
-    ) -> NDArray[Any]:
-        """Put every store's rows at the places of S_0 that it owns."""
-        length = self._dataset.feature_length
+        vertices, length = batch.vertices, self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
         for store, sender in enumerate(self._brief.inputs):
@@ -311,7 +295,12 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
-        return features
+        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
+        self._figures = {
+            "input_vertices": float(batch.sizes[0]),
+            "edges": float(sum(len(source) for source, _ in batch.edges)),
+        }
+        return mini_batch.tensors()
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
@@ -361,7 +350,7 @@ class _Trainer(TaskProgram):
             self._model = build_model(settings, dataset)
             self._model.warm_up_scheduler()
 
-    def _gradient(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+    def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""
         batches = []
         for sampler in self._samplers:
@@ -388,6 +377,7 @@ class _Trainer(TaskProgram):
         edges, but with ``timed`` nothing is learnt.
         """
         sender, sampler = self._samplers[number], self._first_sampler + number
+        # By entropy of its own: no sender knows which seeds are looked at.
         for at in self._own.integers(len(batch.labels), size=_LOOKED_AT).tolist():
             if not self._follow(sampler, iteration - sender.lag, at, batch):
                 raise NodeMisbehaved(
@@ -424,13 +414,13 @@ class _Trainer(TaskProgram):
     def _draw_neighbours(
         self, vertex: np.int64, hop: int, stream: np.uint64
     ) -> NDArray[np.int64]:
-        fanout = self._data.plan.hop_fanout(hop)
-        frontier = np.array([vertex], np.int64)
-        structure = self._data.dataset.structure
-        sources, _ = sample_neighbours(
-            structure, frontier, fanout=fanout, stream=stream, hop=hop
-        )
-        return sources
+        return sample_neighbours(
+            self._data.dataset.structure,
+            np.array([vertex], np.int64),
+            fanout=self._data.plan.hop_fanout(hop),
+            stream=stream,
+            hop=hop,
+        )[0]
 
     @property
     def parameters(self) -> NDArray[Any]:
@@ -446,27 +436,25 @@ class Worker(_Trainer):
         self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
         self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
         self._bounds = shard_bounds(len(self._parameters), len(self._servers))
+        edges = (server.edge for server in self._servers)
+        self._shards = dict(zip(edges, self._bounds, strict=True))
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return each server's shard of the ``gradient`` of the mean loss."""
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
+        """Return the gradient of the mean loss."""
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
             for source, (first, last) in zip(self._sources, self._bounds, strict=True):
-                shard = tensor(inputs[source.edge], name, source)
-                if shard.shape != (last - first,):
-                    raise NodeMisbehaved(
-                        f"{source.peer} sent {self._brief.name} parameters of "
-                        f"{shard.shape}, not {(last - first,)}"
-                    )
+                shard = tensor(inputs[source.edge], name, source, (last - first,))
                 self._parameters[first:last] = shard
-        gradient = self._gradient(iteration, inputs)
-        shards = zip(self._servers, self._bounds, strict=True)
-        return {
-            server.edge: {"gradient": gradient[first:last]}
-            for server, (first, last) in shards
-            if sends(server, iteration)
-        }
+        return self._gradient(iteration, inputs)
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: NDArray[Any]) -> Payload:
+        """Return a server's shard of it, the ``gradient``."""
+        first, last = self._shards[output.edge]
+        return {"gradient": made[first:last]}
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
@@ -488,14 +476,15 @@ class Replica(_Trainer):
         self._workers: int = brief.job_settings["workers"]
         self._summed = False
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Leave the gradient to the all-reduce, which needs no byte."""
         self._step()
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None
-        return self.to_all(iteration, {})
+        return {}
 
     def _step(self) -> None:
         if self._summed:
@@ -540,24 +529,20 @@ class ParameterServer(TaskProgram):
         self._parameters = flat[first:last].copy()
         self._optimizer = make_optimizer(settings, self._parameters)
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         # In the order of the job's edges, not of arrival: floating-point sums depend on
         # it, and weights must not depend on the host.
-        gradients = []
-        for worker in self._brief.inputs:
-            gradient = tensor(inputs[worker.edge], "gradient", worker)
-            if gradient.shape != self._parameters.shape:
-                raise NodeMisbehaved(
-                    f"{worker.peer} sent {self._brief.name} a gradient of "
-                    f"{gradient.shape}, not {self._parameters.shape}"
-                )
-            gradients.append(gradient)
+        shape = self._parameters.shape
+        gradients = [
+            tensor(inputs[worker.edge], "gradient", worker, shape)
+            for worker in self._brief.inputs
+        ]
         self._optimizer.step(mean_gradient(gradients))
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
-        payload = {version_name(iteration): self._parameters.copy()}
-        return self.to_all(iteration, payload)
+        return {version_name(iteration): self._parameters.copy()}
 
     def state(self, _iteration: int) -> Payload:
         """Return this server's parameters, and what its optimiser has of the past."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,21 +10,19 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Payload, Shared, TaskSpec
+from emu_nodes.program import EdgeSpec, Inputs, Payload, Shared, TaskSpec
 
 
 def take_rows(
-    task: programs.Nothing,
+    task: programs.OnServer | programs.ApplyBack,
     server: AttentionServer,
     iteration: int,
-    inputs: Mapping[int, Payload],
+    inputs: Inputs,
 ) -> None:
     """Keep the rows that a layer's edges read, where they come to this task."""
-    rows = [payload for payload in task.rows(inputs) if payload]
-    own = task.brief.settings
-    if rows:
-        read = {f"{READ}{own['layer']}": server.assemble(rows)}
-        server.keep(own["interval"], iteration, **read)
+    if rows := [payload for payload in task.rows(inputs) if payload]:
+        read = {f"{READ}{task.layer}": server.assemble(rows)}
+        server.keep(task.interval, iteration, **read)
 
 
 class _OnServer(programs.OnServer):
@@ -38,27 +35,21 @@ class Launch(_OnServer):
     """Launch a lambda; that of edges has the rows that came until then."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the rows that came."""
         take_rows(self, self.server, iteration, inputs)
         return {}
 
 
-class Call(_OnServer, programs.Call):
-    """Send a lambda what it pulls."""
-
-    @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
-        """Keep the rows that came, where no launch has read them."""
-        take_rows(self, self.server, iteration, inputs)
-        return {}
+class Call(Launch, programs.Call):
+    """Send a lambda what it pulls, of rows that came where no launch has read them."""
 
 
 class Gather(_OnServer):
     """Sum the rows that an interval has read, by attention."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums; return nothing."""
         read, attention = (
             self.server.recall(self.interval, iteration, f"{name}{self.layer}")
@@ -73,7 +64,7 @@ class GatherBack(_OnServer):
     """Add up the gradients of an interval's rows."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums; return nothing."""
         sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
@@ -92,7 +83,7 @@ class ScatterBack(_OnServer, programs.Scatter):
     """Send the gradients of the sources of an interval's edges to their owners."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Sum them by source; return nothing."""
         self.server.push(self.interval, iteration)
         return {}
@@ -100,24 +91,17 @@ class ScatterBack(_OnServer, programs.Scatter):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return those of a server's vertices."""
-        return self.server.push_gradients(
-            self.interval, iteration, self.server_of(output)
-        )
+        server = self.servers.get(output.edge, self._own)
+        return self.server.push_gradients(self.interval, iteration, server)
 
 
 class Apply(programs.Apply):
     """Multiply the activations of what was summed with the weights."""
 
-    @property
-    @override
-    def fused(self) -> bool:
-        """False: the loss follows from a gather after it."""
-        return False
+    compares = False  # the loss follows from a gather after it
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return z."""
         rows, width = pulled["rows"], pulled["rows"].shape[1]
         if self.layer:
@@ -128,16 +112,10 @@ class Apply(programs.Apply):
 class ApplyBack(programs.ApplyBack):
     """Backward pass of that, with the weights of the forward pass."""
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        """False: the last layer's edges do."""
-        return False
+    compares = False  # the last layer's edges do
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
         rows, of_z = pulled["rows"], pulled["gradient"]
         if not self.layer:
@@ -150,22 +128,17 @@ class ApplyBack(programs.ApplyBack):
 class EdgeApply(programs.ApplyBack):
     """Compute the attention of an interval's edges."""
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        return False
+    compares = False
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the answer; on a server keep the rows that came first."""
-        if "server" in self.process:
-            take_rows(self, self.process["server"], iteration, inputs)
+        if "server" in self._process:
+            take_rows(self, self._process["server"], iteration, inputs)
         return super().work(iteration, inputs)
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return the attention."""
         return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
 
@@ -174,9 +147,7 @@ class EdgeApplyBack(programs.ApplyBack):
     """Compute the gradients of the ends of an interval's edges."""
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient, value = pulled.get("gradient"), 0.0
         if gradient is None:

@@ -82,7 +82,7 @@ class GraphServer:
         ghosts = self._graph.ghosts_of(self._server, server)
         ghosts = ghosts[self._interval[ghosts] == interval]
         mine = self._part.local[self.rows_of(interval)]
-        rows = np.searchsorted(mine, ghosts)
+        rows = np.searchsorted(mine, ghosts)  # both ascend
         self._ghosts[interval, server] = ghosts.astype(np.int32), rows
 
     def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
@@ -110,7 +110,7 @@ class GraphServer:
         vectors = np.zeros((len(self._part.vertices), width), self._dtype)
         for interval, rows, payload in pieces:
             ids = payload.get(f"{IDS}{interval}")
-            if ids is None:
+            if ids is None:  # from this server: all rows of the interval, in order
                 places = self.rows_of(interval)
             else:
                 try:
@@ -141,13 +141,7 @@ class GraphServer:
         return self._targets[interval]
 
     def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
-        """Return what a tensor task needs of the server.
-
-        Parameters
-        ----------
-        step
-            Its kind and layer.
-        """
+        """Return what a tensor task, of a kind and layer, needs of the server."""
         kind, layer = step
         last = layer == self._settings["model"]["layers"] - 1
         arrays = {"ah": self.recall(interval, epoch, f"ah{layer}")}
@@ -170,19 +164,10 @@ class GraphServer:
     def take(
         self, chunk: Chunk, number: int, step: tuple[str, int], answer: Payload
     ) -> bool:
-        """Take what a lambda has returned, unless a later one was launched for it.
+        """Take what a lambda has returned; return False where it was dropped.
 
-        Parameters
-        ----------
-        chunk
-            Interval, epoch, and number of the tensor task.
-        number
-            Which lambda of those that were launched for it.
-
-        Returns
-        -------
-        taken
-            False where it was dropped.
+        ``number``: which lambda of those that were launched for the chunk, of which the
+        last counts.
         """
         if number < self._asked.get(chunk, 1):
             return False

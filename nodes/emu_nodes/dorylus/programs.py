@@ -7,7 +7,7 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,69 +28,58 @@ from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
 from emu_nodes.program import (
     EdgeSpec,
+    Inputs,
     Payload,
     Shared,
     TaskProgram,
     TaskSpec,
+    pick,
     sends,
     tensor,
 )
+
+#: The answer, the gradient of the weights and the loss.
+Computed: TypeAlias = tuple[Payload, NDArray[Any] | None, float]
+#: Weights and their version, -1 for the first ones.
+Weights: TypeAlias = tuple[NDArray[Any], int]
 
 
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self.brief, self.process = brief, process
-        self.reads: Mapping[int, int] = {}
-
-    def read(self, iterations: Mapping[int, int]) -> None:
-        """Take which iteration every in-edge brings that reads the newest."""
-        self.reads = iterations
-
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    @override
+    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return what `work` made, for every out-edge that sends."""
-        payload, outputs = self.work(iteration, inputs), self.brief.outputs
-        sending = [one for one in outputs if sends(one, iteration)]
+        made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
+        # A stash is asked, by nothing; its version comes from who used the weights.
         return {
-            # A stash is asked, by nothing; its version comes from who used the weights.
-            one.edge: {}
-            if one.peer_kind == "stash" and self.brief.kind != "apply"
-            else self.payload(one, iteration, payload)
-            for one in sending
+            one.edge: self.payload(one, iteration, made)
+            if one.peer_kind != "stash" or is_apply
+            else {}
+            for one in self._brief.outputs
+            if sends(one, iteration)
         }
 
-    def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Payload:
-        """Return what goes over the out-edges."""
-        return {}
-
-    def payload(self, _output: EdgeSpec, _iteration: int, made: Payload) -> Payload:
-        """Return what goes over one of them."""
-        return made
+    def end_of(self, epoch: int) -> str:
+        """Return what becomes of this task's lambda in an epoch."""
+        ends: list[str] | None = self._brief.settings.get("ends")
+        return ANSWERS if ends is None else ends[epoch]
 
     def input_of(
-        self, kinds: tuple[str, ...], inputs: Mapping[int, Payload]
+        self, kinds: tuple[str, ...], inputs: Inputs
     ) -> Iterator[tuple[EdgeSpec, Payload]]:
         """Yield the inputs that came from some kinds of task, in their order."""
-        for edge in self.brief.inputs:
+        for edge in self._brief.inputs:
             if edge.peer_kind in kinds and edge.edge in inputs:
                 yield edge, inputs[edge.edge]
 
-    def rows(self, inputs: Mapping[int, Payload]) -> list[Payload]:
+    def rows(self, inputs: Inputs) -> list[Payload]:
         """Return what came for a gather, its own interval's rows of this epoch last.
 
         A server's one receiver shows older ones of all intervals.
         """
-        ghosts = [payload for _, payload in self.input_of(("ghosts",), inputs)]
-        kinds = ("scatter", "scatter_back", "begin")
-        return ghosts + [payload for _, payload in self.input_of(kinds, inputs)]
-
-
-def end_of(brief: TaskSpec, epoch: int) -> str:
-    """Return what becomes of a task's lambda in an epoch."""
-    ends: list[str] | None = brief.settings.get("ends")
-    return ANSWERS if ends is None else ends[epoch]
+        both = ("ghosts",), ("scatter", "scatter_back", "begin")
+        return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
 
 
 def attention_rows(brief: TaskSpec) -> int:
@@ -105,10 +94,8 @@ class OnServer(Nothing):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         if "server" not in process:
-            server = brief.settings["server"]
-            attends = attention_rows(brief) > 0
-            kind = AttentionServer if attends else GraphServer
-            process["server"] = kind(brief.job_settings, server)
+            kind = AttentionServer if attention_rows(brief) else GraphServer
+            process["server"] = kind(brief.job_settings, brief.settings["server"])
         self.server: GraphServer = process["server"]
         self.interval: int = brief.settings.get("interval", -1)
         self.layer: int = brief.settings.get("layer", -1)
@@ -118,7 +105,7 @@ class Begin(OnServer):
     """Read what the gather after it sums, when its lambda is launched."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return all rows that came."""
         return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
 
@@ -141,7 +128,7 @@ class Gather(OnServer):
             self._constant = self._sums(self.server.features)
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
@@ -164,33 +151,30 @@ class Scatter(OnServer):
         super().__init__(brief, process)
         self._own: int = brief.settings["server"]
         self.value = "gradient" if brief.kind == "scatter_back" else "h"
-        self._to = {
+        #: Server that an edge leads to, where that is another task's.
+        self.servers = {
             one.edge: int(one.peer.rpartition("_")[2])
             for one in brief.outputs
             if one.peer_kind == "ghosts"
         }
-        for server in {*self._to.values()} - {self._own}:
+        for server in {*self.servers.values()} - {self._own}:
             self.server.prepare_ghosts(self.interval, server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
         rows = self.server.recall(self.interval, iteration, self.value)
-        server = self.server_of(output)
+        server = self.servers.get(output.edge, self._own)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
         return {f"{ROWS}{self.interval}": rows}
-
-    def server_of(self, output: EdgeSpec) -> int:
-        """Return the server that an edge leads to."""
-        return self._to.get(output.edge, self._own)
 
 
 class Ghosts(OnServer):
     """Hand on the rows that came from other servers."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return copies: what came is overwritten."""
         return {
             name: array.copy()
@@ -209,7 +193,7 @@ class Call(OnServer):
             return {}
         step = output.peer_kind, self.layer
         arrays = self.server.pull(step, self.interval, iteration)
-        if self.brief.job_settings["stream"] == 1:
+        if self._brief.job_settings["stream"] == 1:
             return arrays
         half = (len(arrays["ah"]) + 1) // 2
         first = output.peer.endswith(".first")
@@ -220,26 +204,25 @@ class Recall(Call):
     """Launch a lambda again that has not answered, and send it what it pulls."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Expect the answer of this one from now on."""
-        if end_of(self.brief, iteration) != IDLE:
-            chunk = self.interval, iteration, self.brief.settings["tensor"]
-            self.server.ask_again(chunk, self.brief.settings["attempt"])
+        if self.end_of(iteration) != IDLE:
+            chunk = self.interval, iteration, self._brief.settings["tensor"]
+            self.server.ask_again(chunk, self._brief.settings["attempt"])
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return the rows where it is launched at all."""
-        if end_of(self.brief, iteration) == IDLE:
-            return {}
-        return super().payload(output, iteration, made)
+        is_idle = self.end_of(iteration) == IDLE
+        return {} if is_idle else super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
     """Take what a lambda returns."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Keep it for the tasks that follow."""
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
@@ -257,7 +240,7 @@ class Held(Nothing):
     """Send an answer too late: another lambda has been launched."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return what the lambda has made."""
         return next(iter(inputs.values()), {})
 
@@ -270,10 +253,10 @@ class Late(OnServer):
         self._dropped = 0
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Drop it by its number."""
-        own = self.brief.settings
-        if end_of(self.brief, iteration) == LATE:
+        own = self._brief.settings
+        if self.end_of(iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
             arrays = {k: a.copy() for one in inputs.values() for k, a in one.items()}
             step = own["of"], self.layer
@@ -289,6 +272,9 @@ class Late(OnServer):
 class _Tensor(Nothing):
     """A tensor task, in a lambda or on the server."""
 
+    #: False where another task compares the scores of the last layer with the labels.
+    compares = True
+
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
@@ -303,31 +289,27 @@ class _Tensor(Nothing):
         self.parts = settings["stream"] if "part" in brief.settings else 1
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the gradient of the weights, the version used and the answer.
 
         A lambda that dies has read its weights and returns nothing else.
         """
-        end, self._figures = end_of(self.brief, iteration), {}
+        end, self._figures = self.end_of(iteration), {}
         if end == IDLE:
             return {}
         if end == DIES:
             version = self.weights(iteration, inputs)[1]
             return {"version": np.array([version], np.int64)}
-        payload = self._whole_work(iteration, inputs)
-        if end == LATE:
-            self._figures = {}
-        return payload
-
-    def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
-        step = self.brief.kind, self.layer
+        step = self._brief.kind, self.layer
         arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
         server: GraphServer | None = None
         if not arrays:
-            server = self.process["server"]
+            server = self._process["server"]
             arrays = server.pull(step, self.interval, iteration)
-        versions_here = self.process.setdefault("held", {})
-        key = self.brief.kind, self.layer, iteration
+        # A chunk may come in parts, each with a task of its own: what the first ones
+        # have made waits for the last, and all use one version of the weights.
+        versions_here = self._process.setdefault("held", {})
+        key = self._brief.kind, self.layer, iteration
         before = versions_here.pop(key, None)
         weights, version = before[0] if before else self.weights(iteration, inputs)
         answer, gradient, loss = self.compute(arrays, weights)
@@ -336,7 +318,7 @@ class _Tensor(Nothing):
             loss += before[2]
         if self.part + 1 < self.parts:
             versions_here[key] = (weights, version), gradient, loss
-        elif self.computes_loss:
+        elif self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
             self._figures = {"loss": self.count * loss}
         if server is not None:
@@ -349,14 +331,9 @@ class _Tensor(Nothing):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return to each the piece that it waits for, if it is sent at all."""
-        late = end_of(self.brief, iteration) == LATE
+        late = self.end_of(iteration) == LATE
         if output.peer_kind == ("held" if late else "answer"):
-            begin = "answer."
-            return {
-                name.removeprefix(begin): array
-                for name, array in made.items()
-                if name.startswith(begin)
-            }
+            return pick(made, "answer.")
         if output.peer_kind == "stash":
             return {"version": made["version"]}
         if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
@@ -366,17 +343,13 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
-        raise NotImplementedError
+        return self.last and self.compares
 
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the weights that came, and their version, -1 for the first ones."""
         raise NotImplementedError
 
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return the answer, the gradient of the weights and the loss."""
         raise NotImplementedError
 
@@ -396,41 +369,33 @@ class Apply(_Tensor):
     """
 
     @property
-    def fused(self) -> bool:
-        """True where it computes the loss and its own backward pass as well."""
-        return self.last and bool(self.brief.job_settings["fuse"])
-
-    @property
     @override
     def computes_loss(self) -> bool:
-        """True where it is fused."""
-        return self.fused
+        """True where it is fused: it computes its own backward pass as well."""
+        return super().computes_loss and bool(self._brief.job_settings["fuse"])
 
     @override
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the newest weights that had come, or those of a lambda before."""
         for sender, payload in self.input_of(("stash",), inputs):
+            # Pooled memory, which the next part of a stream cannot use.
             return tensor(payload, "weights", sender).copy(), 0
         for sender, payload in self.input_of(("weight_update",), inputs):
-            version = self.reads.get(sender.edge, iteration - sender.lag)
+            version = self._reads.get(sender.edge, iteration - sender.lag)
             return tensor(payload, "weights", sender).copy(), version
-        return self.process["initial"][self.layer], self.brief.first - 1
+        return self._process["initial"][self.layer], self._brief.first - 1
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the weights that its layer's update had."""
         (weights,) = state.values()
-        initial = self.process["initial"]
+        initial = self._process["initial"]
         initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return z and h, or the backward pass of the loss."""
         z = pulled["ah"] @ weights
-        if self.fused:
+        if self.computes_loss:
             loss = cross_entropy(z, pulled["targets"])
             needs = weights if self.layer else None
             answer, gradient = backward(pulled, loss.gradient, needs)
@@ -438,7 +403,7 @@ class Apply(_Tensor):
         if self.last:
             return {"z": z}, None, 0.0
         answer = {"h": activate(self.activation, z)}
-        if not self.brief.job_settings["rematerialize"]:
+        if not self._brief.job_settings["rematerialize"]:
             answer["z"] = z
         return answer, None, 0.0
 
@@ -446,25 +411,15 @@ class Apply(_Tensor):
 class ApplyBack(_Tensor):
     """Backward pass of a layer with the weights of its forward pass."""
 
-    @property
     @override
-    def computes_loss(self) -> bool:
-        """True for the last layer."""
-        return self.last
-
-    @override
-    def weights(
-        self, iteration: int, inputs: Mapping[int, Payload]
-    ) -> tuple[NDArray[Any], int]:
+    def weights(self, iteration: int, inputs: Inputs) -> Weights:
         """Return the stashed weights; layer 0 needs none, unless it computes z."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
-        return self.process["initial"][self.layer][:0], -1
+        return self._process["initial"][self.layer][:0], -1
 
     @override
-    def compute(
-        self, pulled: Payload, weights: NDArray[Any]
-    ) -> tuple[Payload, NDArray[Any] | None, float]:
+    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
         """Return the gradient of the gathered rows, and that of the weights."""
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
         needs = weights if self.layer else None
@@ -479,7 +434,7 @@ class Stash(Nothing):
     """Send the weights that an interval's forward pass has used."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the weights of the version asked for.
 
         Raises
@@ -487,21 +442,19 @@ class Stash(Nothing):
         NodeMisbehaved
             When they are not held any more.
         """
-        if end_of(self.brief, iteration) == IDLE:
+        if self.end_of(iteration) == IDLE:
             return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        held = versions(self.process, self.brief)[self.brief.settings["layer"]]
+        held = versions(self._process, self._brief)[self._brief.settings["layer"]]
         if version not in held:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
                 f"{sorted(held)}"
             )
-        weights, below = held[version], attention_rows(self.brief)
-        rows, of_edges = (
-            len(weights) - below,
-            self.brief.settings["for"] in EDGE_TENSORS,
-        )
+        weights = held[version]
+        rows = len(weights) - attention_rows(self._brief)
+        of_edges = self._brief.settings["for"] in EDGE_TENSORS
         return {"weights": weights[rows:] if of_edges else weights[:rows]}
 
 
@@ -509,9 +462,9 @@ class GradientSum(Nothing):
     """Sum the gradients of one parameter server's intervals."""
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return their sum, in the order of the intervals."""
-        return {"gradient": sum_gradients(self.brief, inputs)}
+        return {"gradient": sum_gradients(self._brief, inputs)}
 
 
 class WeightUpdate(Nothing):
@@ -527,13 +480,13 @@ class WeightUpdate(Nothing):
         self._most = brief.job_settings["staleness"] + 2
 
     @override
-    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+    def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
-        self._optimizer.step(sum_gradients(self.brief, inputs).reshape(-1))
+        self._optimizer.step(sum_gradients(self._brief, inputs).reshape(-1))
         self._held[iteration] = self._weights.copy()
         for version in sorted(self._held)[: -self._most]:
             del self._held[version]
-        rows = len(self._weights) - attention_rows(self.brief)
+        rows = len(self._weights) - attention_rows(self._brief)
         return {"weights": self._held[iteration][:rows]}
 
     def state(self, _iteration: int) -> Payload:
@@ -549,7 +502,7 @@ class WeightUpdate(Nothing):
         (one,) = state.values()
         self._optimizer.restore(one)
         self._held.clear()
-        self._held[self.brief.first - 1] = self._weights.copy()
+        self._held[self._brief.first - 1] = self._weights.copy()
 
     @override
     def result(self) -> Payload:
@@ -567,7 +520,7 @@ def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
     return versions_of_process
 
 
-def sum_gradients(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
     Those of attention stand below those of the weights. Of several lambdas of one task

@@ -17,7 +17,7 @@ from emu.systems.p3.job import PIPELINES, column_blocks
 from emu.training import initial_parameters, make_optimizer
 from emu.training.layers import Block
 from emu_nodes.dgtp.programs import JobData
-from emu_nodes.program import Payload, Shared, TaskSpec
+from emu_nodes.program import Payload, Shared, TaskSpec, pick
 
 _Gradients = tuple[NDArray[Any], NDArray[Any]]
 
@@ -66,7 +66,6 @@ class P3Machine:
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         settings = brief.job_settings
         self._data = JobData(brief, process)
-        dataset = self._data.dataset
         self.rank: int = brief.settings["rank"]
         self.pipeline = PIPELINES[settings["pipeline"]]
         self.batches: int = settings["batches"]
@@ -79,7 +78,7 @@ class P3Machine:
         self.group = range(first, first + self._members)
         self.peers = [rank for rank in self.group if rank != self.rank]
         self.blocks = column_blocks(
-            settings["columns"], dataset.feature_length, self._members
+            settings["columns"], self._data.dataset.feature_length, self._members
         )
         self._learns = settings["compute"] != "timed"
         self._precision = np.dtype(settings["precision"])
@@ -99,8 +98,7 @@ class P3Machine:
 
     def _load(self, settings: Mapping[str, Any]) -> None:
         dataset, block = self._data.dataset, self.rank % self._members
-        columns = open_columns(dataset, self.blocks)
-        self._columns = columns.array(f"columns_{block}")
+        self._columns = open_columns(dataset, self.blocks).array(f"columns_{block}")
         self._split = ColumnSplit(settings, dataset, self.blocks, block)
         flat = initial_parameters(settings, dataset)
         self.own, self.upper = self._split.own(flat), self._split.upper(flat)
@@ -108,9 +106,9 @@ class P3Machine:
             make_optimizer(settings, part) for part in (self.own, self.upper)
         ]
         model = settings["model"]
-        first, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
+        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
         kind = model.get("kind", "sage")
-        self._width = first[: SPLIT_WEIGHTS[kind]][0][0]
+        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
         self._pulls_inputs = kind == "gat"
 
     def _rehearse(self) -> None:
@@ -154,6 +152,7 @@ class P3Machine:
 
     def begin(self, batch: int) -> None:
         """Keep the upper parameters that this mini-batch is to be learnt with."""
+        # Updates that come before its forward pass must not change what it learns from.
         self._begun_with[batch] = self.upper.copy()
 
     @property
@@ -165,14 +164,14 @@ class P3Machine:
         """Return the part of layer 1 of a mini-batch from this machine's columns."""
         layer = self.structures[rank, batch]
         if not self._learns:
-            return np.zeros((self._rows(layer), self._width), self._precision)
-        return self._split.partial(self.own, layer.block, self._features(layer))
+            return self._zeros(layer)
+        columns = self._columns[layer.vertices]
+        return self._split.partial(self.own, layer.block, columns)
 
-    def _rows(self, layer: FirstLayer) -> int:
-        return layer.block.outer if self._pulls_inputs else layer.block.inner
-
-    def _features(self, layer: FirstLayer) -> NDArray[Any]:
-        return self._columns[layer.vertices]
+    def _zeros(self, layer: FirstLayer) -> NDArray[Any]:
+        """Return zeros in place of a part of layer 1, or of its gradient."""
+        rows = layer.block.outer if self._pulls_inputs else layer.block.inner
+        return np.zeros((rows, self._width), self._precision)
 
     def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
         """Sum the parts of layer 1 and finish the forward pass; return its figures."""
@@ -195,8 +194,7 @@ class P3Machine:
     def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradients of the upper parameters and of layer 1's sum."""
         if not self._learns:
-            layer = self.structures[self.rank, batch]
-            of_sum = np.zeros((self._rows(layer), self._width), self._precision)
+            of_sum = self._zeros(self.structures[self.rank, batch])
             return np.zeros_like(self.upper), of_sum
         return self._forward.pop(batch).backward()
 
@@ -207,11 +205,11 @@ class P3Machine:
         self._sampled.pop(batch, None)
         total = np.zeros_like(self.own)
         for rank in self.group:
+            # To a machine without columns no structure was sent.
             layer = self.structures.pop((rank, batch), None)
             if self._learns and layer is not None and self.holds(self.rank):
-                total += self._split.own_gradient(
-                    layer.block, self._features(layer), of_sums[rank]
-                )
+                columns = self._columns[layer.vertices]
+                total += self._split.own_gradient(layer.block, columns, of_sums[rank])
         return total
 
     def take_updates(self, cycle: int | None) -> None:
@@ -277,11 +275,7 @@ class P3Machine:
         for part, optimizer, gradients in zip(
             _PARTS, self._optimizers, held, strict=True
         ):
-            own = {
-                name.partition(".")[2]: array
-                for name, array in state.items()
-                if name.startswith(f"{part}.")
-            }
+            own = pick(state, f"{part}.")
             for batch in range(self._updates, self._first):
                 if (gradient := own.pop(f"gradient{batch}", None)) is None:
                     raise ValueError(f"state without gradient {batch} of {part}")

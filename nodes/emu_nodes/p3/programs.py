@@ -7,6 +7,7 @@ phase is behind. In a cycle without one it sends nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ from emu_nodes.dgtp.programs import add_replies
 from emu_nodes.p3.machine import FirstLayer, P3Machine
 from emu_nodes.program import (
     EdgeSpec,
+    Inputs,
     Payload,
     Shared,
     TaskProgram,
     TaskSpec,
-    sends,
     tensor,
 )
 
@@ -40,24 +41,38 @@ class _P3Task(TaskProgram):
             process["p3"] = P3Machine(brief, process)
         self._machine: P3Machine = process["p3"]
         super().__init__(brief, process)
-        self._arrived: Mapping[int, Payload] = {}
+        self._arrived: Inputs = {}
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return the phase's payloads for its mini-batch, empty within the process."""
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
+        """Return the phase's payloads for its mini-batch, by task at the other end."""
         self._arrived, self._figures = inputs, {}
-        machine = self._machine
-        batch = iteration - machine.pipeline.behind[self.phase]
-        payloads = self._work(batch) if machine.has(batch) else {}
+        batch = iteration - self._machine.pipeline.behind[self.phase]
+        payloads = self.learn(batch) if self._machine.has(batch) else {}
         self._arrived = {}
-        return {
-            out.edge: payloads.get(out.peer, {})
-            for out in self._brief.outputs
-            if sends(out, iteration)
-        }
+        return payloads
 
-    def _work(self, batch: int) -> dict[str, Payload]:
-        """Return payloads by the name of the task at the other end."""
+    @override
+    def payload(
+        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+    ) -> Payload:
+        """Return that of the task at the other end, empty within the process."""
+        return made.get(output.peer, {})
+
+    def learn(self, batch: int) -> dict[str, Payload]:
+        """Do the phase's part of a mini-batch."""
         raise NotImplementedError
+
+    def _share(
+        self, iteration: int, gradients: dict[int, NDArray[Any]], name: str
+    ) -> None:
+        """Share a gradient; where there is no mini-batch, one of no elements."""
+        machine = self._machine
+        # Its all-reduce runs in every cycle, and waits for all ranks.
+        batch = iteration - machine.pipeline.behind[self.phase]
+        mine = gradients.get(batch) if machine.has(batch) else None
+        gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
+        share_vector(self._process, f"{name}{machine.rank}", gradient, iteration)
 
     def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
         """Return the payload from a task of another machine, and its edge."""
@@ -69,7 +84,7 @@ class P3Sampler(_P3Task):
     """Samples its machine's mini-batch, and sends the first layer's structure."""
 
     @override
-    def _work(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         if machine.asks:
             growing: GrowingBatch = self._process["growing"].pop(batch)
@@ -91,27 +106,40 @@ class ModelForward(_P3Task):
     """The linear part of layer 1 on this machine's columns, for all of its group."""
 
     @override
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Bring the weights up to date before a mini-batch is begun with them."""
         self._machine.take_updates(iteration)
-        return super().run(iteration, inputs)
+        return super().work(iteration, inputs)
 
     @override
-    def _work(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         machine.begin(batch)
         payloads: dict[str, Payload] = {}
         for rank in machine.group if machine.holds(machine.rank) else ():
             if rank != machine.rank and not machine.derived:
-                machine.structures[rank, batch] = _copy_structure(
-                    *self._from(f"s{rank}")
-                )
+                layer = self._structure_of(rank)
+                machine.structures[rank, batch] = layer
             part = machine.partial(rank, batch)
             payloads[f"Df{rank}"] = {"partial": part}
         if own := payloads.pop(f"Df{machine.rank}", None):
             machine.parts[batch] = own["partial"]
         self._figures = {"versions": float(machine.versions)}
         return payloads
+
+    def _structure_of(self, rank: int) -> FirstLayer:
+        """Return the structure of a peer's mini-batch, copied out of pooled memory."""
+        payload, sender = self._from(f"s{rank}")
+        names = ("outputs", "inputs", "source", "destination")
+        outputs, others, source, destination = (
+            tensor(payload, name, sender).copy() for name in names
+        )
+        vertices: NDArray[np.int64] = np.concatenate([outputs, others])
+        try:
+            block = Block(source, destination, len(vertices), len(outputs))
+        except ValueError as error:
+            raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+        return FirstLayer(vertices, block)
 
     @property
     def missed(self) -> int:
@@ -144,7 +172,7 @@ class DataForward(_P3Task):
     phase = 1
 
     @override
-    def _work(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         parts = []
         for rank in filter(machine.holds, machine.group):
@@ -163,19 +191,15 @@ class DataBackward(_P3Task):
     phase = 2
 
     @override
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Share the gradient; where there is no mini-batch, one of no elements."""
-        payloads = super().run(iteration, inputs)
-        machine = self._machine
-        if machine.ranks > 1:
-            batch = iteration - machine.pipeline.behind[self.phase]
-            mine = machine.upper_gradients if machine.has(batch) else {}
-            gradient = mine.get(batch, machine.upper[:0])
-            share_vector(self._process, f"w{machine.rank}", gradient, iteration)
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
+        """Share the gradient with all machines."""
+        payloads = super().work(iteration, inputs)
+        if self._machine.ranks > 1:
+            self._share(iteration, self._machine.upper_gradients, "w")
         return payloads
 
     @override
-    def _work(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         machine.upper_gradients[batch], of_sum = machine.backward(batch)
         machine.of_sums[batch] = of_sum
@@ -192,19 +216,15 @@ class ModelBackward(_P3Task):
     phase = 3
 
     @override
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Share the gradient with other groups; without a mini-batch an empty one."""
-        payloads = super().run(iteration, inputs)
-        machine = self._machine
-        if machine.groups > 1:
-            batch = iteration - machine.pipeline.behind[self.phase]
-            mine = machine.own_gradients if machine.has(batch) else {}
-            gradient = mine.get(batch, machine.own[:0])
-            share_vector(self._process, f"v{machine.rank}", gradient, iteration)
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
+        """Share the gradient with other groups."""
+        payloads = super().work(iteration, inputs)
+        if self._machine.groups > 1:
+            self._share(iteration, self._machine.own_gradients, "v")
         return payloads
 
     @override
-    def _work(self, batch: int) -> dict[str, Payload]:
+    def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         of_sums = {machine.rank: machine.of_sums.pop(batch)}
         for peer in machine.peers if machine.holds(machine.rank) else ():
@@ -212,17 +232,3 @@ class ModelBackward(_P3Task):
             of_sums[peer] = tensor(payload, "of_sum", sender)
         machine.own_gradients[batch] = machine.own_gradient(batch, of_sums)
         return {}
-
-
-def _copy_structure(payload: Payload, sender: EdgeSpec) -> FirstLayer:
-    """Return the structure of a peer's mini-batch, copied out of pooled memory."""
-    names = ("outputs", "inputs", "source", "destination")
-    outputs, others, source, destination = (
-        tensor(payload, name, sender).copy() for name in names
-    )
-    vertices: NDArray[np.int64] = np.concatenate([outputs, others])
-    try:
-        block = Block(source, destination, len(vertices), len(outputs))
-    except ValueError as error:
-        raise NodeMisbehaved(f"{sender.peer}: {error}") from error
-    return FirstLayer(vertices, block)

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from emu.emulation.launch.agent import Agent
-from emu.emulation.network import Identity, connect_control, derive_key, open_edge
+from emu.emulation.network.authentication import Identity, derive_key
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.control_server import connect_control
 from emu.errors import EmulatorError
 
 NOBODY = 65534

@@ -115,7 +115,7 @@ from tests.emulation.coordinator.emulated import Acts, golden
 from emu.emulation.coordinator import EmulatedRun, RunSettings, emulate
 problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
-settings = RunSettings(time_scale=1.0, byte_scale=20000.0, silence=2.0)
+settings = RunSettings(time_scale=1.0, byte_scale=20000.0, heartbeat_timeout=2.0)
 log = Path(sys.argv[2])
 emulate(problem, "oes", settings, realization, log=log, observer=acts)
 """
@@ -253,7 +253,14 @@ def test_a_coordinator_that_stood_still_is_named(
 
     pauses = Acts("task g0 0", stand_still, problem)
     with pytest.raises(RunError) as caught:
-        run(problem, realization, tmp_path, pauses, time_scale=0.2, silence=2.0)
+        run(
+            problem,
+            realization,
+            tmp_path,
+            pauses,
+            time_scale=0.2,
+            heartbeat_timeout=2.0,
+        )
 
     said = re.search(
         r"the coordinator, this process, stood still for (\d+\.\d) s.*iteration",
@@ -282,7 +289,7 @@ def test_agent_that_stood_still_for_less_than_the_silence_does_no_harm(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
     """5 s of silence ended runs: a loaded host or a suspended laptop was enough."""
-    assert RunSettings().silence > 8
+    assert RunSettings().heartbeat_timeout > 8
     problem, realization = golden(1)
 
     def pause() -> None:
@@ -318,7 +325,7 @@ def test_silent_agent_ends_the_run_with_its_name_and_how_long(
             tmp_path,
             Acts("began", stop, problem),
             time_scale=1.0,
-            silence=2.0,
+            heartbeat_timeout=2.0,
         )
 
 

@@ -21,7 +21,7 @@ import pytest
 from typing_extensions import override
 
 from emu.emulation.coordinator import RunSettings, emulate
-from emu.emulation.launch import ExternalLauncher
+from emu.emulation.launch.launcher import ExternalLauncher
 from emu.errors import NodeLost
 from emu.prediction.analysis.critical_path import critical_path
 from emu.trust.guards.traffic import clocks
@@ -121,7 +121,7 @@ def settings(host: str, time_scale: float) -> RunSettings:
         launcher=ExternalLauncher(2),
         listen=host,
         token=TOKEN,
-        silence=3.0,
+        heartbeat_timeout=3.0,
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from typing_extensions import override
 
 from emu.emulation.coordinator import Observer
-from emu.emulation.network import derive_key
+from emu.emulation.network.authentication import derive_key
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare

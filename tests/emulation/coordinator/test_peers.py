@@ -11,7 +11,7 @@ import pytest
 
 from emu.emulation.coordinator import peers
 from emu.emulation.coordinator.peers import (
-    Gathering,
+    Barrier,
     Mailbox,
     Report,
     Severity,
@@ -46,7 +46,7 @@ class Silence:
 async def waits(silence: Silence, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return after how many waits of 0.24 s a deadline of 1 s was over."""
     monkeypatch.setattr(peers, "this_host", silence)
-    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    waiting = Barrier(silence.events, 1.0, Path("agent.log"))
     with pytest.raises(
         DeadlineExceeded,
         match=r"the coordinator waited 1 s of wall time: p1, p2, p3, p4, p5 and 1 more "
@@ -79,7 +79,7 @@ async def test_what_one_host_says_before_another_is_ready_is_kept(
     ]
     silence = Silence(heard=first)
     monkeypatch.setattr(peers, "this_host", silence)
-    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    waiting = Barrier(silence.events, 1.0, Path("agent.log"))
 
     boards = await waiting.messages(["host0", "host1"], "open", BoardReady)
     assert boards["host1"].path == "/1"
@@ -91,7 +91,7 @@ async def test_what_one_host_says_before_another_is_ready_is_kept(
 async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     silence = Silence(heard=[])
     monkeypatch.setattr(peers, "this_host", silence)
-    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    waiting = Barrier(silence.events, 1.0, Path("agent.log"))
     with pytest.raises(DeadlineExceeded, match=r"waited 600 s .*: 2 of 2 did not join"):
         await waiting.until(lambda: ["2 of 2"], "join", print, patience=600.0)
 
@@ -100,7 +100,7 @@ async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_who_has_said_it_is_returned() -> None:
     silence = Silence(heard=[(name, Listening(name, 1)) for name in PROCESSES])
-    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    waiting = Barrier(silence.events, 1.0, Path("agent.log"))
 
     said = await waiting.messages(PROCESSES, "come up", Listening)
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from emu.emulation.coordinator import RunSettings, emulate
-from emu.emulation.launch import RayLauncher, bundles_of
+from emu.emulation.launch.ray_cluster import RayLauncher, bundles_of
 from emu.errors import NodeLost, RunError
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emu.emulation.coordinator import RunSettings, emulate
-from emu.emulation.launch import SshLauncher
+from emu.emulation.launch.ssh import SshLauncher
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory

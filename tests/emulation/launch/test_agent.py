@@ -16,10 +16,15 @@ import numpy as np
 import psutil
 import pytest
 
-from emu.emulation.launch import Agent, LocalLauncher, describe_end, run_until_signalled
 from emu.emulation.launch.__main__ import main
-from emu.emulation.launch.agent import publish_lines
-from emu.emulation.network import ControlConnection, ControlServer, Identity, RateBoard
+from emu.emulation.launch.agent import Agent, publish_segments
+from emu.emulation.launch.fork import describe_end
+from emu.emulation.launch.launcher import LocalLauncher
+from emu.emulation.launch.signals import run_until_signalled
+from emu.emulation.network.authentication import Identity
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import RateSegment
 from emu.emulation.wire.messages import (
     AgentHello,
@@ -114,7 +119,7 @@ def test_rates_that_came_by_message_are_on_the_board() -> None:
     edge, iteration = (np.array([n], "<i8").tobytes() for n in (1, 5))
     served, rate, since = (np.array([x], "<f8").tobytes() for x in (3.0, 2.0, 7.0))
 
-    publish_lines(board, RateUpdate(edge, iteration, served, rate, since))
+    publish_segments(board, RateUpdate(edge, iteration, served, rate, since))
 
     assert board.read(1) == RateSegment(5, 3.0, 2.0, 7.0)
     board.close()

@@ -15,7 +15,7 @@ from emu.emulation.launch.programs import (
     program_path,
     with_keys,
 )
-from emu.emulation.network import derive_key
+from emu.emulation.network.authentication import derive_key
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import NodeMisbehaved
 from emu.systems.dgtp.job import PROGRAMS

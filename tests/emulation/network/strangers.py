@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from emu.emulation.network import ControlConnection, Identity
-from emu.emulation.network.authentication import Challenge
-from emu.emulation.wire import PREFIX_BYTES, FrameReader, Kind, Message, encode_message
-from emu.emulation.wire.frame_layout import PREFIX
+from emu.emulation.network.authentication import Challenge, Identity
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind, Message
 from emu.errors import NodeLost
 
 NONCE = bytes(32)

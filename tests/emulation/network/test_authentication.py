@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from emu.emulation.network import (
-    BufferPool,
-    ControlConnection,
-    ControlServer,
-    DataServer,
+from emu.emulation.network.authentication import (
+    AGAIN,
+    Challenge,
     Identity,
-    Inbox,
-    connect_control,
+    Rejections,
+    Strangers,
     derive_key,
     edge_keys,
-    open_edge,
 )
-from emu.emulation.network.authentication import AGAIN, Challenge, Rejections, Strangers
-from emu.emulation.wire import Kind, encode_message
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Kind
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from tests.emulation.network.strangers import (
     NONCE,
@@ -338,7 +340,7 @@ async def test_idle_strangers_keep_nobody_out_of_a_data_port(
     later = [await silent(address) for _ in range(3)]
     await until(lambda: len(server.connections) == len(edges) + 2)
     assert server.connected.keys() == keys.keys()
-    assert server.rejections[0].reason == AGAIN
+    assert server.rejections[0][1] == AGAIN
     for _, writer in (*idle, *later):
         writer.close()
     for edge in edges:

@@ -9,18 +9,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from emu.emulation.network import (
-    BufferPool,
-    ControlConnection,
-    ControlServer,
-    DataServer,
-    Delivery,
-    Identity,
-    Inbox,
-    connect_control,
-)
+from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import awake_timeout
-from emu.emulation.network.data_server import DataConnection
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.data_server import DataConnection, DataServer
+from emu.emulation.network.inbox import BufferPool, Delivery, Inbox
 from emu.errors import DeadlineExceeded
 
 

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network import Alarm, ClockLine, PeerClock, RunClock, tune_process
-from emu.emulation.network.clock import MOST_DRIFT, SilenceWatch, line_of_ping
+from emu.emulation.network.clock import (
+    MOST_DRIFT,
+    Alarm,
+    ClockLine,
+    PeerClock,
+    RunClock,
+    SilenceWatch,
+    line_of_ping,
+)
+from emu.emulation.network.tuning import tune_process
 
 finite = st.floats(-1e6, 1e6)
 

@@ -9,15 +9,15 @@ import time
 import numpy as np
 import pytest
 
-from emu.emulation.network import (
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.inbox import (
     BufferPool,
     Delivery,
-    FrameLog,
     Handoff,
     Inbox,
     InboxStatistics,
-    RunClock,
 )
+from emu.emulation.network.send_log import FrameLog
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import DeadlineExceeded, NodeLost, NodeMisbehaved
 

@@ -13,17 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.network import (
-    BufferPool,
-    DataServer,
-    Inbox,
-    OutEdge,
-    Pacer,
-    RateBoard,
-    RunClock,
-    edge_keys,
-    open_edge,
-)
+from emu.emulation.network.authentication import edge_keys
+from emu.emulation.network.clock import RunClock
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import SendLog
 from emu.emulation.shaping import EmulationSettings, FlowEnds
 from emu.emulation.wire.frame_layout import FRAME_ROWS
@@ -324,14 +321,14 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     origin = time.monotonic()
     board, clock = RateBoard.create(1), RunClock(origin, time_scale)
     pacer = Pacer(board, EmulationSettings(byte_scale=byte_scale))
-    assert pacer.line(0, 4) is None
+    assert pacer.segment(0, 4) is None
     pacer.start(clock)
     board.publish([0], [4], [served], [rate], since)
 
-    line = pacer.line(0, 4)
+    line = pacer.segment(0, 4)
     assert line is not None
-    assert pacer.line(0, 3) is None
-    assert pacer.line(0, 5) is None
+    assert pacer.segment(0, 3) is None
+    assert pacer.segment(0, 5) is None
     wall = origin + (since + later) * time_scale
     there = line.served + line.rate * (wall - line.since)
     assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)
@@ -345,7 +342,7 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
 
 def test_the_send_log_speaks_emulated_seconds() -> None:
     log = SendLog()
-    log.note(3, 7, finished=110.0, queued=104.0, informed=106.0, lag=0.5)
+    log.note(3, 7, 110.0, 104.0, 106.0, 0.5)
 
     rows = np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
 

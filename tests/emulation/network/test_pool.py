@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network import BufferPool, PoolStatistics
-from emu.emulation.network.inbox import size_class
+from emu.emulation.network.inbox import BufferPool, PoolStatistics, size_class
 from emu.errors import RunError
 
 

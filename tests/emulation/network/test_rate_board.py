@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network import RateBoard
-from emu.emulation.network.rate_board import order_of_publication
+from emu.emulation.network.rate_board import RateBoard, order_of_publication
 from emu.emulation.shaping import RateSegment
 
 # Every line it writes satisfies served == 3 * rate == since, so a reader that mixes
 # two of them is found out.
 WRITER = """
 import sys, numpy as np
-from emu.emulation.network import RateBoard
+from emu.emulation.network.rate_board import RateBoard
 
 board = RateBoard.open(sys.argv[1], writable=True)
 edges = np.arange(board.edges)

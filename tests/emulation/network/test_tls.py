@@ -9,20 +9,18 @@ from collections.abc import AsyncIterator, Collection
 import numpy as np
 import pytest
 
-from emu.emulation.network import (
-    BufferPool,
-    ControlConnection,
-    ControlServer,
-    DataServer,
-    Identity,
-    Inbox,
-    connect_control,
+from emu.emulation.network.authentication import Identity, edge_keys
+from emu.emulation.network.connect import open_edge
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.data_server import DataServer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.network.tls import (
+    ServerTls,
+    client_context,
     draw_certificate,
-    edge_keys,
     is_loopback,
-    open_edge,
 )
-from emu.emulation.network.tls import ServerTls, client_context
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from tests.emulation.network.strangers import (
     NONCE,

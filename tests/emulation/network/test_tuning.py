@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from emu.emulation.network import tune_process
-from emu.emulation.network.tuning import SLICE_NS
+from emu.emulation.network.tuning import SLICE_NS, tune_process
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 _LAYOUT = struct.Struct("=IIQiIQQQ")  # struct sched_attr; the slice is the runtime

@@ -14,18 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from emu.emulation.wire import (
+from emu.emulation.wire.decoding import AHEAD, FrameReader
+from emu.emulation.wire.encoding import encode_data, encode_message
+from emu.emulation.wire.frame_layout import (
     DATA_KINDS,
     PREFIX_BYTES,
     Frame,
-    FrameReader,
     Kind,
     Message,
     WireLimits,
-    encode_data,
-    encode_message,
 )
-from emu.emulation.wire.decoding import AHEAD
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
 from tests.emulation.wire.prefix import prefix_of
 

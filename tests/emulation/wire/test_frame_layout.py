@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.emulation.wire import (
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import Outgoing, encode_data, encode_message
+from emu.emulation.wire.frame_layout import (
     DATA_KINDS,
     DataHeader,
     Frame,
-    FrameReader,
     Kind,
     Message,
-    Outgoing,
     TensorSpec,
-    encode_data,
-    encode_message,
 )
 
 HELLO = (

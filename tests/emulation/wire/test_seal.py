@@ -7,7 +7,9 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.wire import FrameReader, Kind, Message, Seal, encode_message
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_message
+from emu.emulation.wire.frame_layout import Kind, Message, Seal
 from emu.errors import MalformedFrame, WireError
 
 KEY = bytes(range(32))

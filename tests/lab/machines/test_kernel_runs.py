@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.peers import JoinedAgent
-from emu.emulation.network import RateBoard
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import Message
 from emu.errors import RunError, ScenarioError
 from emu.experiment.recompute import audit_whole

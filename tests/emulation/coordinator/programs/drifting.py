@@ -31,8 +31,8 @@ class Drifts(Timed):
         came = [float(inputs[e]["bytes"][0]) for e in sorted(inputs)]
         self._value = drifted(self._value, came)
         return {
-            output.edge: {"bytes": np.full(row[iteration] // 8, self._value)}
-            for output, row in zip(self._brief.outputs, self._rows, strict=True)
+            edge: {"bytes": np.full(row[iteration] // 8, self._value)}
+            for edge, row in self._rows.items()
         }
 
     @override

@@ -1,0 +1,43 @@
+"""Counts and delays of a node process, as it hands them over and a run keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from emu.emulation.network.data_server import DataServerStatistics
+from emu.emulation.network.inbox import InboxStatistics, PoolStatistics
+from emu.emulation.network.out_edge import OutEdgeStatistics
+from emu.emulation.network.pacer import PacerStatistics
+
+
+@dataclass(frozen=True)
+class HostUse:
+    """Use of a host while a process ran there, wall seconds."""
+
+    seconds: float
+    loop_lag_mean: float
+    loop_lag_max: float
+    """Lag of the event loop's timers."""
+    waited: float
+    """The event loop was ready and had no core."""
+    host: dict[str, float]
+    """CPU time of all cores by use: ``busy``, ``idle``, ``steal``."""
+
+
+@dataclass(frozen=True)
+class ProcessStatistics:
+    """All that one process has counted."""
+
+    received: DataServerStatistics
+    memory: PoolStatistics
+    waiting: InboxStatistics
+    sent: list[OutEdgeStatistics]
+    pacer: PacerStatistics
+    host_metrics: HostUse
+    cpu_seconds: float
+    peak_memory: int
+    """Bytes."""
+    clock: list[float]
+    """Run times at which it was asked for results, and answered."""
+    flows: bytes = field(default_factory=bytes)
+    """Rows of `SendLog`, which processes.json does not hold."""
