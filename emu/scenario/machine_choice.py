@@ -20,7 +20,7 @@ from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
 from emu.problem import Cluster, Job, Realization, Task
-from emu.problem.workloads import without_copies
+from emu.problem.workloads import copies_of, without_copies
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
@@ -96,8 +96,9 @@ def _short_searches(
     run = realization.of(whole)
     run = Realization(run.times[:, columns], run.volumes[:, columns])
     times: dict[Names, float] = {}
+    least = 2 if copies_of(job) else 1  # a peer is another machine
     for names in sets if len(sets) > 1 else ():
-        if (fewer := on_machines(scenario, names)) is None:
+        if len(names) < least or (fewer := on_machines(scenario, names)) is None:
             continue
         try:
             part = without_copies(fewer.to_job(train_vertices=1))

@@ -239,7 +239,7 @@ class TaskRunner:
         process: what the coordinator thinks of when it lands does not hasten it.
         Raises DeadlineExceeded when it does not come; names who waits for whom.
         """
-        # It need not be waited for: when a task is ordered, every input has left its
+        # No input need be waited for: when a task is ordered, every one has left its
         # source and, if it was shaped, has arrived.
         around, patience = self._around, self._around.settings.deadline
         latency = self._inputs[edge].latency

@@ -627,7 +627,25 @@ def draw_scenario(seed: int) -> Section:
     A rule of its own is `RULE`, in a file rule.py beside it.
     """
     system = ("custom", "custom", *_TRAINED, "dorylus")[seed % 8]
-    return Scenario(seed, system).content
+    content = Scenario(seed, system).content
+    draw = Draw(seed + 2**40)  # of latencies: without any a seed stays what it was
+    if draw.chance(0.3):
+        _add_latencies(content["cluster"], draw)
+    return content
+
+
+def _add_latencies(cluster: Section, draw: Draw) -> None:
+    def latency() -> Any:
+        return draw.one("20 us", "3 ms", "0.25 s", {"in": "40 ms"}, {"out": "1 s"})
+
+    for machine in cluster.get("machines", ()):
+        nic = machine["nic"]
+        if nic != "none" and draw.chance(0.7):
+            both = nic if isinstance(nic, dict) else {"in": nic, "out": nic}
+            machine["nic"] = both | {"latency": latency()}
+    for rack in cluster.get("racks", ()):
+        if draw.chance(0.5):
+            rack["latency"] = latency()
 
 
 def key_paths(content: Any, at: str = "") -> set[str]:
