@@ -324,6 +324,23 @@ def _about_this_host(error: Exception) -> str:
     return ""
 
 
+def option(form: str, meaning: str, **more: Any) -> Any:
+    """Return an option; ``form`` is its names and its value, as help shows them.
+
+    Where no name is stated, it is that of the parameter.
+    """
+    names = [word for word in form.split() if word.startswith("-")]
+    value = form.split()[len(names) :]
+    return typer.Option(
+        *names, metavar=value[0] if value else None, help=meaning, **more
+    )
+
+
+def argument(form: str, meaning: str, **more: Any) -> Any:
+    """Return an argument that help shows as ``form``."""
+    return typer.Argument(metavar=form, help=meaning, **more)
+
+
 class _App(typer.Typer):
     """An app of commands with plain help, whatever imports their modules first."""
 
@@ -359,9 +376,7 @@ def options(
     *,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version."
-        ),
+        option("--version", "Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     """Take the options that stand before the command."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, RunError
 from emu.host.files import find_remains, remove
@@ -29,13 +29,13 @@ def _groups() -> list[Path]:
 
 @app.command()
 def clean(
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="DIR", help="Run directories to look in.")
-    ] = Path("runs"),
+    runs: Annotated[Path, option("--runs DIR", "Run directories to look in.")] = Path(
+        "runs"
+    ),
     json_target: JsonTarget = None,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is there; remove nothing.")
+        bool, option("--dry-run", "Say what is there; remove nothing.")
     ] = False,
 ) -> None:
     """Remove files that a killed process or a power cut left.

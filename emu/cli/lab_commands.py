@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError, ScenarioError
@@ -40,21 +40,16 @@ def lab(
     file: ScenarioFile,
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND]", help="Runs on every machine; not the file's."
-        ),
+        argument("[-- COMMAND]", "Runs on every machine; not the file's."),
     ] = None,
     overrides: Overrides = None,
     *,
-    runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the run directory goes.")
-    ] = Path("runs"),
-    shell: Annotated[
-        str, typer.Option(metavar="MACHINE", help="Open a shell there instead.")
-    ] = "",
+    runs: Annotated[Path, option("DIR", "Where the run directory goes.")] = Path(
+        "runs"
+    ),
+    shell: Annotated[str, option("MACHINE", "Open a shell there instead.")] = "",
     pcap: Annotated[
-        bool,
-        typer.Option("--pcap", help="Write traffic.pcap: all headers, for Wireshark."),
+        bool, option("--pcap", "Write traffic.pcap: all headers, for Wireshark.")
     ] = False,
     json_target: JsonTarget = None,
 ) -> None:
@@ -116,29 +111,17 @@ def _shell(machines: Lab, name: str) -> int:
 
 @app.command()
 def fit(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Scenario to write: YAML or JSON."
-        ),
-    ],
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
-    ] = 0,
+    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
+    out: Annotated[Path, option("--out -o FILE", "Scenario to write: YAML or JSON.")],
+    skip: Annotated[int, option("N", "Leave the first N iterations out.", min=0)] = 0,
     mark: Annotated[
-        str,
-        typer.Option(
-            metavar="LINE", help="Iterations begin where a program printed this."
-        ),
+        str, option("LINE", "Iterations begin where a program printed this.")
     ] = "",
     template: Annotated[
         Template | None,
-        typer.Option(
-            metavar="distdgl|allreduce",
-            help="What the job is: every iteration is then the mean one.",
+        option(
+            "distdgl|allreduce",
+            "What the job is: every iteration is then the mean one.",
         ),
     ] = None,
     json_target: JsonTarget = None,
@@ -184,15 +167,10 @@ def _table(found: Fit) -> object:
 
 @app.command("exec")
 def run_beside(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
-    ],
-    machine: Annotated[
-        str, typer.Argument(metavar="MACHINE", help="Where the command runs.")
-    ],
+    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
+    machine: Annotated[str, argument("MACHINE", "Where the command runs.")],
     command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="With its arguments."),
+        list[str] | None, argument("-- COMMAND", "With its arguments.")
     ] = None,
 ) -> None:
     """Run a command beside a lab that is running.

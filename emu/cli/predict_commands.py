@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 import emu
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import (
     BoundTime,
     JsonTarget,
@@ -143,14 +143,10 @@ def simulate(
     overrides: Overrides = None,
     json_target: JsonTarget = None,
     train: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool,
-        typer.Option("--train", help="Train in one process as the schedule does."),
+        bool, option("--train", "Train in one process as the schedule does.")
     ] = False,
     network: Annotated[
-        Network,
-        typer.Option(
-            metavar="fluid|ns3", help="Carrier of the bytes: rates, or packets of ns-3."
-        ),
+        Network, option("fluid|ns3", "Carrier of the bytes: rates, or packets of ns-3.")
     ] = Network.FLUID,
     sharing: Queues = None,
     congestion_control: Tcp = None,

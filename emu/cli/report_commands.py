@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import RunCode, seconds, split_words
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
@@ -164,52 +164,41 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
 @app.command()
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Run directories; several in a figure."),
+        list[Path], argument("RUN...", "Run directories; several in a figure.")
     ],
     form: Annotated[
         Form,
-        typer.Option(
-            "--as",
-            metavar="html|trace|svg|pdf|png|csv",
-            help="A page, a trace for ui.perfetto.dev, a figure, or tables.",
+        option(
+            "--as html|trace|svg|pdf|png|csv",
+            "A page, a trace for ui.perfetto.dev, a figure, or tables.",
         ),
     ] = Form.HTML,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File to write, of a figure .svg, .pdf or .png; of tables a "
-            "directory. Default: in RUN.",
+        option(
+            "FILE",
+            "File to write, of a figure .svg, .pdf or .png; of tables a directory. "
+            "Default: in RUN.",
         ),
     ] = None,
     figure: Annotated[
         Figure | None,
-        typer.Option(
-            metavar="gantt|ports|loss|cdf|compare|progress",
-            help="Default is gantt; it and ports show one run, the others several.",
+        option(
+            "gantt|ports|loss|cdf|compare|progress",
+            "Default is gantt; it and ports show one run, the others several.",
         ),
     ] = None,
     *,
-    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
-    width: Annotated[
-        str, typer.Option(metavar="LENGTH", help="3.35in is a column, default 7.2in.")
-    ] = "",
-    since: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Where the time axis begins.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="And where it ends.")
-    ] = "",
-    machines: Annotated[
-        str, typer.Option(metavar="NAMES", help="Show these only: fast0,slow0.")
-    ] = "",
+    dark: Annotated[bool, option("--dark", "Light on dark.")] = False,
+    width: Annotated[str, option("LENGTH", "3.35in is a column, default 7.2in.")] = "",
+    since: Annotated[str, option("--from TIME", "Where the time axis begins.")] = "",
+    until: Annotated[str, option("--to TIME", "And where it ends.")] = "",
+    machines: Annotated[str, option("NAMES", "Show these only: fast0,slow0.")] = "",
     only: Annotated[
-        Only | None,
-        typer.Option(metavar="emulated|simulated", help="One schedule of each run."),
+        Only | None, option("emulated|simulated", "One schedule of each run.")
     ] = None,
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open it in the browser afterwards.")
+        bool, option("--open", "Open it in the browser afterwards.")
     ] = False,
     run_code: RunCode = False,  # noqa: ARG001 - see emu.cli.app.Command
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import (
     JsonTarget,
     Overrides,
@@ -181,73 +181,55 @@ def _program(text: str) -> str:
 
 Allowed = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="MODULE:CLASS",
+    option(
+        "--allow MODULE:CLASS",
+        "Program of one's own that this host may start; repeat for more.",
         parser=_program,
-        help="Program of one's own that this host may start; repeat for more.",
     ),
 ]
 Runs = Annotated[
-    Path,
-    typer.Option(
-        "--runs", metavar="DIR", help="Directory that takes the run directories."
-    ),
+    Path, option("--runs DIR", "Directory that takes the run directories.")
 ]
 
 
 Force = Annotated[
     bool,
-    typer.Option(
+    option(
         "--force",
+        "Measure times even where over 20 % of this host is taken.",
         envvar="EMU_FORCE",
-        help="Measure times even where over 20 % of this host is taken.",
     ),
 ]
 
 
 @app.command()
 def run(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Scenario, as elsewhere."),
-    ] = None,
+    file: Annotated[Path | None, argument("FILE", "Scenario, as elsewhere.")] = None,
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
     agents: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Agents to wait for, started on other hosts; 0 starts one here.",
+        option(
+            "N", "Agents to wait for, started on other hosts; 0 starts one here.", min=0
         ),
     ] = 0,
     hosts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Hosts to start agents on by ssh, one per line."
-        ),
+        Path | None, option("FILE", "Hosts to start agents on by ssh, one per line.")
     ] = None,
     ray: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Ray cluster to start agents on: HOST:PORT, or auto.",
-        ),
+        str, option("ADDRESS", "Ray cluster to start agents on: HOST:PORT, or auto.")
     ] = "",
     listen: Annotated[
         str,
-        typer.Option(
-            metavar="HOST[:PORT]",
-            help="Where agents reach this run; loopback, or the way to its hosts.",
+        option(
+            "HOST[:PORT]",
+            "Where agents reach this run; loopback, or the way to its hosts.",
         ),
     ] = "",
     allow: Allowed = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN", help="Run directory to go on with, from its last checkpoint."
-        ),
+        option("RUN", "Run directory to go on with, from its last checkpoint."),
     ] = None,
     json_target: JsonTarget = None,
     witness: Witness = None,
@@ -256,22 +238,18 @@ def run(
     *,
     any_version: Annotated[
         bool,
-        typer.Option(
-            "--any-version", help="Warn of hosts with another emu, do not refuse them."
-        ),
+        option("--any-version", "Warn of hosts with another emu, do not refuse them."),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+        bool, option("--strict", "Fail unless the verdict is trusted.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is known; start nothing.")
+        bool, option("--dry-run", "Say what is known; start nothing.")
     ] = False,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Serve a live page.")
-    ] = False,
+    dashboard: Annotated[bool, option("--dashboard", "Serve a live page.")] = False,
     force: Force = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show machines and rates in the terminal.")
+        bool, option("--live", "Show machines and rates in the terminal.")
     ] = False,
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
@@ -464,25 +442,22 @@ def profile(
     file: ScenarioFile,
     out: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT",
-            help="Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML).",
+        argument(
+            "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
         ),
     ],
     overrides: Overrides = None,
     iterations: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Iterations or epochs to measure.")
+        int, option("N", "Iterations or epochs to measure.", min=1)
     ] = 50,
     trace: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="TRACE", help="Of torch.profiler (JSON, gz)."),
+        Path | None, option("--from TRACE", "Of torch.profiler (JSON, gz).")
     ] = None,
     ranges: Annotated[
         list[str] | None,
-        typer.Option(
-            "--range",
-            metavar="KIND=NAME,...",
-            help="Ranges of the trace that are a kind of task; default: its name.",
+        option(
+            "--range KIND=NAME,...",
+            "Ranges of the trace that are a kind of task; default: its name.",
         ),
     ] = None,
     runs: Runs = Path("runs"),
@@ -549,27 +524,15 @@ def _range(text: str) -> tuple[str, list[str]]:
 
 @app.command()
 def agent(
-    coordinator: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="Where emu run listens.")
-    ],
+    coordinator: Annotated[str, argument("HOST:PORT", "Where emu run listens.")],
     name: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Of this host in the run; else hostN by an engine's rank.",
-        ),
+        str, option("NAME", "Of this host in the run; else hostN by an engine's rank.")
     ] = "",
     bind: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="Address of this host on which processes take data."
-        ),
+        str, option("ADDRESS", "Address of this host on which processes take data.")
     ] = "",
     patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", help="Seconds to keep trying to reach the coordinator."
-        ),
+        float, option("SECONDS", "Seconds to keep trying to reach the coordinator.")
     ] = 60.0,
     allow: Allowed = None,
 ) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.sources import KeptData
@@ -45,13 +45,11 @@ _SCHEMA = "emu.schema.json"
 @app.command()
 def init(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the scenario; default: golden.")
+        str, argument("NAME", "Of the scenario; default: golden.")
     ] = "golden",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="To write; default: NAME.yaml, folder NAME of a lab."
-        ),
+        option("FILE", "To write; default: NAME.yaml, folder NAME of a lab."),
     ] = None,
 ) -> None:
     """Copy a shipped scenario or lab into this directory, to edit.
@@ -95,9 +93,7 @@ def init(
 
 @app.command()
 def validate(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Scenarios and labs.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Scenarios and labs.")],
     overrides: Overrides = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -150,9 +146,7 @@ def schema() -> None:
 
 @app.command()
 def docs(
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Of the document; default: a list.")
-    ] = "",
+    name: Annotated[str, argument("[NAME]", "Of the document; default: a list.")] = "",
 ) -> None:
     """Show a document of emu, or list them.
 
@@ -176,38 +170,28 @@ def docs(
 
 
 FeatureFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A row of numbers per vertex: npy or text."),
+    Path | None, option("FILE", "A row of numbers per vertex: npy or text.")
 ]
 LabelFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A class per vertex, number or word."),
+    Path | None, option("FILE", "A class per vertex, number or word.")
 ]
 SplitFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="train, valid or test per vertex; or a folder of lists."
-    ),
+    option("FILE", "train, valid or test per vertex; or a folder of lists."),
 ]
 EdgeColumns = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Columns with the ends of edges: names, numbers."),
+    str | None, option("A,B", "Columns with the ends of edges: names, numbers.")
 ]
 Bipartite = Annotated[
     bool | None,
-    typer.Option(
-        "--bipartite/--no-bipartite", help="Both ends are of two kinds, or of one."
-    ),
+    option("--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."),
 ]
 Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="The first line is no edge, or one."),
+    bool | None, option("--header/--no-header", "The first line is no edge, or one.")
 ]
 HasIds = Annotated[
     bool | None,
-    typer.Option(
-        "--ids/--no-ids", help="Tables beside name vertices, or are in their order."
-    ),
+    option("--ids/--no-ids", "Tables beside name vertices, or are in their order."),
 ]
 
 
@@ -219,40 +203,29 @@ class SplitContent(StrEnum):
 
 
 GraphNumber = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
+    int | None, option("N", "Which of several graphs, from 0.", min=0)
 ]
-RelationNames = Annotated[
-    str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
-]
+RelationNames = Annotated[str, option("A,R,A", "Take one relation of several.")]
 SplitNumber = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
+    int | None, option("N", "Which of several splits, from 0.", min=0)
 ]
 SplitArrays = Annotated[
-    SplitContent | None,
-    typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
+    SplitContent | None, option("masks|ids", "What arrays of splits hold.")
 ]
-Flatten = Annotated[
-    bool, typer.Option("--flatten", help="Make one graph of several types.")
-]
+Flatten = Annotated[bool, option("--flatten", "Make one graph of several types.")]
 
 
 @app.command("import")
 def import_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Graph to bring in.")],
-    name: Annotated[
-        str, typer.Option("--out", "-o", metavar="NAME", help="What to call it.")
-    ],
+    file: Annotated[Path, argument("FILE", "Graph to bring in.")],
+    name: Annotated[str, option("--out -o NAME", "What to call it.")],
     features: FeatureFile = None,
     feature_length: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Make up features of this length."),
+        int | None, option("N", "Make up features of this length.", min=1)
     ] = None,
     labels: LabelFile = None,
     classes: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Make up labels of so many classes."),
+        int | None, option("N", "Make up labels of so many classes.", min=1)
     ] = None,
     graph: GraphNumber = None,
     relation: RelationNames = "",
@@ -265,12 +238,11 @@ def import_command(
     ids: HasIds = None,
     *,
     words: Annotated[
-        bool, typer.Option("--words", help="Ids are words, even if some are numbers.")
+        bool, option("--words", "Ids are words, even if some are numbers.")
     ] = False,
     flatten: Flatten = False,
     label_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column of classes in the file of --labels."),
+        str | None, option("NAME", "Column of classes in the file of --labels.")
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -355,12 +327,10 @@ class Action(StrEnum):
 @app.command("data")
 def data_command(
     action: Annotated[
-        Action,
-        typer.Argument(metavar="[list|fetch|clear]", help="list is the default."),
+        Action, argument("[list|fetch|clear]", "list is the default.")
     ] = Action.LIST,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Graphs to fetch or remove."),
+        list[str] | None, argument("[NAME...]", "Graphs to fetch or remove.")
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:

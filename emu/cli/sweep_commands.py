@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
 from emu.cli.signs_of_life import note_stage
 from emu.errors import EmulatorError, ExpectationMissed
@@ -54,22 +53,16 @@ _ERRORS = ("makespan_error", "replay_error")
 def sweep(
     file: ScenarioFile,
     vary: Annotated[
-        list[str],
-        typer.Option(
-            metavar="KEY=A,B,...", help="Values of a key; every combination is tried."
-        ),
+        list[str], option("KEY=A,B,...", "Values of a key; every combination is tried.")
     ],
     overrides: Overrides = None,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Seeds of every combination.")
-    ] = 1,
+    seeds: Annotated[int, option("N", "Seeds of every combination.", min=1)] = 1,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory; default: sweeps/NAME."),
+        Path | None, option("DIR", "Directory; default: sweeps/NAME.")
     ] = None,
     *,
     emulate: Annotated[
-        bool, typer.Option("--emulate/--simulate", help="Over sockets, or simulated.")
+        bool, option("--emulate/--simulate", "Over sockets, or simulated.")
     ] = False,
 ) -> None:
     """Carry out many variations of a scenario.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import emu
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import (
     BoundTime,
     JsonTarget,
@@ -53,19 +53,14 @@ from emu.scenario.document import value_at
 
 @app.command()
 def explain(
-    what: Annotated[
-        Path, typer.Argument(metavar="RUN|FILE", help="Run directory, or scenario.")
-    ],
+    what: Annotated[Path, argument("RUN|FILE", "Run directory, or scenario.")],
     overrides: Overrides = None,
     json_target: JsonTarget = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Improvements to show.")
-    ] = SHOWN,
+    top: Annotated[int, option("N", "Improvements to show.", min=0)] = SHOWN,
     bound_time: BoundTime = "5 s",
     *,
     helpful: Annotated[
-        bool,
-        typer.Option("--improvements/--no-improvements", help="Say what would help."),
+        bool, option("--improvements/--no-improvements", "Say what would help.")
     ] = True,
     run_code: RunCode = False,
 ) -> None:
@@ -118,16 +113,15 @@ def explain(
 @app.command()
 def crossover(
     file: ScenarioFile,
-    key: Annotated[str, typer.Option(metavar="KEY", help="Such as job.model.hidden.")],
+    key: Annotated[str, option("KEY", "Such as job.model.hidden.")],
     between: Annotated[
-        str, typer.Option(metavar="A,B", help="Two of dgtp, data_parallel, p3.")
+        str, option("A,B", "Two of dgtp, data_parallel, p3.")
     ] = "data_parallel,p3",
     values: Annotated[
         str,
-        typer.Option(
-            "--range",
-            metavar="LOW,HIGH",
-            help="Ends of the search; default: a 16th of the file's value to 16 times.",
+        option(
+            "--range LOW,HIGH",
+            "Ends of the search; default: a 16th of the file's value to 16 times.",
         ),
     ] = "",
     overrides: Overrides = None,
@@ -209,50 +203,40 @@ def _range(scenario: Scenario, key: str, stated: str) -> Values:
 @app.command()
 def compare(
     what: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE|RUN...", help="A scenario, or run directories."),
+        list[Path], argument("FILE|RUN...", "A scenario, or run directories.")
     ],
     overrides: Overrides = None,
     policies: Annotated[
-        str, typer.Option(metavar="A,B", help="Rate policies; default: the scenario's.")
+        str, option("A,B", "Rate policies; default: the scenario's.")
     ] = "",
     placements: Annotated[
-        str, typer.Option(metavar="A,B", help="Placements; default: the scenario's.")
+        str, option("A,B", "Placements; default: the scenario's.")
     ] = "",
     move: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TASK=MACHINE", help="Show it with this task moved."),
+        list[str] | None, option("TASK=MACHINE", "Show it with this task moved.")
     ] = None,
     swap: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TASK,TASK", help="Show it with these tasks swapped."),
+        list[str] | None, option("TASK,TASK", "Show it with these tasks swapped.")
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="Scenario only: its seed and those that follow it."
-        ),
+        int, option("N", "Scenario only: its seed and those that follow it.", min=1)
     ] = 1,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help="Scenario only: dgtp,data_parallel,p3.")
+        str, option("A,B", "Scenario only: dgtp,data_parallel,p3.")
     ] = "",
     write: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write each row as a scenario."),
+        Path | None, option("DIR", "Write each row as a scenario.")
     ] = None,
     json_target: JsonTarget = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
+        Path | None, option("FILE", "Runs only: a picture, .svg, .pdf or .png.")
     ] = None,
     *,
     keep_placement: Annotated[
-        bool,
-        typer.Option("--keep-placement", help="Place by the scenario's policy alone."),
+        bool, option("--keep-placement", "Place by the scenario's policy alone.")
     ] = False,
     same_machines: Annotated[
-        bool,
-        typer.Option("--same-machines", help="With --systems: on those of the first."),
+        bool, option("--same-machines", "With --systems: on those of the first.")
     ] = False,
 ) -> None:
     """Compare placements and policies, or recorded runs.

@@ -125,7 +125,11 @@ def seconds_of_waits(
             spans += zip(
                 schedule.task_start[task], schedule.task_end[task], strict=True
             )
-        busy = _cover(spans) * time_scale
+        total, until = 0.0, -math.inf
+        for start, end in sorted(spans):
+            total += max(0.0, end - max(start, until))
+            until = max(until, end)
+        busy = total * time_scale
         share |= dict.fromkeys(
             tasks, min(waited.get(process, 0.0) / busy, 1.0) if busy else 0.0
         )
@@ -137,15 +141,6 @@ def seconds_of_waits(
         min(seconds, YOUNG / time_scale) * sum(share.get(t, 0.0) for t in ends[edge])
         for (edge, _), seconds in young.items()
     )
-
-
-def _cover(spans: list[tuple[float, float]]) -> float:
-    """Return the seconds that lie in any of these spans."""
-    total, until = 0.0, -math.inf
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
 
 
 #: Tolerance of a flow: a share of its length, or so many wall seconds if longer.

@@ -222,7 +222,12 @@ def of_network(
                 )
                 continue
         senders = most_senders(emulated, port)
-        full = _together(emulated, shares, port) >= _SOUND
+        there = [
+            each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
+        ]
+        full = (
+            sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
+        ) >= _SOUND
         if of.direction == "in" and senders > 1 and not full:
             yield f"incast on {name}: up to {senders} machines sent to it at once"
     yield from _of_shares(emulated, links, late[:_MOST], shares)
@@ -237,14 +242,6 @@ def of_network(
                 f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
                 f"critical path have {format_size(size)} or less"
             )
-
-
-def _together(emulated: Schedule, shares: Shares, port: int) -> float:
-    """Return what flows over a link carried of their max-min bytes, 0 if unknown."""
-    there = [
-        each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
-    ]
-    return sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
 
 
 def _of_shares(

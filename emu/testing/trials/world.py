@@ -441,21 +441,6 @@ class World:
         self.complaints += complaints
         self._bury()
         self.loop.close()
-        self._give_back()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Keep nothing of the processes' own: each has its files open.
-
-        A coordinator moves all objects that are there when it begins, those of the
-        world too, where the garbage collector seldom looks.
-        """
-        self._lives.clear()
-        for process in self.processes:
-            process.never.clear()
-
-    def _give_back(self) -> None:
-        """Close shared memory, also what killed processes held."""
         ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
         for fd in self._opened:  # the number may be another file's by now
             with contextlib.suppress(OSError):
@@ -463,6 +448,11 @@ class World:
                     os.close(fd)
         for fd in self._memory.values():
             os.close(fd)
+        # A coordinator moves all objects that are there when it begins, those of the
+        # world too, where the garbage collector seldom looks.
+        self._lives.clear()
+        for process in self.processes:
+            process.never.clear()
 
     def _bury(self) -> None:
         """Have what killed processes were at unwind, now that it shows nowhere."""
