@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -17,6 +17,8 @@ from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
+#: Its content, or a part of it; `_Lab` below has the form.
+LabResult: TypeAlias = dict[str, Any]
 _Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _FILE = "machines.json"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from emu.runs.result import Result
 
 Phase = Literal["starting", "running", "ended", "failed"]
 
@@ -182,7 +184,7 @@ class History:
         """Append a death that the job goes on after."""
         self.deaths.append((time, note))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return everything, rates per port."""
         return {
             "time": list(self.time),
@@ -194,7 +196,7 @@ class History:
             "deaths": list(self.deaths),
         }
 
-    def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+    def since(self, seen: Seen) -> tuple[Result, Seen]:
         """Return the news since ``seen``, and the position after them.
 
         ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
