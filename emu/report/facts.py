@@ -126,7 +126,7 @@ def setting(result: Result) -> Iterator[Fact]:
         text.format(result[key]) for key, text in facts_by_key.items() if key in result
     ]
     if iterations := result.get("iterations"):
-        length = length_text(iterations, int(result.get("mini_batches", iterations)))
+        length = length_text(iterations, result.get("mini_batches") or iterations)
         counts.insert(0, length)
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
     if drawn := result.get("failures"):
