@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +18,6 @@ from emu.lab.machines.cpu_groups import (
     remove_left_behind,
 )
 from emu.names import for_terminal
-
-
-def _groups() -> list[Path]:
-    """Return control groups of labs that are no more; none without such groups."""
-    try:
-        return groups_left_behind(Hierarchy.find())
-    except (OSError, RunError):  # /proc is not there
-        return []
 
 
 @app.command()
@@ -50,7 +43,9 @@ def clean(
     DataError
         When something cannot be removed.
     """
-    files, groups = find_remains(runs), _groups()
+    files, groups = find_remains(runs), list[Path]()
+    with contextlib.suppress(OSError, RunError):  # /proc is not there
+        groups = groups_left_behind(Hierarchy.find())
     for path in [] if dry_run else files:
         remove(path)
     if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):

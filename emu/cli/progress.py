@@ -15,7 +15,7 @@ from rich.progress import (
 
 def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
     """Return a bar of what is done of how much; nothing is drawn off a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=24)
-    columns += MofNCompleteColumn(), TimeElapsedColumn(), *more
+    counts: list[ProgressColumn] = [MofNCompleteColumn(), TimeElapsedColumn(), *more]
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), *counts
     quiet = not console.is_terminal
     return Progress(*columns, console=console, transient=True, disable=quiet)

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ from rich.progress import Progress, TaskID
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.errors import DataError, ScenarioError
-from emu.graph_data.sources import KeptData
 from emu.host.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
@@ -120,22 +119,18 @@ def validate(
     if emit(json_target, report):
         for good in [file for file in files if not errors[str(file)]]:
             typer.echo(f"{good}: good")
-            for program in _programs(good, overrides or []):
+            if is_lab(good, overrides or []):  # a lab is such code
+                continue
+            scenario = load(good, overrides or [])
+            programs = [model.program for model in model_programs(scenario)]
+            if is_program(rule := scenario.schedule.policy):
+                programs.insert(0, rule)
+            for program in programs:
                 typer.echo(f"{good}: code of others, not run: {program}", err=True)
     for wrong in problems:
         typer.echo(f"emu: {wrong}", err=True)
     if problems:
         raise typer.Exit(ScenarioError.exit_code)
-
-
-def _programs(file: Path, overrides: list[str]) -> list[str]:
-    """Return the code of others that a good scenario names; a lab is such code."""
-    if is_lab(file, overrides):
-        return []
-    scenario = load(file, overrides)
-    rule = scenario.schedule.policy
-    models = [model.program for model in model_programs(scenario)]
-    return [*([rule] if is_program(rule) else []), *models]
 
 
 @app.command()
@@ -365,7 +360,8 @@ def data_command(
         table = plain_table(
             "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
         )
-        for (name, kind, origin, *facts), group in groupby(rows, _alike):
+        alike = attrgetter("name", "kind", "origin", "vertices", "edges")
+        for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)
             same = [*group]
             of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
@@ -377,11 +373,8 @@ def data_command(
         typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
-def _advance(bar: Progress, task: TaskID, done: int) -> None:
-    bar.update(task, completed=done)
-
-
 def _fetch(names: list[str]) -> None:
+    """Fetch public graphs; say how large each is."""
     from emu.graph_data.fetch import PUBLIC_GRAPHS, fetch_graph  # noqa: PLC0415 - numpy
 
     if not names:
@@ -391,16 +384,15 @@ def _fetch(names: list[str]) -> None:
     for name in names:
         quiet = not console.is_terminal
         with Progress(console=console, transient=True, disable=quiet) as bar:
-            size = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
-            task = bar.add_task(f"fetching {name}", total=size)
-            path = fetch_graph(name, partial(_advance, bar, task))
-        typer.echo(
-            f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
-        )
+            total = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
+            task = bar.add_task(f"fetching {name}", total=total)
 
+            def tell(done: int, task: TaskID = task) -> None:
+                bar.update(task, completed=done)
 
-def _alike(row: KeptData) -> tuple[str, str, str, int | None, int | None]:
-    return row.name, row.kind, row.origin, row.vertices, row.edges
+            path = fetch_graph(name, tell)
+        size = _megabytes(path.stat().st_size)
+        typer.echo(f"{name}: {size}, for job.dataset: {name}")
 
 
 def _megabytes(size: int) -> str:

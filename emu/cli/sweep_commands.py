@@ -88,7 +88,11 @@ def sweep(
             f"placed by {', '.join(sorted(policies)) or 'unknown'}"
         )
         terminal().print(sweep_table(rows, varied))
-        _draw(rows, varied, directory / "points.svg")
+        from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+
+        with style(dark=False):
+            save(sweep_figure(rows, varied), directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
         judge_simulated(list_unchecked(expect), [])
@@ -208,12 +212,3 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
-
-
-def _draw(rows: list[Figures], varied: list[str], path: Path) -> None:
-    # matplotlib takes half a second to import
-    from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
-    from emu.report.plot_style import save, style  # noqa: PLC0415
-
-    with style(dark=False):
-        save(sweep_figure(rows, varied), path)

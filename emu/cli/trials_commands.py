@@ -14,13 +14,7 @@ from emu.cli.signs_of_life import note_stage
 from emu.errors import RunError
 from emu.names import for_terminal
 from emu.scenario import load, prepare
-from emu.testing.trials import Case, Trial, Trials
-
-
-def _outcome(trial: Trial) -> str:
-    if trial.run is not None:
-        return "equal results"
-    return type(trial.error).__name__ if trial.error else "coordinator killed"
+from emu.testing.trials import Case, Trials
 
 
 @app.command()
@@ -53,7 +47,8 @@ def trials(
     for each in range(seed, seed + count):
         note_stage(f"seed {each}")
         trial = tries.run(each)
-        outcomes[_outcome(trial)] += 1
+        end = type(trial.error).__name__ if trial.error else "coordinator killed"
+        outcomes["equal results" if trial.run else end] += 1
         if trial.complaints:
             bad[each] = trial.complaints
         if json_target is None and (trial.complaints or count == 1):

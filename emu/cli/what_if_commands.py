@@ -47,6 +47,7 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at
 
@@ -136,37 +137,21 @@ def crossover(
     systems = split_words(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
-    outcome = find_crossover(
-        scenario, key, (systems[0], systems[1]), _range(scenario, key, values)
-    )
+    try:
+        low, _, high = values.partition(",")
+        ends = Values.between(low, high) if values else None
+        ends = ends or Values.around(value_at(scenario.to_json(), key))
+    except ValueError as error:
+        wrong = f"--range {values}" if values else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
+    outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
     if emit(json_target, outcome.to_json()):
         terminal().print(crossover_table(outcome))
 
 
-def _compare_as_systems(
-    scenario: Scenario,
-    systems: list[str],
-    seeds: int,
-    json_target: str | None,
-    folder: Path | None,
-    *,
-    same_machines: bool,
-) -> None:
-    """Print what a scenario is simulated to take as each of several systems."""
-    results = compare_systems(scenario, systems, seeds, same_machines=same_machines)
-    first = next(result for result in results if not result.refused)
-    if emit(json_target, _to_json(scenario, results, first, folder)):
-        terminal().print(systems_table(results))
-        for line in [*chain(*map(edit_lines, results)), ranking(results)]:
-            terminal().print(line)
-        placings = {result.system: result.placing for result in results}
-        warn_unclaimed({name: placing for name, placing in placings.items() if placing})
-    _judge(scenario, results)
-
-
 def _to_json(
     scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
-) -> list[dict[str, Any]]:
+) -> list[Result]:
     """Return the rows of a comparison, written into a folder if one is named."""
     content = [row.to_json(first) for row in rows]
     if folder is not None:
@@ -187,17 +172,6 @@ def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None
         f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
     ]
     judge_simulated(list_unchecked(scenario.expect), lines)
-
-
-def _range(scenario: Scenario, key: str, stated: str) -> Values:
-    try:
-        if stated:
-            low, _, high = stated.partition(",")
-            return Values.between(low, high)
-        return Values.around(value_at(scenario.to_json(), key))
-    except ValueError as error:
-        option = f"--range {stated}" if stated else f"--key {key}"
-        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
 
 
 @app.command()
@@ -270,10 +244,16 @@ def compare(
             "compare one scenario, or run directories", file=str(what[-1])
         )
     elif systems:
-        scenario = emu.load(what[0], overrides or [])
-        names = split_words(systems)
-        how = {"same_machines": same_machines}
-        _compare_as_systems(scenario, names, seeds, json_target, write, **how)
+        of = emu.load(what[0], overrides or [])
+        names, how = split_words(systems), {"same_machines": same_machines}
+        results = compare_systems(of, names, seeds, **how)
+        first = next(result for result in results if not result.refused)
+        if emit(json_target, _to_json(of, results, first, write)):
+            terminal().print(systems_table(results))
+            for line in [*chain(*map(edit_lines, results)), ranking(results)]:
+                terminal().print(line)
+            warn_unclaimed({r.system: r.placing for r in results if r.placing})
+        _judge(of, results)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -285,8 +265,8 @@ def compare(
             seeds=seeds,
             keep_placement=keep_placement,
         )
-        of, first = placed.scenario, candidates[0]
-        if emit(json_target, _to_json(of, candidates, first, write)):
+        of = placed.scenario
+        if emit(json_target, _to_json(of, candidates, candidates[0], write)):
             window = of.job.credit_window
             job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))

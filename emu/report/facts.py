@@ -108,7 +108,12 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
             Fact("launched again", f"{again['count']} lambdas", f"{late}, {wait}")
         )
     if verdict := result.get("verdict"):
-        facts += _verdict(verdict)
+        trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
+        line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
+        colour = _COLOURS.get(trust, "red")
+        facts.append(Fact("verdict", trust, line, "verdict", colour))
+        for name in ("reasons", "remedies"):
+            facts += _name_first(name, verdict[name])
     facts += _prediction(result.get("prediction"))
     if witness := result.get("witness"):
         facts += _witness(witness, digits)
@@ -200,14 +205,9 @@ def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
         yield Fact("", "", line)
 
 
-def _verdict(verdict: Result) -> Iterator[Fact]:
-    """Yield the verdict, its reasons, and what would help."""
-    trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
-    line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
-    yield Fact("verdict", trust, line, "verdict", _COLOURS.get(trust, "red"))
-    for name in ("reasons", "remedies"):
-        for place, text in enumerate(verdict[name]):
-            yield Fact("" if place else name, "", text)
+def _name_first(name: str, texts: Sequence[str]) -> list[Fact]:
+    """Return a line each, the first with the name."""
+    return [Fact("" if n else name, "", text) for n, text in enumerate(texts)]
 
 
 def _prediction(
@@ -227,8 +227,7 @@ def _prediction(
         line += f", on {', '.join(verdict['links'])}"
     colour = "green" if outcome == "agrees" else "yellow"
     yield Fact(label, outcome, line, label, colour)
-    for place, text in enumerate(verdict["reasons"]):
-        yield Fact("" if place else "likely reason", "", text)
+    yield from _name_first("likely reason", verdict["reasons"])
 
 
 def _witness(seen: Result, digits: int) -> Iterator[Fact]:

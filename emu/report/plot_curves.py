@@ -33,8 +33,6 @@ from emu.runs.retraining import step_ends
 from emu.scenario.virtual_training import Progress
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     Floats = NDArray[np.float64]
 
 
@@ -116,9 +114,12 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
     DataError
         When no run reported a loss, or nothing is left to show.
     """
-    curves = {
-        f: [_curve(run.training, f) for run in runs] for f in ("loss", "accuracy")
-    }
+    curves: dict[str, list[Floats]] = {"loss": [], "accuracy": []}
+    for run in runs:
+        for name, of_runs in curves.items():
+            rows = run.training[run.training["figure"] == name].groupby("iteration")
+            # At the time of the last report of an iteration, the mean of all.
+            of_runs.append(np.column_stack([rows["time"].max(), rows["value"].mean()]))
     curves = {f: of_runs for f, of_runs in curves.items() if any(map(len, of_runs))}
     if not curves:
         names = ", ".join(run.name for run in runs)
@@ -146,13 +147,6 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
         entries = panels[0, 0].get_legend_handles_labels()
         figure.legend(*entries, loc="outside upper left")
     return figure
-
-
-def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
-    """Return time of the last report and mean per iteration, shape (iterations, 2)."""
-    rows = training[training["figure"] == figure]
-    groups = rows.groupby("iteration")
-    return np.column_stack([groups["time"].max(), groups["value"].mean()])
 
 
 def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:

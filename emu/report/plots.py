@@ -128,7 +128,21 @@ def _panel(
             axes.add_collection(bars)
     for (what, port), row in rows.items():
         if what == "port":
-            _flows(axes, schedule, port, row, colour, name)
+            problem, job = schedule.problem, schedule.problem.job
+            flows = schedule.flows()
+            flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
+            at = tuple(flows.T)
+            start, end = schedule.flow_start[at], schedule.flow_end[at]
+            lane, _ = pack_lanes(start, end)
+            thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
+            boxes = [
+                *_boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
+            ]
+            sources = [job.edges[edge].source for edge in flows[:, 0].tolist()]
+            shades = [colour[job.tasks[source].kind] for source in sources]
+            bars = PolyCollection(boxes, facecolor=shades, alpha=0.75, linewidth=0)
+            bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
+            axes.add_collection(bars)
     _chain(axes, schedule, rows)
     _label_rows(axes, schedule.problem, rows)
 
@@ -151,30 +165,6 @@ def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
         bars.set_gid(f"{name}-{what}")
         if boxes:
             axes.add_collection(bars)
-
-
-def _flows(
-    axes: Axes,
-    schedule: Schedule,
-    port: int,
-    row: int,
-    colour: dict[str, str],
-    name: str,
-) -> None:
-    """Draw the flows over a port, side by side where they overlap."""
-    problem, job = schedule.problem, schedule.problem.job
-    flows = schedule.flows()
-    flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
-    at = tuple(flows.T)
-    start, end = schedule.flow_start[at], schedule.flow_end[at]
-    lane, _ = pack_lanes(start, end)
-    thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
-    boxes = [*_boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)]
-    sources = [job.edges[edge].source for edge in flows[:, 0].tolist()]
-    shades = [colour[job.tasks[source].kind] for source in sources]
-    bars = PolyCollection(boxes, facecolor=shades, alpha=0.75, linewidth=0)
-    bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
-    axes.add_collection(bars)
 
 
 def _box(start: float, end: float, row: int, thickness: float) -> Floats:

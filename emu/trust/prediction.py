@@ -41,6 +41,10 @@ _SMALL = 0.1
 _SOUND = 0.97
 #: Late flows whose shares are computed, those that lost the most.
 _MOST = 8
+_OTHER_TIMES = (
+    "tasks took other times than predicted, or flows other volumes: they alone move "
+    "the end by {:+.2g} %"
+)
 #: Reasons where there are none.
 NO_REASON = ("no likely reason was found",)
 
@@ -129,7 +133,9 @@ def judge_prediction(
     ]
     drifts = [(drift.link.edge, drift.seconds) for drift in late]
     links = links_to_blame(emulated, drifts, SHARE * abs(apart))
-    reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
+    reasons, shift = [], replayed.error_over(predicted)
+    if timed and abs(shift) > SHARE * threshold:
+        reasons.append(_OTHER_TIMES.format(100 * shift))
     if by_network:
         late.sort(key=lambda drift: -abs(drift.seconds))
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
@@ -170,18 +176,6 @@ def links_to_blame(
             busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
-
-
-def _of_tasks(
-    replayed: Schedule, predicted: Schedule, threshold: float, *, timed: bool
-) -> Iterator[str]:
-    """Yield a reason where times and volumes were others than was predicted."""
-    shift = replayed.error_over(predicted)
-    if timed and abs(shift) > SHARE * threshold:
-        yield (
-            f"tasks took other times than predicted, or flows other volumes: they "
-            f"alone move the end by {100 * shift:+.2g} %"
-        )
 
 
 def _of_causes(budget: Mapping[str, float], off: float) -> Iterator[str]:
@@ -298,8 +292,14 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         for array in (emulated.flow_start, emulated.flow_end, emulated.flow_bytes)
     )
     hops = emulated.problem.hops
+    order = np.argsort(flows[:, 0], kind="stable")
+    first = np.searchsorted(flows[order, 0], np.arange(len(hops) + 1))
+    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
+    for edge, ports in enumerate(hops):
+        for port in ports:
+            crossing[port].append(order[first[edge] : first[edge + 1]])
     alone = (end > start) & (size > 0)
-    for rows in _rows_by_port(emulated, flows[:, 0]).values():
+    for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.
         starts = np.searchsorted(np.sort(start[rows]), end[rows], "left")
         over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
@@ -314,21 +314,6 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
             if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
                 rates[port].append(share)
     return rates
-
-
-def _rows_by_port(
-    emulated: Schedule, edges: NDArray[np.int64]
-) -> dict[int, NDArray[np.int64]]:
-    """Return which of the flows of these edges cross each link."""
-    hops = emulated.problem.hops
-    order = np.argsort(edges, kind="stable")
-    first = np.searchsorted(edges[order], np.arange(len(hops) + 1))
-    of_edge = [order[first[e] : first[e + 1]] for e in range(len(hops))]
-    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
-    for edge, ports in enumerate(hops):
-        for port in ports:
-            crossing[port].append(of_edge[edge])
-    return {port: np.concatenate(rows) for port, rows in crossing.items()}
 
 
 def most_senders(emulated: Schedule, port: int) -> int:

@@ -307,7 +307,14 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     except DataError as error:
         samples = {}
         missing.append(str(error))
-    traffic = _traffic(run, lab, missing)
+    try:
+        traffic = read_traffic(run)
+    except DataError as error:  # not noted, or damaged: the page lacks it
+        missing.append(str(error))
+        names = tuple(lab["nics"])
+        nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
+        no_owners, nothing = np.zeros((0, 3), np.int64), np.zeros(0, PACKET)
+        traffic = Traffic(nothing, names, np.array(nics), (), no_owners)
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
@@ -327,18 +334,6 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
     of = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
     return run.name, page_title(run.name, of) + "".join(parts), data
-
-
-def _traffic(run: Path, lab: LabResult, missing: list[str]) -> Traffic:
-    """Return the traffic; none where it was not noted or cannot be read."""
-    try:
-        return read_traffic(run)
-    except DataError as error:
-        missing.append(str(error))
-    names = tuple(lab["nics"])
-    nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
-    nothing = np.zeros(0, PACKET)
-    return Traffic(nothing, names, np.array(nics), (), np.zeros((0, 3), np.int64))
 
 
 def _doubts(run: Path, lab: LabResult, drawn: int) -> str:

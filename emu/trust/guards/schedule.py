@@ -154,7 +154,12 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule, in_rows = evidence.schedule, evidence.received
     job = schedule.problem.job
-    due = _due(evidence)
+    # Within a machine frames carry no bytes, and come all the same; credits have none.
+    frames = [
+        0 if control else sent
+        for control, sent in zip(job.control, job.flow_counts, strict=True)
+    ]
+    due = np.arange(job.iterations) < np.array(frames, dtype=np.int64)[:, None]
     count = np.zeros(due.shape, dtype=np.int64)
     is_due = (in_rows["edge"] < due.shape[0]) & (in_rows["iteration"] < due.shape[1])
     rows = in_rows[is_due]
@@ -188,44 +193,24 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         return
     clocks = CLOCKS / evidence.time_scale
     ready = schedule.task_end[[edge.source for edge in job.edges]]
-    first_sends, last_sends = (
-        evidence.grid(evidence.sent, end) for end in ("first", "last")
+    (sends, last_sends), (firsts, arrivals) = (
+        [evidence.grid(rows, end) for end in ("first", "last")]
+        for rows in (evidence.sent, evidence.received)
     )
-    arrivals = evidence.grid(evidence.received, "last")
-    firsts = evidence.grid(evidence.received, "first")
     early = ready - evidence.lead / evidence.time_scale - clocks
     notices = arrivals if evidence.notified is None else evidence.notified
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
+    too_soon = arrivals < last_sends - clocks
+    ended = is_shaped & (notices > schedule.flow_end + later)
+    apart = np.abs(notices - arrivals) > clocks
     for broken, at, words in (
-        (
-            arrivals < last_sends - clocks,
-            arrivals,
-            "came before its last byte was sent",
-        ),
+        (too_soon, arrivals, "came before its last byte was sent"),
         (is_shaped & (firsts < early), firsts, "came before its task ended"),
-        (is_shaped & (first_sends < early), first_sends, "left before its task ended"),
-        (
-            is_shaped & (notices > schedule.flow_end + later),
-            notices,
-            "counts as ended before its last byte came",
-        ),
-        (
-            np.abs(notices - arrivals) > clocks,
-            arrivals,
-            "was notified to have come at another time",
-        ),
+        (is_shaped & (sends < early), sends, "left before its task ended"),
+        (ended, notices, "counts as ended before its last byte came"),
+        (apart, arrivals, "was notified to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
-
-
-def _due(evidence: Evidence) -> NDArray[np.bool_]:
-    """Return which (edge, iteration) carry a frame, within a machine or between two."""
-    job = evidence.schedule.problem.job
-    count = [
-        0 if control else sent
-        for control, sent in zip(job.control, job.flow_counts, strict=True)
-    ]
-    return np.arange(job.iterations) < np.array(count, dtype=np.int64)[:, None]
 
 
 def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
