@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def _below(
 
 
 #: Parameter -> words for it; of one command alone after its name.
-_WORDS = {
+_WORDS: dict[str, Callable[[str], Iterable[str]]] = {
     **dict.fromkeys(("file", "files", "explain what", "compare what"), _scenarios),
     **dict.fromkeys(("overrides", "crossover key", "vary"), _keys),
     "policies": partial(_list_names, "emu.scenario.own_rules:list_policies"),

@@ -240,9 +240,8 @@ def compare(
 
             plot(runs, "compare", out)
     elif len(what) > 1:
-        raise ScenarioError(
-            "compare one scenario, or run directories", file=str(what[-1])
-        )
+        problem = "compare one scenario, or run directories"
+        raise ScenarioError(problem, file=str(what[-1]))
     elif systems:
         of = emu.load(what[0], overrides or [])
         names, how = split_words(systems), {"same_machines": same_machines}
@@ -250,8 +249,9 @@ def compare(
         first = next(result for result in results if not result.refused)
         if emit(json_target, _to_json(of, results, first, write)):
             terminal().print(systems_table(results))
-            for line in [*chain(*map(edit_lines, results)), ranking(results)]:
-                terminal().print(line)
+            terminal().print(
+                *chain(*map(edit_lines, results)), ranking(results), sep="\n"
+            )
             warn_unclaimed({r.system: r.placing for r in results if r.placing})
         _judge(of, results)
     else:
@@ -267,8 +267,7 @@ def compare(
         )
         of = placed.scenario
         if emit(json_target, _to_json(of, candidates, candidates[0], write)):
-            window = of.job.credit_window
-            job = job_line(placed.problem.job, window=window, pins=of.pins)
+            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+_UNITS = (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3), ("B/s", 1.0))
 _FEW = 300  # steps of a curve up to which each is marked
 
 
@@ -65,9 +66,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     steps = problem.links.steps
-    units = (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3), ("B/s", 1.0))
-    largest = float(steps.most.max())
-    unit, factor = next((one for one in units if largest >= one[1]), units[-1])
+    fitting = [one for one in _UNITS if steps.most.max() >= one[1]]
+    unit, factor = fitting[0] if fitting else _UNITS[-1]
     for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
         axes, (since, capacity) = panels.flat[place], steps.of(port)
         times, values = rates[port]

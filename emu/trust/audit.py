@@ -190,6 +190,7 @@ class _Auditor:
         _, faults = list_beyond(
             "(6)", missing, 0, self._task, "did not run", "iterations"
         )
+        # What is missing counts here, what ran in the comparisons that follow.
         yield len(faults), faults
         task, n = np.nonzero(ran)
         start, end, tasks = start[task, n], end[task, n], (self._task, task, n)
@@ -282,7 +283,7 @@ class _Auditor:
                 unit, slack = "B/s", most * self._relative
                 capacity = steps.at(port, np.array([time]))[0]
                 how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
-            else:  # in every interval
+            else:  # what lies within an interval as a whole has crossed in it
                 excess, since, until = worst_interval(
                     self._schedule, port, 1 + self._relative, self._unpaced
                 )
@@ -322,7 +323,7 @@ class _Auditor:
             constraint,
             bounds - times,
             self._tolerance + 1e-12 * np.abs(bounds),
-            lambda i: name(rows[i], iterations[i]),
+            lambda i: name(int(rows[i]), int(iterations[i])),
             write,
         )
 
@@ -338,7 +339,7 @@ class _Auditor:
             "(12)",
             np.abs(found - expected),
             slack + self._relative * expected,
-            lambda i: self._flow(flows[0][i], flows[1][i]),
+            lambda i: self._flow(int(flows[0][i]), int(flows[1][i])),
             lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
             "B",
         )

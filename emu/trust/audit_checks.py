@@ -32,6 +32,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
     """(7), (12): times and bytes of flows are numbers, of flows that are sent only."""
     job = schedule.problem.job
     count = np.array(job.flow_counts, dtype=np.int64)
+    # A source may have fewer iterations than the job: what is beyond is never sent.
     exists = np.arange(job.iterations) < count[:, None]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
     name = partial(flow_name, job)
@@ -71,6 +72,7 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
             since.append(change.time)
             share = change.share
         for times, sign in ((end[task], -1), (start[task], 1)):
+            # After the last change its share holds for good.
             beyond = np.maximum(times - since[-1], 0.0) * (1.0 - share)
             work[task] += sign * (np.interp(times, since, losses) + beyond)
     return work
@@ -358,6 +360,7 @@ def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     for tuner, path, name in zip(
         cluster.tuners, paths, cluster.tuned_names, strict=True
     ):
+        # A look in the instant of the end may be missing: rounding decides on it.
         due = int((schedule.length * (1 - 1e-12) - tolerance) / tuner.period)
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
@@ -387,6 +390,7 @@ def _most_over(
     change = np.repeat([1, -1], [taken.size, frees.size])
     there = ~np.isnan(times)
     times, change = times[there], change[there]
+    # Who frees a slot in the instant in which another takes it goes first.
     order = np.lexsort((change, times))
     counts, times, takes = np.cumsum(change[order]), times[order], change[order] > 0
     if not takes.any():
@@ -445,6 +449,7 @@ def _faults(schedule: Schedule, e: int, tolerance: float) -> Iterator[Violation]
         start = schedule.task_start[edge.destination, n]
         read = -1 if schedule.reads is None else int(schedule.reads[e, n])
         least = min(n - edge.lag, count - 1)
+        # By what the scheduler knew: it cannot read what it was not told of.
         newest = int((ends < start - tolerance).sum()) - 1
         if read < least:
             how = f"iteration {read}, the lag allows {least} and newer"

@@ -71,6 +71,7 @@ def chain_lateness(
     chain = chain or critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
     behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
+    # A flow over several links is several links of the chain, and late once.
     parts = {
         (link.task, link.edge, link.iteration)
         for link in chain.links
@@ -130,6 +131,7 @@ def seconds_of_waits(
             total += max(0.0, end - max(start, until))
             until = max(until, end)
         busy = total * time_scale
+        # Waits are counted over the whole run: no share of them is more than all.
         share |= dict.fromkeys(
             tasks, min(waited.get(process, 0.0) / busy, 1.0) if busy else 0.0
         )
@@ -412,6 +414,7 @@ def delay(
     """
     job = schedule.problem.job
     waits = np.zeros_like(tasks)
+    # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
         needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
         slack = (
@@ -443,7 +446,7 @@ def sensitivity(
     """
     if schedule.length <= 0:
         return 0.0
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # a verdict has no chance of its own
     slight = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
     with_bytes = schedule.flow_bytes[edge, iteration] > 0

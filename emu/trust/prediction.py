@@ -142,6 +142,7 @@ def judge_prediction(
         reasons += of_network(emulated, links, flows, time_scale)
     if by_network or emulated.outages != replayed.outages:
         reasons += _of_causes(budget, off)
+    # Since the first task that ended so far off, whatever came later.
     wrong = np.abs(emulated.task_end - other.task_end) > threshold * other.length
     return Prediction(
         Outcome.DIFFERS,
@@ -214,7 +215,7 @@ def of_network(
                     f"{name} is below its stated rate: flows alone on their way had "
                     f"{100 * share:.3g} % of it"
                 )
-                continue
+                continue  # which explains whatever else is to be seen there
         senders = most_senders(emulated, port)
         there = [
             each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
@@ -327,6 +328,7 @@ def most_senders(emulated: Schedule, port: int) -> int:
             machine = problem.placement.machine_of[problem.job.edges[edge].source]
             events.append((emulated.flow_start[edge, n], 1, machine))
             events.append((emulated.flow_end[edge, n], -1, machine))
+    # Ends sort before starts of the same instant: a machine that goes on counts once.
     under_way: defaultdict[int, int] = defaultdict(int)
     sending = most = 0
     for _, change, machine in sorted(events):

@@ -140,13 +140,6 @@ def lab_data(
     seconds, runs, count = duration_of(lab), lab["programs"], len(traffic.machines)
     rate_of = nic_use(traffic.packets, np.ones((2, count, _POINTS)), seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
-    # A message is at both NICs that it crosses.
-    all_messages = talks.found
-    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
-    port = (2 * machine + np.arange(2)).ravel()
-    at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
-    first, last = all_messages["first"], all_messages["last"]
-    lanes = pack_lanes_per_group(first[at], last[at], port, 2 * count)
     return {
         "clock": "time (s)",
         "counted": "message",
@@ -166,14 +159,7 @@ def lab_data(
                     "start": pack([run["start"] for run in runs], "f4"),
                     "end": pack([run["end"] or seconds for run in runs], "f4"),
                 },
-                "flows": pack_flows(
-                    edge=talks.edge,
-                    iteration=np.arange(len(all_messages)),
-                    start=first,
-                    end=last,
-                    size=all_messages["bytes"],
-                    crossed=Crossings(at, port, *lanes),
-                ),
+                "flows": _pack_messages(talks, count),
                 "chain": [],
                 "curves": {
                     "moved": [
@@ -187,6 +173,24 @@ def lab_data(
         "training": [],
         "counts": [*_counts(traffic.machines, samples)],
     }
+
+
+def _pack_messages(talks: Talks, machines: int) -> Charts:
+    """Return messages at both NICs that they cross."""
+    all_messages = talks.found
+    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
+    port = (2 * machine + np.arange(2)).ravel()
+    at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
+    first, last = all_messages["first"], all_messages["last"]
+    lanes = pack_lanes_per_group(first[at], last[at], port, 2 * machines)
+    return pack_flows(
+        edge=talks.edge,
+        iteration=np.arange(len(all_messages)),
+        start=first,
+        end=last,
+        size=all_messages["bytes"],
+        crossed=Crossings(at, port, *lanes),
+    )
 
 
 def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
@@ -313,8 +317,8 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
         missing.append(str(error))
         names = tuple(lab["nics"])
         nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
-        no_owners, nothing = np.zeros((0, 3), np.int64), np.zeros(0, PACKET)
-        traffic = Traffic(nothing, names, np.array(nics), (), no_owners)
+        nothing: Any = np.zeros(0, PACKET), np.zeros((0, 3), np.int64)
+        traffic = Traffic(nothing[0], names, np.array(nics), (), nothing[1])
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""

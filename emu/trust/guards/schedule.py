@@ -52,6 +52,7 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         at_once=evidence.at_once,
     )
     names = set()
+    # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
         if violation.constraint not in names:
             names.add(violation.constraint)
@@ -71,6 +72,7 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
         return
     schedule = evidence.schedule
     stated = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
+    # A flow that never came takes no time here: another guard names it.
     volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, stated)
     least = earliest_ends(
         schedule.problem, evidence.times, volumes, at_once=evidence.at_once
@@ -117,6 +119,7 @@ def earliest_ends(
         min((capacities[link] for link in hops), default=np.inf)
         for hops in list_hops(problem)
     ]
+    # What a link lets go at once takes no time: a bound must hold for that, too.
     free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
     waits = np.maximum(volumes - free.reshape(-1, 1), 0.0)
     alone = (waits / np.array(narrowest).reshape(-1, 1)).tolist()
@@ -127,6 +130,7 @@ def earliest_ends(
     order, lags = job.order, [edge.lag for edge in job.edges]
     counts = job.flow_counts  # a source may have fewer iterations than its destination
     took = times.tolist()
+    # Edges without lag run along this order: every input is known when it is needed.
     for n in range(job.iterations):
         for task in order:
             start = ends[task][n - 1] if n else 0.0
@@ -169,6 +173,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     sizes = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
     is_shaped = _mark_shaped(evidence)
     end = schedule.task_end[[edge.source for edge in job.edges]] if job.edges else last
+    # Real bytes are whole numbers, scaled ones are not: they differ by one at most.
     off = is_shaped & (np.abs(arrivals - sizes) > 1 + 1e-9 * sizes)
     backwards = np.zeros_like(due)
     backwards[:, 1:] = last[:, 1:] < last[:, :-1]
@@ -199,6 +204,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     )
     early = ready - evidence.lead / evidence.time_scale - clocks
     notices = arrivals if evidence.notified is None else evidence.notified
+    # Ends are made of what was notified: only rounding is between the two.
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
     too_soon = arrivals < last_sends - clocks
     ended = is_shaped & (notices > schedule.flow_end + later)
@@ -403,6 +409,7 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
+    # Capacities change, so that the inverse of what fits is found by halving.
     low, high = 0.0, 1.0
     while float(fitting(problem, link, np.array([high]))[0]) < volume:
         if high > _NEVER:
