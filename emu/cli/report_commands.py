@@ -252,10 +252,10 @@ def _draw_figure(
     return path
 
 
-def say_missing(run: RecordedRun) -> None:
-    """Print what a run directory lacks, a line each."""
-    for part in run.missing:
-        typer.echo(f"emu: {for_terminal(f'{run.name}: {part}')}", err=True)
+def say_missing(*runs: RecordedRun) -> None:
+    """Print what run directories lack, a line each."""
+    for line in [f"{run.name}: {part}" for run in runs for part in run.missing]:
+        typer.echo(f"emu: {for_terminal(line)}", err=True)
 
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:

@@ -231,8 +231,7 @@ def compare(
     """
     if all(path.is_dir() for path in what):
         runs = [emu.load_run(path) for path in what]
-        for run in runs:
-            say_missing(run)
+        say_missing(*runs)
         if emit(json_target, runs_json(runs)):
             terminal().print(runs_table(runs))
         if out is not None:
@@ -249,9 +248,8 @@ def compare(
         first = next(result for result in results if not result.refused)
         if emit(json_target, _to_json(of, results, first, write)):
             terminal().print(systems_table(results))
-            terminal().print(
-                *chain(*map(edit_lines, results)), ranking(results), sep="\n"
-            )
+            lines = [*chain(*map(edit_lines, results)), ranking(results)]
+            terminal().print(*lines, sep="\n")
             warn_unclaimed({r.system: r.placing for r in results if r.placing})
         _judge(of, results)
     else:

@@ -87,7 +87,6 @@ def ports(schedule: Schedule, window: Window) -> Figure:
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
-        axes.set_ylabel(unit)
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
