@@ -165,18 +165,12 @@ class _Auditor:
     ) -> None:
         tasks = len(self._job.tasks), self._job.iterations
         edges = len(self._job.edges), self._job.iterations
-        schedule = self._schedule
-        for name, array, shape in (
-            ("task_start", schedule.task_start, tasks),
-            ("task_end", schedule.task_end, tasks),
-            ("flow_ready", schedule.flow_ready, edges),
-            ("flow_start", schedule.flow_start, edges),
-            ("flow_end", schedule.flow_end, edges),
-            ("flow_bytes", schedule.flow_bytes, edges),
-            ("times", times, tasks),
-            ("least_times", least, tasks),
-            ("volumes", volumes, edges),
-        ):
+        flows = ("flow_ready", "flow_start", "flow_end", "flow_bytes")
+        columns = ("task_start", "task_end", *flows)
+        arrays = {name: getattr(self._schedule, name) for name in columns}
+        arrays |= {"times": times, "least_times": least, "volumes": volumes}
+        for name, array in arrays.items():
+            shape = edges if name.startswith(("flow", "volumes")) else tasks
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape}, not {shape}")
 

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.trust.violation import (
-    Findings,
-    Violation,
-    flow_name,
-    list_beyond,
-    task_name,
-)
+from emu.trust.violation import Findings, Violation, flow_name, list_beyond, task_name
 
 if TYPE_CHECKING:
     from emu.problem import Job, Pool, Problem, RateHistory, Schedule

@@ -78,14 +78,8 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
-        return {
-            "outcome": str(self.outcome),
-            "error": self.error,
-            "threshold": self.threshold,
-            "since": self.since,
-            "links": list(self.links),
-            "reasons": list(self.reasons),
-        }
+        lists = {"links": list(self.links), "reasons": list(self.reasons)}
+        return {**vars(self), "outcome": str(self.outcome), **lists}
 
 
 def judge_prediction(

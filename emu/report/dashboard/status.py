@@ -186,14 +186,18 @@ class History:
 
     def to_json(self) -> Result:
         """Return everything, rates per port."""
+        rates = [list(port) for port in zip(*self.rates, strict=True)]
+        return self._after(Seen(0, 0, 0, 0)) | {"rates": rates}
+
+    def _after(self, seen: Seen) -> Result:
         return {
-            "time": list(self.time),
+            "time": self.time[seen.samples :],
             "end": self.end,
-            "rates": [list(port) for port in zip(*self.rates, strict=True)],
-            "flows": list(self.flows),
-            "training": list(self.training),
-            "spans": list(self.spans),
-            "deaths": list(self.deaths),
+            "rates": self.rates[seen.samples :],
+            "flows": self.flows[seen.samples :],
+            "training": self.training[seen.reports :],
+            "spans": self.spans[seen.spans :],
+            "deaths": self.deaths[:],
         }
 
     def since(self, seen: Seen) -> tuple[Result, Seen]:
@@ -205,13 +209,4 @@ class History:
         now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
         if seen.merged != self.merged:
             return {"history": self.to_json()}, now
-        samples = {
-            "time": self.time[seen.samples :],
-            "end": self.end,
-            "rates": self.rates[seen.samples :],
-            "flows": self.flows[seen.samples :],
-            "training": self.training[seen.reports :],
-            "spans": self.spans[seen.spans :],
-            "deaths": self.deaths[:],
-        }
-        return {"samples": samples}, now
+        return {"samples": self._after(seen)}, now

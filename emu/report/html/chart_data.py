@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.host.input_file import read_text
 from emu.prediction.analysis.critical_path import critical_path
-from emu.prediction.analysis.link_load import (
-    fluid_bytes,
-    mean_rates,
-    pieces,
-    sum_rates,
-)
+from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, sum_rates
 from emu.problem import Problem, RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
 from emu.report.trace import Crossings, crossings, pack

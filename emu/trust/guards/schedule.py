@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import work_of
-from emu.trust.guards.evidence import (
-    CLOCKS,
-    Evidence,
-    fitting,
-    list_hops,
-    most_stated,
-)
+from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
@@ -77,18 +71,16 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     least = earliest_ends(
         schedule.problem, evidence.times, volumes, at_once=evidence.at_once
     )
-    early = least - schedule.task_end
-    where = np.argwhere(early > _tolerance(evidence) + 1e-9 * least)
-    if not where.size:
+    early = least - schedule.task_end > _tolerance(evidence) + 1e-9 * least
+    if (first := _find_first(early, schedule.task_end)) is None:
         return
-    times = schedule.task_end[tuple(where.T)]
-    task, n = where[int(np.argmin(times))]
+    task, n, at, others = first
     yield Finding(
         BOUNDS,
-        float(times.min()),
-        f"task {schedule.problem.job.tasks[task].name}[{n}] ended at "
-        f"{schedule.task_end[task, n]:.6g} s, before {least[task, n]:.6g} s, which is "
-        f"the least whatever the schedule (and {len(where) - 1} others)",
+        at,
+        f"task {schedule.problem.job.tasks[task].name}[{n}] ended at {at:.6g} s, "
+        f"before {least[task, n]:.6g} s, which is the least whatever the schedule (and "
+        f"{others} others)",
     )
 
 
@@ -234,16 +226,25 @@ def _first(
     at: NDArray[np.float64],
     words: str,
 ) -> Iterator[Finding]:
-    if not broken.any():
+    if (first := _find_first(broken, at)) is None:
         return
-    job = evidence.schedule.problem.job
+    e, n, time, count = first
+    others = f" (and {count} others)" if count else ""
+    name = evidence.schedule.problem.job.edge_names[e]
+    yield Finding(guard, time, f"frame {name}[{n}] {words}{others}")
+
+
+def _find_first(
+    broken: NDArray[np.bool_], at: Floats
+) -> tuple[int, int, float, int] | None:
+    """Return row and iteration of the first that is broken, when, and how many more."""
     where = np.argwhere(broken)
+    if not where.size:
+        return None
     times = at[tuple(where.T)]
     first = int(np.argmin(np.where(np.isnan(times), np.inf, times)))
-    e, n = where[first]
-    others = f" (and {len(where) - 1} others)" if len(where) > 1 else ""
-    name = job.edge_names[e]
-    yield Finding(guard, float(times[first]), f"frame {name}[{n}] {words}{others}")
+    row, n = where[first].tolist()
+    return row, n, float(times[first]), len(where) - 1
 
 
 TIMES, WINDOW = "task times", "window"
@@ -262,17 +263,16 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
-    where = np.argwhere(evidence.times - took > slack)
-    if not where.size:
+    first = _find_first(evidence.times - took > slack, schedule.task_end)
+    if first is None:
         return
-    ends = schedule.task_end[tuple(where.T)]
-    task, n = where[int(np.argmin(ends))]
+    task, n, at, others = first
     name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]
     yield Finding(
         TIMES,
-        float(ends.min()),
+        at,
         f"{name}[{n}] took {took[task, n]:.6g} s of the {least:.6g} s that are stated "
-        f"(and {len(where) - 1} others)",
+        f"(and {others} others)",
     )
 
 

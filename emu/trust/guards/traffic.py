@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import best_sums
-from emu.trust.guards.evidence import (
-    CLOCKS,
-    Evidence,
-    fitting,
-    list_hops,
-    most_stated,
-)
+from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
