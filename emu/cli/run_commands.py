@@ -48,13 +48,13 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.scale_search import ScaleChoice
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
 from emu.report.facts import run_tables
 from emu.report.terminal import plain_table
+from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
     Experiment,
@@ -152,24 +152,22 @@ class Hosts:
         if experiment.scenario.restarts and (self.agents or self.ray):
             problem = "agents that others start end with an attempt: write abort"
             raise experiment.scenario.origin.error(("on_failure",), problem)
-        by_us = self.file is not None or self.ray
         way = loopback_address()
-        if by_us and at is None:
+        if at is None and (self.file is not None or self.ray):
             way = launch.address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
-        changes = {}
+        how: Result = {
+            "launcher": launcher,
+            "listen": host,
+            "port": port,
+            "allow": allow,
+        }
         if isinstance(launcher, launch.RayLauncher):
-            changes["host_of"] = launcher.host_of
-        return emulation_settings(
-            experiment.scenario,
-            launcher=launcher,
-            listen=host,
-            port=port,
-            token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
-            allow=allow,
-            any_version=self.any_version,
-            **changes,
-        )
+            how["host_of"] = launcher.host_of
+        if self.agents:
+            how["token"] = os.environ.get("EMU_TOKEN", "")
+        how["any_version"] = self.any_version
+        return emulation_settings(experiment.scenario, **how)
 
 
 def _program(text: str) -> str:
@@ -272,7 +270,7 @@ def run(
     check = check_witness(witness, dry=dry_run, stated=packets)
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
-        say_what_is_known(_only(loader), json_target)
+        _print_forecast(_only(loader), json_target)
         return
     beginning = _prepare_run(
         loader, resume, runs, check, progress, where, force=force, allow=names
@@ -369,30 +367,18 @@ def _prepare_run(
         carried(rest.experiment)
         return rest
     check(scenario := _only(stated), runs)
-    return Beginning(*try_scales(scenario, progress, allow, carried))
-
-
-def try_scales(
-    scenario: Scenario,
-    progress: Console,
-    allow: tuple[str, ...],
-    carried: Callable[[Experiment], object],
-) -> tuple[Experiment, ScaleChoice | None]:
-    """Return a scenario with its scales stated; say how trials of them come out."""
     experiment, choice = with_scales(
         scenario,
         lambda trial: progress.print(trial.sentence()),
         allow=allow,
         check=carried,
     )
-    if choice is not None and (
-        line := choice.sentence(scenario.emulation.trial_budget)
-    ):
+    if choice and (line := choice.sentence(scenario.emulation.trial_budget)):
         progress.print(line)
-    return experiment, choice
+    return Beginning(experiment, choice)
 
 
-def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
+def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
     """Raise where a run missed what the scenario expects, or may not be trusted.
 
     Raises
@@ -410,7 +396,7 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
-def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
+def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
     kernel = scenario.emulation.network == "kernel"  # no trial is needed there
     experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
