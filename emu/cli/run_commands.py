@@ -156,17 +156,12 @@ class Hosts:
         if at is None and (self.file is not None or self.ray):
             way = launch.address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
-        how: Result = {
-            "launcher": launcher,
-            "listen": host,
-            "port": port,
-            "allow": allow,
-        }
+        how: Any = {"launcher": launcher, "listen": host, "port": port}
+        how |= {"allow": allow, "any_version": self.any_version}
         if isinstance(launcher, launch.RayLauncher):
             how["host_of"] = launcher.host_of
         if self.agents:
             how["token"] = os.environ.get("EMU_TOKEN", "")
-        how["any_version"] = self.any_version
         return emulation_settings(experiment.scenario, **how)
 
 
