@@ -184,7 +184,6 @@ def run(
     from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
     from emu.report.html import write_report  # noqa: PLC0415
     from emu.report.trace import write_trace  # noqa: PLC0415
-    from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))
     scenario = _with_placement(what, placement)

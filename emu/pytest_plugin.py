@@ -173,10 +173,8 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
-    names = [
-        *(() if marker is None else marker.args),
-        *([options.pop("scenario")] if "scenario" in options else []),
-    ]
+    names = [*marker.args] if marker else []
+    names += [options.pop("scenario")] if "scenario" in options else []
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
     sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
@@ -328,27 +326,20 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _annotations(reporter: Any, root: Path) -> Iterator[str]:
     """Yield what GitHub shows beside the line of each marked test that is not good."""
     home = os.environ.get("GITHUB_WORKSPACE", root)
-    for kind, level in (
-        ("failed", "error"),
-        ("error", "error"),
-        ("skipped", "warning"),
-    ):
+    levels = {"failed": "error", "error": "error", "skipped": "warning"}
+    for kind, level in levels.items():
         for report in reporter.stats.get(kind, ()):
             if not any(mark in report.keywords for mark in _MARKS):
                 continue
             path, line, name = report.location
-            place = {
-                "file": os.path.relpath(root / path, home),
-                "line": (line or 0) + 1,
-            }
-            place["title"] = f"{name}: {kind}"
-            where = ",".join(
-                f"{key}={_escaped(str(value), ':,')}" for key, value in place.items()
-            )
+            file = os.path.relpath(root / path, home)
+            place = {"file": file, "line": (line or 0) + 1, "title": f"{name}: {kind}"}
+            parts = (f"{key}={_escaped(str(one), ':,')}" for key, one in place.items())
             said = report.longrepr
             said = said[2] if isinstance(said, tuple) else report.longreprtext
             texts = [text for title, text in report.sections if title == "emu"]
-            yield f"::{level} {where}::{_escaped(chr(10).join([said, *texts]))}"
+            text = _escaped("\n".join([said, *texts]))
+            yield f"::{level} {','.join(parts)}::{text}"
 
 
 def _escaped(text: str, more: str = "") -> str:
@@ -373,11 +364,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _count_marks(reporter: Any) -> tuple[int, int]:
     """Return the number of inconclusive marked tests, and that of all marked ones."""
-    found = {kind: reporter.stats.get(kind, ()) for kind in ("passed", "failed")}
     with_mark = [
         report.nodeid
-        for reports in found.values()
-        for report in reports
+        for kind in ("passed", "failed")
+        for report in reporter.stats.get(kind, ())
         if any(mark in report.keywords for mark in _MARKS)
     ]
     inconclusive = {

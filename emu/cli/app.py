@@ -88,22 +88,16 @@ This host
 _CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
 
 
-def _groups(table: str) -> dict[str, dict[str, Listed]]:
-    groups: dict[str, dict[str, Listed]] = {}
-    for line in table.splitlines():
-        if line.startswith(" "):
-            module, name, summary = line.split(maxsplit=2)
-            groups[[*groups][-1]][name] = Listed(f"{module}_commands", summary)
-        else:
-            groups[line] = {}
-    return groups
-
-
-GROUPS = _groups(_TABLE)
-#: Name -> command, in the same order.
-COMMANDS: dict[str, Listed] = {
-    name: listed for group in GROUPS.values() for name, listed in group.items()
-}
+#: Title of a group -> its commands by name; and all commands, in the same order.
+GROUPS: dict[str, dict[str, Listed]] = {}
+COMMANDS: dict[str, Listed] = {}
+for _line in _TABLE.splitlines():
+    if _line.startswith(" "):
+        _module, _command, _summary = _line.split(maxsplit=2)
+        COMMANDS[_command] = Listed(f"{_module}_commands", _summary)
+        GROUPS[[*GROUPS][-1]][_command] = COMMANDS[_command]
+    else:
+        GROUPS[_line] = {}
 
 
 #: Number of threads of numpy's library, read when it is loaded.
@@ -122,33 +116,21 @@ def write_paragraphs(text: str, formatter: Any) -> None:
 
 def write_parameters(parameters: list[Any], formatter: Any) -> None:
     """Write arguments and options as two columns."""
-    arguments = [p for p in parameters if isinstance(p, TyperArgument)]
-    options = [p for p in parameters if not isinstance(p, TyperArgument)]
-    for title, columns, rows in (
-        ("Arguments", arguments, _argument_rows(arguments)),
-        ("Options", options, _option_rows(options)),
-    ):
-        if columns:
+    arguments, options = [], []
+    for one in parameters:
+        meaning = getattr(one, "help", None) or ""
+        if isinstance(one, TyperArgument):
+            arguments.append((one.metavar or str(one.name).upper(), meaning))
+        elif not getattr(one, "hidden", False):
+            names = "/".join([*one.opts, *one.secondary_opts])
+            names += f" {one.metavar}" if one.metavar else ""
+            if one.metavar and one.default:
+                meaning += f" [default: {one.default}]"
+            options.append((names, _LITERAL.sub(r"\1", meaning)))
+    for title, rows in (("Arguments", arguments), ("Options", options)):
+        if rows:
             with formatter.section(title):
-                formatter.write_dl(list(rows))
-
-
-def _argument_rows(arguments: list[Any]) -> Iterator[tuple[str, str]]:
-    for argument in arguments:
-        yield argument.metavar or argument.name.upper(), argument.help or ""
-
-
-def _option_rows(options: list[Any]) -> Iterator[tuple[str, str]]:
-    for option in options:
-        if getattr(option, "hidden", False):
-            continue
-        names = "/".join([*option.opts, *option.secondary_opts])
-        if option.metavar:
-            names += f" {option.metavar}"
-        meaning = getattr(option, "help", None) or ""
-        if option.metavar and option.default:
-            meaning += f" [default: {option.default}]"
-        yield names, _LITERAL.sub(r"\1", meaning)
+                formatter.write_dl(rows)
 
 
 class Command(TyperCommand):
@@ -168,7 +150,7 @@ class Command(TyperCommand):
         """
         name = str(self.name)
         runs = COMMANDS[name].runs_code or ctx.params.get("run_code", False)
-        with signs_of_life(name), code_of_others(runs=runs, tell=_tell):
+        with signs_of_life(name), code_of_others(runs=runs, tell=_complain):
             return super().invoke(ctx)
 
     @override
@@ -190,8 +172,9 @@ class Command(TyperCommand):
         write_parameters(self.get_params(ctx), formatter)
 
 
-def _tell(line: str) -> None:
-    typer.echo(f"emu: {for_terminal(line)}", err=True)
+def _complain(lines: str) -> None:
+    for line in lines.splitlines():
+        typer.echo(f"emu: {for_terminal(line)}", err=True)
 
 
 #: Libraries of the extra ``figures``.
@@ -200,32 +183,22 @@ _UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 
 @contextlib.contextmanager
-def _import_without_collection() -> Iterator[None]:
-    """Import without looking for garbage, and never look at what was imported.
+def _quick_imports() -> Iterator[None]:
+    """Import in a block without looking for garbage, and numpy to use one thread.
 
-    Of 1.15 s of CPU that simulating a small scenario took, looking took 0.25.
+    Of 1.15 s of CPU that simulating a small scenario took, looking at what was imported
+    took 0.25. Matrices are small: further threads spend their time waiting for each
+    other, and sums depend on their number. What the user has stated holds, and programs
+    that are started later have it as it was.
     """
+    setting = os.environ.get(_BLAS)
+    os.environ.setdefault(_BLAS, "1")
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextlib.contextmanager
-def _one_thread_of_blas() -> Iterator[None]:
-    """Let numpy, which is imported meanwhile, compute in one thread, as processes do.
-
-    Their matrices are small: further threads spend their time waiting for each other,
-    and sums depend on their number. What the user has stated holds, and programs that
-    are started later have it as it was.
-    """
-    setting = os.environ.get(_BLAS)
-    os.environ.setdefault(_BLAS, "1")
-    try:
-        yield
-    finally:
         if setting is None:
             os.environ.pop(_BLAS, None)
 
@@ -244,13 +217,11 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            with _import_without_collection(), _one_thread_of_blas():
+            with _quick_imports():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
+            how: Any = {"pretty_exceptions_short": False, "rich_markup_mode": None}
             for info in app.registered_commands:
-                command = get_command_from_info(
-                    info, pretty_exceptions_short=False, rich_markup_mode=None
-                )
-                self.add_command(command)
+                self.add_command(get_command_from_info(info, **how))
         return self.commands[cmd_name]
 
     @override
@@ -290,27 +261,22 @@ class Commands(TyperGroup):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except EmulatorError as error:
-            for line in str(error).splitlines():
-                typer.echo(f"emu: {for_terminal(line)}", err=True)
+            _complain(str(error))
             raise typer.Exit(error.exit_code) from error
-        except ModuleNotFoundError as error:
-            if error.name not in _OF_FIGURES:
+        except (OSError, RuntimeError, UnicodeEncodeError, ImportError) as error:
+            if not (text := _explain_host(error)):
                 raise
-            said = f"emu: this needs {error.name}: pip install 'dgtp-emulator[figures]'"
-            typer.echo(said, err=True)
-            raise typer.Exit(DataError.exit_code) from error
-        except (OSError, RuntimeError, UnicodeEncodeError) as error:
-            if not (said := _about_this_host(error)):
-                raise
-            typer.echo(f"emu: {for_terminal(said)}", err=True)
+            _complain(text)
             raise typer.Exit(DataError.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
 
-def _about_this_host(error: Exception) -> str:
+def _explain_host(error: Exception) -> str:
     """Return what an error says of this host; empty where it may be a fault of emu."""
+    if isinstance(error, ModuleNotFoundError) and error.name in _OF_FIGURES:
+        return f"this needs {error.name}: pip install 'dgtp-emulator[figures]'"
     if isinstance(error, UnicodeEncodeError):  # of a file's name
         text = ascii(error.object[error.start : error.end])
         remedy = "set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
@@ -322,6 +288,23 @@ def _about_this_host(error: Exception) -> str:
     if isinstance(error, RuntimeError) and "home directory" in str(error):
         return "this user has no home directory: set HOME, or XDG_CACHE_HOME"
     return ""
+
+
+def option(form: str, meaning: str, **more: Any) -> Any:
+    """Return an option; ``form`` is its names and its value, as help shows them.
+
+    Where no name is stated, it is that of the parameter.
+    """
+    names = [word for word in form.split() if word.startswith("-")]
+    value = form.split()[len(names) :]
+    return typer.Option(
+        *names, metavar=value[0] if value else None, help=meaning, **more
+    )
+
+
+def argument(form: str, meaning: str, **more: Any) -> Any:
+    """Return an argument that help shows as ``form``."""
+    return typer.Argument(metavar=form, help=meaning, **more)
 
 
 class _App(typer.Typer):
@@ -359,9 +342,7 @@ def options(
     *,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version."
-        ),
+        option("--version", "Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     """Take the options that stand before the command."""
@@ -369,20 +350,11 @@ def options(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    with _end_at_full_device():
+    try:
         try:
             app()
         finally:
             gc.freeze()  # the interpreter's last look at everything: 0.3 s of CPU
-
-
-@contextlib.contextmanager
-def _end_at_full_device() -> Iterator[None]:
-    """End with one line where standard output cannot be written."""
-    try:
-        try:
-            yield
-        finally:
             sys.stdout.flush()
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:
@@ -390,7 +362,5 @@ def _end_at_full_device() -> Iterator[None]:
         # What is left in the buffer would fail once more at the very end.
         with Path(os.devnull).open("w") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
-        typer.echo(
-            f"emu: standard output cannot be written: {error.strerror}", err=True
-        )
+        _complain(f"standard output cannot be written: {error.strerror}")
         sys.exit(DataError.exit_code)

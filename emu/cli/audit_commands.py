@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
@@ -22,37 +20,27 @@ from emu.units import DURATION, RATIO, format_duration
 
 @app.command()
 def audit(
-    result: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory or result file.")
-    ],
+    result: Annotated[Path, argument("RUN", "Run directory or result file.")],
     tolerance: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How far times may be off, e.g. 5 ms; default is 1 us: rounding.",
+        option(
+            "TIME", "How far times may be off, e.g. 5 ms; default is 1 us: rounding."
         ),
     ] = None,
     relative: Annotated[
-        str, typer.Option(metavar="SHARE", help="How far bytes and rates may be off.")
+        str, option("SHARE", "How far bytes and rates may be off.")
     ] = "0.0001 %",
     scenario: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Scenario that states times and volumes; default is the run's copy.",
+        option(
+            "FILE", "Scenario that states times and volumes; default is the run's copy."
         ),
     ] = None,
     policy: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool,
-        typer.Option(
-            "--policy", help="Recompute the rates by the scenario's rule, slowly."
-        ),
+        bool, option("--policy", "Recompute the rates by the scenario's rule, slowly.")
     ] = False,
     training: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool,
-        typer.Option(
-            "--training", help="Train again in one process; compare the losses."
-        ),
+        bool, option("--training", "Train again in one process; compare the losses.")
     ] = False,
     run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
     json_target: JsonTarget = None,
@@ -108,7 +96,7 @@ def audit(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    run: Annotated[Path, argument("RUN", "Run directory.")],
     run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
     json_target: JsonTarget = None,
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +41,12 @@ def _scenarios(incomplete: str) -> Iterable[str]:
     return [*_shipped(incomplete), *files, *folders]
 
 
-def _documents(_: str) -> Iterable[str]:
-    from emu.scenario.scenario_file import list_documents
-
-    return list_documents()
-
-
-def _policies(incomplete: str) -> Iterable[str]:
-    from emu.scenario.own_rules import list_policies
-
-    return (incomplete[: incomplete.rfind(",") + 1] + one for one in list_policies())
-
-
-def _placements(incomplete: str) -> Iterable[str]:
-    from emu.prediction.placement.place import PLACEMENT_POLICIES
-
-    return (incomplete[: incomplete.rfind(",") + 1] + one for one in PLACEMENT_POLICIES)
+def _list_names(place: str, incomplete: str) -> Iterable[str]:
+    """Return names that ``module:name`` lists, after the words that are there."""
+    module, _, name = place.partition(":")
+    names = getattr(importlib.import_module(module), name)
+    before = incomplete[: incomplete.rfind(",") + 1]
+    return (before + one for one in (names() if callable(names) else names))
 
 
 def _keys(incomplete: str) -> Iterable[str]:
@@ -90,11 +82,13 @@ def _below(
 
 
 #: Parameter -> words for it; of one command alone after its name.
-_WORDS = {
+_WORDS: dict[str, Callable[[str], Iterable[str]]] = {
     **dict.fromkeys(("file", "files", "explain what", "compare what"), _scenarios),
     **dict.fromkeys(("overrides", "crossover key", "vary"), _keys),
-    "policies": _policies,
-    "placements": _placements,
+    "policies": partial(_list_names, "emu.scenario.own_rules:list_policies"),
+    "placements": partial(
+        _list_names, "emu.prediction.placement.place:PLACEMENT_POLICIES"
+    ),
     "init name": _shipped,
-    "docs name": _documents,
+    "docs name": partial(_list_names, "emu.scenario.scenario_file:list_documents"),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, RunError
 from emu.host.files import find_remains, remove
@@ -19,23 +20,15 @@ from emu.lab.machines.cpu_groups import (
 from emu.names import for_terminal
 
 
-def _groups() -> list[Path]:
-    """Return control groups of labs that are no more; none without such groups."""
-    try:
-        return groups_left_behind(Hierarchy.find())
-    except (OSError, RunError):  # /proc is not there
-        return []
-
-
 @app.command()
 def clean(
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="DIR", help="Run directories to look in.")
-    ] = Path("runs"),
+    runs: Annotated[Path, option("--runs DIR", "Run directories to look in.")] = Path(
+        "runs"
+    ),
     json_target: JsonTarget = None,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is there; remove nothing.")
+        bool, option("--dry-run", "Say what is there; remove nothing.")
     ] = False,
 ) -> None:
     """Remove files that a killed process or a power cut left.
@@ -50,7 +43,9 @@ def clean(
     DataError
         When something cannot be removed.
     """
-    files, groups = find_remains(runs), _groups()
+    files, groups = find_remains(runs), list[Path]()
+    with contextlib.suppress(OSError, RunError):  # /proc is not there
+        groups = groups_left_behind(Hierarchy.find())
     for path in [] if dry_run else files:
         remove(path)
     if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError, ScenarioError
@@ -19,14 +19,14 @@ from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
 from emu.lab.fitting import Template
-from emu.lab.machines import Lab, missing_needs
+from emu.lab.machines import missing_needs
 from emu.lab.prediction import list_lab_misses
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
 from emu.names import for_terminal
 from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
-from emu.runs.lab_file import holder_of, log_name
+from emu.runs.lab_file import LabResult, holder_of, log_name
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
@@ -40,21 +40,16 @@ def lab(
     file: ScenarioFile,
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND]", help="Runs on every machine; not the file's."
-        ),
+        argument("[-- COMMAND]", "Runs on every machine; not the file's."),
     ] = None,
     overrides: Overrides = None,
     *,
-    runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the run directory goes.")
-    ] = Path("runs"),
-    shell: Annotated[
-        str, typer.Option(metavar="MACHINE", help="Open a shell there instead.")
-    ] = "",
+    runs: Annotated[Path, option("DIR", "Where the run directory goes.")] = Path(
+        "runs"
+    ),
+    shell: Annotated[str, option("MACHINE", "Open a shell there instead.")] = "",
     pcap: Annotated[
-        bool,
-        typer.Option("--pcap", help="Write traffic.pcap: all headers, for Wireshark."),
+        bool, option("--pcap", "Write traffic.pcap: all headers, for Wireshark.")
     ] = False,
     json_target: JsonTarget = None,
 ) -> None:
@@ -67,7 +62,14 @@ def lab(
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
-        raise typer.Exit(_shell(open_lab(spec), shell))
+        with open_lab(spec) as machines:
+            known = [machine.name for machine in machines.machines]
+            if shell not in known:
+                raise RunError(f"{shell} is no machine; there are {', '.join(known)}")
+            program = machines.start(shell, ["sh", "-i"], stdin=0, output=1)
+            while program.code is None:
+                machines.wait(1.0)
+        raise typer.Exit(program.code)
     path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it: by its folder
     name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
     directory = RunDirectory.create(f"{name}-lab", runs)
@@ -86,7 +88,7 @@ def lab(
         raise ExpectationMissed("; ".join(misses))
 
 
-def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int:
+def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
     """Print which program failed, and the end of its output; return its exit code."""
     code: int = failed["code"] if failed["code"] > 0 else 128 - failed["code"]
     log = run / log_name(failed["program"], failed["machine"])
@@ -102,43 +104,19 @@ def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int
     return code
 
 
-def _shell(machines: Lab, name: str) -> int:
-    """Open a shell in a machine; return its exit code."""
-    with machines as machine_lab:
-        if name not in {machine.name for machine in machine_lab.machines}:
-            names = ", ".join(machine.name for machine in machine_lab.machines)
-            raise RunError(f"{name} is no machine; there are {names}")
-        program = machine_lab.start(name, ["sh", "-i"], stdin=0, output=1)
-        while program.code is None:
-            machine_lab.wait(1.0)
-        return program.code
-
-
 @app.command()
 def fit(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Scenario to write: YAML or JSON."
-        ),
-    ],
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
-    ] = 0,
+    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
+    out: Annotated[Path, option("--out -o FILE", "Scenario to write: YAML or JSON.")],
+    skip: Annotated[int, option("N", "Leave the first N iterations out.", min=0)] = 0,
     mark: Annotated[
-        str,
-        typer.Option(
-            metavar="LINE", help="Iterations begin where a program printed this."
-        ),
+        str, option("LINE", "Iterations begin where a program printed this.")
     ] = "",
     template: Annotated[
         Template | None,
-        typer.Option(
-            metavar="distdgl|allreduce",
-            help="What the job is: every iteration is then the mean one.",
+        option(
+            "distdgl|allreduce",
+            "What the job is: every iteration is then the mean one.",
         ),
     ] = None,
     json_target: JsonTarget = None,
@@ -153,20 +131,15 @@ def fit(
     outcome = fit_run(run, skip=skip, template=template, mark=mark)
     write_atomic(out, outcome.text(out.name))
     if emit(json_target, outcome.to_json()):
-        terminal().print(_table(outcome))
+        terminal().print(_tabulate(outcome))
         for note in outcome.notes:
             typer.echo(note)
         typer.echo(f"written to {out}")
 
 
-def _table(found: Fit) -> object:
-    table = plain_table(
-        f"{found.iterations} iterations from number {found.first}: seconds of each",
-        "",
-        ">measured",
-        ">simulated",
-        ">error",
-    )
+def _tabulate(found: Fit) -> object:
+    title = f"{found.iterations} iterations from number {found.first}: seconds of each"
+    table = plain_table(title, "", ">measured", ">simulated", ">error")
     half = found.iterations // 2
     for title, measurement, simulation, error in (
         ("of all, by all", found.measured, found.simulated, found.error),
@@ -184,15 +157,10 @@ def _table(found: Fit) -> object:
 
 @app.command("exec")
 def run_beside(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
-    ],
-    machine: Annotated[
-        str, typer.Argument(metavar="MACHINE", help="Where the command runs.")
-    ],
+    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
+    machine: Annotated[str, argument("MACHINE", "Where the command runs.")],
     command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="With its arguments."),
+        list[str] | None, argument("-- COMMAND", "With its arguments.")
     ] = None,
 ) -> None:
     """Run a command beside a lab that is running.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from emu.cli.app import argument, option
 from emu.errors import DataError, ExpectationMissed, ScenarioError
 from emu.host.files import write_atomic
 from emu.prediction.packets import (
@@ -42,36 +43,26 @@ def _target(target: str | None) -> str | None:
 
 ScenarioFile: TypeAlias = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE",
-        help="Scenario (YAML), workload (JSON), or NAME of a shipped one.",
-    ),
+    argument("FILE", "Scenario (YAML), workload (JSON), or NAME of a shipped one."),
 ]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a key, e.g. job.iterations=5."
-    ),
+    option("--set KEY=VALUE", "Override a key, e.g. job.iterations=5."),
 ]
 JsonTarget: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--json",
-        metavar="OUT",
+    option(
+        "--json OUT",
+        "Write the result to a file; - prints it instead.",
         callback=_target,
-        help="Write the result to a file; - prints it instead.",
     ),
 ]
 RunCode: TypeAlias = Annotated[
-    bool,
-    typer.Option("--run-code", help="Run rules and models of others that a run names."),
+    bool, option("--run-code", "Run rules and models of others that a run names.")
 ]
 BoundTime: TypeAlias = Annotated[
     str,
-    typer.Option(
-        metavar="TIME",
-        help="How long to look for a lower bound over all placements at most.",
-    ),
+    option("TIME", "How long to look for a lower bound over all placements at most."),
 ]
 
 
@@ -158,22 +149,15 @@ class _Name(StrEnum):
 
 Queues: TypeAlias = Annotated[
     Shares | None,
-    typer.Option(
-        "--sharing",
-        metavar="fair|tcp",
-        help="Queues of ns-3: flows by turns, or one that drops.",
-    ),
+    option("--sharing fair|tcp", "Queues of ns-3: flows by turns, or one that drops."),
 ]
 Tcp: TypeAlias = Annotated[
-    Control | None,
-    typer.Option("--congestion-control", metavar="cubic|reno", help="TCP of ns-3."),
+    Control | None, option("--congestion-control cubic|reno", "TCP of ns-3.")
 ]
 Witness: TypeAlias = Annotated[
     _Name | None,
-    typer.Option(
-        "--witness",
-        metavar="ns3",
-        help="Then simulate it over packets, and say who agrees with whom.",
+    option(
+        "--witness ns3", "Then simulate it over packets, and say who agrees with whom."
     ),
 ]
 

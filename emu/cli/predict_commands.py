@@ -9,20 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 import emu
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import (
     BoundTime,
     JsonTarget,
@@ -34,6 +27,7 @@ from emu.cli.options import (
     judge_simulated,
     seconds,
 )
+from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
 from emu.experiment.expectations import (
     figures_of_simulation,
@@ -68,7 +62,7 @@ from emu.report.explanation_tables import (
     recovery_lines,
     training_table,
 )
-from emu.runs.result import flow_rows, port_rows, result_of
+from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
@@ -87,17 +81,14 @@ def policies(json_target: JsonTarget = None) -> None:
     A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
     of the DGTP paper bounds the makespan of those that keep it.
     """
-    rules = {
-        name: {
-            "summary": policy.summary,
-            "source": policy.source,
-            "knows": policy.knows,
-            "theorem1": policy.keeps_theorem,
+    rules = {}
+    for name in list_policies():
+        rule = policy_named(name)
+        rules[name] = {
+            key: getattr(rule, key) for key in ("summary", "source", "knows")
         }
-        for name, policy in ((name, policy_named(name)) for name in list_policies())
-    }
-    if emit(json_target, rules):
-        _explain(rules)
+        rules[name]["theorem1"] = rule.keeps_theorem
+    _explain(json_target, rules)
 
 
 @app.command()
@@ -107,27 +98,25 @@ def placements(json_target: JsonTarget = None) -> None:
     A scenario chooses one with placement.policy.
     """
     rules = {name: policy._asdict() for name, policy in PLACEMENT_POLICIES.items()}
-    if emit(json_target, rules):
-        _explain(rules)
+    _explain(json_target, rules)
 
 
-def _explain(rules: Mapping[str, Mapping[str, object]]) -> None:
+def _explain(json_target: str | None, rules: Mapping[str, Row]) -> None:
     indent = " " * (2 + max(map(len, rules)))
-    for name, rule in rules.items():
-        source = str(rule["source"])
-        if rule["knows"] != "nothing":
-            source += f"; needs {rule['knows']}"
-        if rule.get("theorem1"):
-            source += "; keeps Theorem 1"
-        typer.echo(
-            fill(
-                str(rule["summary"]),
-                80,
-                initial_indent=name.ljust(len(indent)),
-                subsequent_indent=indent,
-            )
-        )
-        typer.echo(fill(source, 80, initial_indent=indent, subsequent_indent=indent))
+    if emit(json_target, rules):
+        for name, rule in rules.items():
+            source = rule["source"]
+            if rule["knows"] != "nothing":
+                source += f"; needs {rule['knows']}"
+            if rule.get("theorem1"):
+                source += "; keeps Theorem 1"
+            for first, text in (
+                (name.ljust(len(indent)), rule["summary"]),
+                (indent, source),
+            ):
+                typer.echo(
+                    fill(text, 80, initial_indent=first, subsequent_indent=indent)
+                )
 
 
 class Network(StrEnum):
@@ -143,14 +132,10 @@ def simulate(
     overrides: Overrides = None,
     json_target: JsonTarget = None,
     train: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool,
-        typer.Option("--train", help="Train in one process as the schedule does."),
+        bool, option("--train", "Train in one process as the schedule does.")
     ] = False,
     network: Annotated[
-        Network,
-        typer.Option(
-            metavar="fluid|ns3", help="Carrier of the bytes: rates, or packets of ns-3."
-        ),
+        Network, option("fluid|ns3", "Carrier of the bytes: rates, or packets of ns-3.")
     ] = Network.FLUID,
     sharing: Queues = None,
     congestion_control: Tcp = None,
@@ -198,12 +183,18 @@ def simulate_by_rates(
         console.print(line)
     for line in remarks_on({"simulated": schedule}, experiment.choose_policy()):
         console.print(line)
-    more: dict[str, Any] = {"pace": speed, "models": models}
-    more |= recovery.to_json()
+    more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
     if problem.cluster.tuners:
-        more["sensitivity"] = _measure_tuning(experiment, schedule, console)
+        shift = slight_delays(
+            experiment.realization,
+            experiment.choose_policy(),
+            experiment.expected,
+            schedule,
+        )
+        console.print(_TUNED.format(shift))
+        more["sensitivity"] = shift
     more |= figures_on(schedule)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
@@ -267,7 +258,7 @@ def simulate_over_packets(
     )
     beside = f"max-min fair rates: {format_duration(fluid, 10)}"
     console.print(f"{beside}, packets {format_ratio(longer)}")
-    packets: dict[str, Any] = {}
+    packets: Result = {}
     if sharing is Shares.TCP:
         full = full_queues(rates, time_scale=1.0, byte_scale=scale)
         console.print(full.sentence())
@@ -281,9 +272,8 @@ def simulate_over_packets(
         "dropped": run.dropped,
         "fluid_makespan": fluid,
     }
-    more: dict[str, Any] = {"packets": packets}
-    if jobs:
-        more["jobs"] = [one.to_json() for one in jobs]
+    more: Result = {"packets": packets}
+    more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     emit(json_target, result_of(experiment.scenario, schedule) | more)
     if stated := sorted(experiment.scenario.expect.model_fields_set):
         keys = ", expect.".join(stated)
@@ -299,22 +289,9 @@ def _print_tables(
         console.print()
 
 
-def _measure_tuning(
-    experiment: Experiment, schedule: Schedule, console: Console
-) -> float:
-    """Print and return the share by which chance moves a makespan that queues tune."""
-    policy, profile = experiment.choose_policy(), experiment.expected
-    shares = slight_delays(experiment.realization, policy, profile, schedule)
-    console.print(
-        f"tuned by queues: the slightest delays move the makespan by {shares:.2%}, so "
-        "that no run need come closer",
-    )
-    return shares
-
-
 def _training(
     experiment: Experiment, schedule: Schedule, console: Console, *, train: bool
-) -> dict[str, Any]:
+) -> Result:
     """Print and return the accuracy that was asked for.
 
     Where ``train``, with losses and accuracy over the time of the schedule.
@@ -343,6 +320,15 @@ def _training(
 
 #: Share of a makespan that rounding moves from which on it is worth a line.
 NOTABLE = 1e-9
+_ROUNDED = (
+    "the last digits of times and volumes move this makespan by up to {} ({}): "
+    "placements that are closer are equally good"
+)
+#: Of a makespan that queues tune, by the share that chance moves it.
+_TUNED = (
+    "tuned by queues: the slightest delays move the makespan by {:.2%}, so that no run "
+    "need come closer"
+)
 
 #: Figure that a search compared, by ``joint_cost``.
 _JUDGED = {
@@ -389,32 +375,17 @@ def place(
         )
     rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
     if rounding > NOTABLE * makespan:
-        console.print(_rounding(rounding, makespan))
+        share = format_ratio(rounding / makespan)
+        console.print(_ROUNDED.format(format_duration(rounding), share))
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
     console.print(placement_line(gap))
     emit(json_target, _content(experiment, makespan) | gap | {"rounding": rounding})
 
 
-def _rounding(seconds: float, makespan: float) -> str:
-    return (
-        f"the last digits of times and volumes move this makespan by up to "
-        f"{format_duration(seconds)} ({format_ratio(seconds / makespan)}): placements "
-        "that are closer are equally good"
-    )
-
-
 @contextmanager
 def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
     """Show a search's progress on a terminal; yield the function that updates it."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with progress_bar(console) as bar:
         line = bar.add_task("searching", total=None)
 
         def tell(candidates: int, of: int, best: float) -> None:
@@ -426,8 +397,11 @@ def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]
 
 
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
-    problem, placing = experiment.problem, experiment.placed
-    by_search = placing is not None and placing.candidates > 0
+    problem, placing, search = experiment.problem, experiment.placed, None
+    if placing is not None and placing.candidates > 0:
+        names = ("iterations", "makespan", "start_makespan", "candidates", "accepted")
+        search = {name: getattr(placing, name) for name in names}
+        search |= {"simulated": placing.evaluations, "optimal": placing.optimal}
     return {
         "policy": experiment.scenario.placed_by,
         "placing": experiment.placing,
@@ -444,15 +418,5 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
         "makespan": makespan,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
-        "search": {
-            "iterations": placing.iterations,
-            "makespan": placing.makespan,
-            "start_makespan": placing.start_makespan,
-            "candidates": placing.candidates,
-            "accepted": placing.accepted,
-            "simulated": placing.evaluations,
-            "optimal": placing.optimal,
-        }
-        if by_search and placing is not None
-        else None,
+        "search": search,
     }

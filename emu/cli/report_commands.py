@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import webbrowser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import RunCode, seconds, split_words
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
@@ -76,17 +76,7 @@ _WIDEST = 40
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
-def _check(figure: Figure, stated: dict[str, Any], only: Only | None) -> None:
-    options = [name for name in ("since", "until", "machines") if stated.get(name)]
-    for name in [*options, *(["only"] if only else [])]:
-        if name not in _PARTS[figure]:
-            figures = ", ".join(figure for figure in Figure if name in _PARTS[figure])
-            option = _OPTIONS.get(name, f"--{name}")
-            problem = f"is of {figures}, the figure is {figure}"
-            raise ScenarioError(problem, file=option)
-
-
-def _inches(text: str) -> float:
+def _parse_inches(text: str) -> float:
     """Return a length such as ``3.35in`` or ``85 mm`` in inches."""
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
     inches = float(match[1]) * _INCHES[match[2]] if match else 0.0
@@ -164,52 +154,41 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
 @app.command()
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Run directories; several in a figure."),
+        list[Path], argument("RUN...", "Run directories; several in a figure.")
     ],
     form: Annotated[
         Form,
-        typer.Option(
-            "--as",
-            metavar="html|trace|svg|pdf|png|csv",
-            help="A page, a trace for ui.perfetto.dev, a figure, or tables.",
+        option(
+            "--as html|trace|svg|pdf|png|csv",
+            "A page, a trace for ui.perfetto.dev, a figure, or tables.",
         ),
     ] = Form.HTML,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File to write, of a figure .svg, .pdf or .png; of tables a "
-            "directory. Default: in RUN.",
+        option(
+            "FILE",
+            "File to write, of a figure .svg, .pdf or .png; of tables a directory. "
+            "Default: in RUN.",
         ),
     ] = None,
     figure: Annotated[
         Figure | None,
-        typer.Option(
-            metavar="gantt|ports|loss|cdf|compare|progress",
-            help="Default is gantt; it and ports show one run, the others several.",
+        option(
+            "gantt|ports|loss|cdf|compare|progress",
+            "Default is gantt; it and ports show one run, the others several.",
         ),
     ] = None,
     *,
-    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
-    width: Annotated[
-        str, typer.Option(metavar="LENGTH", help="3.35in is a column, default 7.2in.")
-    ] = "",
-    since: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Where the time axis begins.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="And where it ends.")
-    ] = "",
-    machines: Annotated[
-        str, typer.Option(metavar="NAMES", help="Show these only: fast0,slow0.")
-    ] = "",
+    dark: Annotated[bool, option("--dark", "Light on dark.")] = False,
+    width: Annotated[str, option("LENGTH", "3.35in is a column, default 7.2in.")] = "",
+    since: Annotated[str, option("--from TIME", "Where the time axis begins.")] = "",
+    until: Annotated[str, option("--to TIME", "And where it ends.")] = "",
+    machines: Annotated[str, option("NAMES", "Show these only: fast0,slow0.")] = "",
     only: Annotated[
-        Only | None,
-        typer.Option(metavar="emulated|simulated", help="One schedule of each run."),
+        Only | None, option("emulated|simulated", "One schedule of each run.")
     ] = None,
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open it in the browser afterwards.")
+        bool, option("--open", "Open it in the browser afterwards.")
     ] = False,
     run_code: RunCode = False,  # noqa: ARG001 - see emu.cli.app.Command
 ) -> None:
@@ -220,17 +199,23 @@ def report(
     """
     if form in _OF_FIGURES:
         kind = figure or Figure.GANTT
-        options: dict[str, Any] = {"width": _inches(width)} if width else {}
-        if since:
-            options["since"] = seconds(since, "--from")
-        if until:
-            options["until"] = seconds(until, "--to")
-        options["machines"] = tuple(split_words(machines))
-        _check(kind, options, only)
+        stated = {
+            "width": width and _parse_inches(width),
+            "since": since and seconds(since, "--from"),
+            "until": until and seconds(until, "--to"),
+            "machines": tuple(split_words(machines)),
+            "only": str(only or ""),
+        }
+        for name in ("since", "until", "machines", "only"):
+            if stated[name] and name not in _PARTS[kind]:
+                figures = ", ".join(one for one in Figure if name in _PARTS[one])
+                problem = f"is of {figures}, the figure is {kind}"
+                raise ScenarioError(problem, file=_OPTIONS.get(name, f"--{name}"))
         target = out or runs[0] / f"{kind}.{form}"
         if form is not Form.SVG and target.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
-        path = _draw_figure(runs, kind, target, options, only, dark=dark)
+        window = {name: value for name, value in stated.items() if value != ""}
+        path = _draw_figure(runs, kind, target, window, dark=dark)
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
@@ -248,8 +233,7 @@ def _draw_figure(
     runs: Sequence[Path],
     figure: Figure,
     path: Path,
-    stated: dict[str, Any],
-    only: Only | None,
+    stated: Mapping[str, Any],
     *,
     dark: bool,
 ) -> Path:
@@ -259,8 +243,8 @@ def _draw_figure(
 
     records = [load_run(run) for run in runs]
     progress = _progress(records) if figure is Figure.PROGRESS else []
-    window = Window(only=str(only or ""), **stated)
-    plot(records, str(figure), path, dark=dark, window=window, progress=progress)
+    how: Any = {"dark": dark, "window": Window(**stated), "progress": progress}
+    plot(records, str(figure), path, **how)
     for run in records:
         say_missing(run)
         if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
@@ -268,10 +252,10 @@ def _draw_figure(
     return path
 
 
-def say_missing(run: RecordedRun) -> None:
-    """Print what a run directory lacks, a line each."""
-    for part in run.missing:
-        typer.echo(f"emu: {for_terminal(f'{run.name}: {part}')}", err=True)
+def say_missing(*runs: RecordedRun) -> None:
+    """Print what run directories lack, a line each."""
+    for line in [f"{run.name}: {part}" for run in runs for part in run.missing]:
+        typer.echo(f"emu: {for_terminal(line)}", err=True)
 
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:

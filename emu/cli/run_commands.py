@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import (
     JsonTarget,
     Overrides,
@@ -48,13 +48,13 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.scale_search import ScaleChoice
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, times_lines
 from emu.report.facts import run_tables
 from emu.report.terminal import plain_table
+from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
     Experiment,
@@ -152,24 +152,17 @@ class Hosts:
         if experiment.scenario.restarts and (self.agents or self.ray):
             problem = "agents that others start end with an attempt: write abort"
             raise experiment.scenario.origin.error(("on_failure",), problem)
-        by_us = self.file is not None or self.ray
         way = loopback_address()
-        if by_us and at is None:
+        if at is None and (self.file is not None or self.ray):
             way = launch.address_towards(launcher.hosts[0])
         host, port = at or (way, 0)
-        changes = {}
+        how: Any = {"launcher": launcher, "listen": host, "port": port}
+        how |= {"allow": allow, "any_version": self.any_version}
         if isinstance(launcher, launch.RayLauncher):
-            changes["host_of"] = launcher.host_of
-        return emulation_settings(
-            experiment.scenario,
-            launcher=launcher,
-            listen=host,
-            port=port,
-            token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
-            allow=allow,
-            any_version=self.any_version,
-            **changes,
-        )
+            how["host_of"] = launcher.host_of
+        if self.agents:
+            how["token"] = os.environ.get("EMU_TOKEN", "")
+        return emulation_settings(experiment.scenario, **how)
 
 
 def _program(text: str) -> str:
@@ -181,73 +174,55 @@ def _program(text: str) -> str:
 
 Allowed = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="MODULE:CLASS",
+    option(
+        "--allow MODULE:CLASS",
+        "Program of one's own that this host may start; repeat for more.",
         parser=_program,
-        help="Program of one's own that this host may start; repeat for more.",
     ),
 ]
 Runs = Annotated[
-    Path,
-    typer.Option(
-        "--runs", metavar="DIR", help="Directory that takes the run directories."
-    ),
+    Path, option("--runs DIR", "Directory that takes the run directories.")
 ]
 
 
 Force = Annotated[
     bool,
-    typer.Option(
+    option(
         "--force",
+        "Measure times even where over 20 % of this host is taken.",
         envvar="EMU_FORCE",
-        help="Measure times even where over 20 % of this host is taken.",
     ),
 ]
 
 
 @app.command()
 def run(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Scenario, as elsewhere."),
-    ] = None,
+    file: Annotated[Path | None, argument("FILE", "Scenario, as elsewhere.")] = None,
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
     agents: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Agents to wait for, started on other hosts; 0 starts one here.",
+        option(
+            "N", "Agents to wait for, started on other hosts; 0 starts one here.", min=0
         ),
     ] = 0,
     hosts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Hosts to start agents on by ssh, one per line."
-        ),
+        Path | None, option("FILE", "Hosts to start agents on by ssh, one per line.")
     ] = None,
     ray: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Ray cluster to start agents on: HOST:PORT, or auto.",
-        ),
+        str, option("ADDRESS", "Ray cluster to start agents on: HOST:PORT, or auto.")
     ] = "",
     listen: Annotated[
         str,
-        typer.Option(
-            metavar="HOST[:PORT]",
-            help="Where agents reach this run; loopback, or the way to its hosts.",
+        option(
+            "HOST[:PORT]",
+            "Where agents reach this run; loopback, or the way to its hosts.",
         ),
     ] = "",
     allow: Allowed = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN", help="Run directory to go on with, from its last checkpoint."
-        ),
+        option("RUN", "Run directory to go on with, from its last checkpoint."),
     ] = None,
     json_target: JsonTarget = None,
     witness: Witness = None,
@@ -256,22 +231,18 @@ def run(
     *,
     any_version: Annotated[
         bool,
-        typer.Option(
-            "--any-version", help="Warn of hosts with another emu, do not refuse them."
-        ),
+        option("--any-version", "Warn of hosts with another emu, do not refuse them."),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+        bool, option("--strict", "Fail unless the verdict is trusted.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is known; start nothing.")
+        bool, option("--dry-run", "Say what is known; start nothing.")
     ] = False,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Serve a live page.")
-    ] = False,
+    dashboard: Annotated[bool, option("--dashboard", "Serve a live page.")] = False,
     force: Force = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show machines and rates in the terminal.")
+        bool, option("--live", "Show machines and rates in the terminal.")
     ] = False,
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
@@ -294,7 +265,7 @@ def run(
     check = check_witness(witness, dry=dry_run, stated=packets)
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
-        say_what_is_known(_only(loader), json_target)
+        _print_forecast(_only(loader), json_target)
         return
     beginning = _prepare_run(
         loader, resume, runs, check, progress, where, force=force, allow=names
@@ -391,30 +362,18 @@ def _prepare_run(
         carried(rest.experiment)
         return rest
     check(scenario := _only(stated), runs)
-    return Beginning(*try_scales(scenario, progress, allow, carried))
-
-
-def try_scales(
-    scenario: Scenario,
-    progress: Console,
-    allow: tuple[str, ...],
-    carried: Callable[[Experiment], object],
-) -> tuple[Experiment, ScaleChoice | None]:
-    """Return a scenario with its scales stated; say how trials of them come out."""
     experiment, choice = with_scales(
         scenario,
         lambda trial: progress.print(trial.sentence()),
         allow=allow,
         check=carried,
     )
-    if choice is not None and (
-        line := choice.sentence(scenario.emulation.trial_budget)
-    ):
+    if choice and (line := choice.sentence(scenario.emulation.trial_budget)):
         progress.print(line)
-    return experiment, choice
+    return Beginning(experiment, choice)
 
 
-def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
+def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
     """Raise where a run missed what the scenario expects, or may not be trusted.
 
     Raises
@@ -432,7 +391,7 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
-def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
+def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
     kernel = scenario.emulation.network == "kernel"  # no trial is needed there
     experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
@@ -464,25 +423,22 @@ def profile(
     file: ScenarioFile,
     out: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT",
-            help="Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML).",
+        argument(
+            "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
         ),
     ],
     overrides: Overrides = None,
     iterations: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Iterations or epochs to measure.")
+        int, option("N", "Iterations or epochs to measure.", min=1)
     ] = 50,
     trace: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="TRACE", help="Of torch.profiler (JSON, gz)."),
+        Path | None, option("--from TRACE", "Of torch.profiler (JSON, gz).")
     ] = None,
     ranges: Annotated[
         list[str] | None,
-        typer.Option(
-            "--range",
-            metavar="KIND=NAME,...",
-            help="Ranges of the trace that are a kind of task; default: its name.",
+        option(
+            "--range KIND=NAME,...",
+            "Ranges of the trace that are a kind of task; default: its name.",
         ),
     ] = None,
     runs: Runs = Path("runs"),
@@ -549,27 +505,15 @@ def _range(text: str) -> tuple[str, list[str]]:
 
 @app.command()
 def agent(
-    coordinator: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="Where emu run listens.")
-    ],
+    coordinator: Annotated[str, argument("HOST:PORT", "Where emu run listens.")],
     name: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Of this host in the run; else hostN by an engine's rank.",
-        ),
+        str, option("NAME", "Of this host in the run; else hostN by an engine's rank.")
     ] = "",
     bind: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="Address of this host on which processes take data."
-        ),
+        str, option("ADDRESS", "Address of this host on which processes take data.")
     ] = "",
     patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", help="Seconds to keep trying to reach the coordinator."
-        ),
+        float, option("SECONDS", "Seconds to keep trying to reach the coordinator.")
     ] = 60.0,
     allow: Allowed = None,
 ) -> None:

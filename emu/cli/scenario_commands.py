@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.errors import DataError, ScenarioError
-from emu.graph_data.sources import KeptData
 from emu.host.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
@@ -45,13 +44,11 @@ _SCHEMA = "emu.schema.json"
 @app.command()
 def init(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the scenario; default: golden.")
+        str, argument("NAME", "Of the scenario; default: golden.")
     ] = "golden",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="To write; default: NAME.yaml, folder NAME of a lab."
-        ),
+        option("FILE", "To write; default: NAME.yaml, folder NAME of a lab."),
     ] = None,
 ) -> None:
     """Copy a shipped scenario or lab into this directory, to edit.
@@ -95,9 +92,7 @@ def init(
 
 @app.command()
 def validate(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Scenarios and labs.")
-    ],
+    files: Annotated[list[Path], argument("FILE...", "Scenarios and labs.")],
     overrides: Overrides = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -124,22 +119,18 @@ def validate(
     if emit(json_target, report):
         for good in [file for file in files if not errors[str(file)]]:
             typer.echo(f"{good}: good")
-            for program in _programs(good, overrides or []):
+            if is_lab(good, overrides or []):  # a lab is such code
+                continue
+            scenario = load(good, overrides or [])
+            programs = [model.program for model in model_programs(scenario)]
+            if is_program(rule := scenario.schedule.policy):
+                programs.insert(0, rule)
+            for program in programs:
                 typer.echo(f"{good}: code of others, not run: {program}", err=True)
     for wrong in problems:
         typer.echo(f"emu: {wrong}", err=True)
     if problems:
         raise typer.Exit(ScenarioError.exit_code)
-
-
-def _programs(file: Path, overrides: list[str]) -> list[str]:
-    """Return the code of others that a good scenario names; a lab is such code."""
-    if is_lab(file, overrides):
-        return []
-    scenario = load(file, overrides)
-    rule = scenario.schedule.policy
-    models = [model.program for model in model_programs(scenario)]
-    return [*([rule] if is_program(rule) else []), *models]
 
 
 @app.command()
@@ -150,9 +141,7 @@ def schema() -> None:
 
 @app.command()
 def docs(
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Of the document; default: a list.")
-    ] = "",
+    name: Annotated[str, argument("[NAME]", "Of the document; default: a list.")] = "",
 ) -> None:
     """Show a document of emu, or list them.
 
@@ -176,38 +165,28 @@ def docs(
 
 
 FeatureFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A row of numbers per vertex: npy or text."),
+    Path | None, option("FILE", "A row of numbers per vertex: npy or text.")
 ]
 LabelFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A class per vertex, number or word."),
+    Path | None, option("FILE", "A class per vertex, number or word.")
 ]
 SplitFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="train, valid or test per vertex; or a folder of lists."
-    ),
+    option("FILE", "train, valid or test per vertex; or a folder of lists."),
 ]
 EdgeColumns = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Columns with the ends of edges: names, numbers."),
+    str | None, option("A,B", "Columns with the ends of edges: names, numbers.")
 ]
 Bipartite = Annotated[
     bool | None,
-    typer.Option(
-        "--bipartite/--no-bipartite", help="Both ends are of two kinds, or of one."
-    ),
+    option("--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."),
 ]
 Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="The first line is no edge, or one."),
+    bool | None, option("--header/--no-header", "The first line is no edge, or one.")
 ]
 HasIds = Annotated[
     bool | None,
-    typer.Option(
-        "--ids/--no-ids", help="Tables beside name vertices, or are in their order."
-    ),
+    option("--ids/--no-ids", "Tables beside name vertices, or are in their order."),
 ]
 
 
@@ -219,40 +198,29 @@ class SplitContent(StrEnum):
 
 
 GraphNumber = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Which of several graphs, from 0."),
+    int | None, option("N", "Which of several graphs, from 0.", min=0)
 ]
-RelationNames = Annotated[
-    str, typer.Option(metavar="A,R,A", help="Take one relation of several.")
-]
+RelationNames = Annotated[str, option("A,R,A", "Take one relation of several.")]
 SplitNumber = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Which of several splits, from 0."),
+    int | None, option("N", "Which of several splits, from 0.", min=0)
 ]
 SplitArrays = Annotated[
-    SplitContent | None,
-    typer.Option(metavar="masks|ids", help="What arrays of splits hold."),
+    SplitContent | None, option("masks|ids", "What arrays of splits hold.")
 ]
-Flatten = Annotated[
-    bool, typer.Option("--flatten", help="Make one graph of several types.")
-]
+Flatten = Annotated[bool, option("--flatten", "Make one graph of several types.")]
 
 
 @app.command("import")
 def import_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Graph to bring in.")],
-    name: Annotated[
-        str, typer.Option("--out", "-o", metavar="NAME", help="What to call it.")
-    ],
+    file: Annotated[Path, argument("FILE", "Graph to bring in.")],
+    name: Annotated[str, option("--out -o NAME", "What to call it.")],
     features: FeatureFile = None,
     feature_length: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Make up features of this length."),
+        int | None, option("N", "Make up features of this length.", min=1)
     ] = None,
     labels: LabelFile = None,
     classes: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Make up labels of so many classes."),
+        int | None, option("N", "Make up labels of so many classes.", min=1)
     ] = None,
     graph: GraphNumber = None,
     relation: RelationNames = "",
@@ -265,12 +233,11 @@ def import_command(
     ids: HasIds = None,
     *,
     words: Annotated[
-        bool, typer.Option("--words", help="Ids are words, even if some are numbers.")
+        bool, option("--words", "Ids are words, even if some are numbers.")
     ] = False,
     flatten: Flatten = False,
     label_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column of classes in the file of --labels."),
+        str | None, option("NAME", "Column of classes in the file of --labels.")
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -355,12 +322,10 @@ class Action(StrEnum):
 @app.command("data")
 def data_command(
     action: Annotated[
-        Action,
-        typer.Argument(metavar="[list|fetch|clear]", help="list is the default."),
+        Action, argument("[list|fetch|clear]", "list is the default.")
     ] = Action.LIST,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Graphs to fetch or remove."),
+        list[str] | None, argument("[NAME...]", "Graphs to fetch or remove.")
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -395,7 +360,8 @@ def data_command(
         table = plain_table(
             "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
         )
-        for (name, kind, origin, *facts), group in groupby(rows, _alike):
+        alike = attrgetter("name", "kind", "origin", "vertices", "edges")
+        for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)
             same = [*group]
             of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
@@ -407,11 +373,8 @@ def data_command(
         typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 
-def _advance(bar: Progress, task: TaskID, done: int) -> None:
-    bar.update(task, completed=done)
-
-
 def _fetch(names: list[str]) -> None:
+    """Fetch public graphs; say how large each is."""
     from emu.graph_data.fetch import PUBLIC_GRAPHS, fetch_graph  # noqa: PLC0415 - numpy
 
     if not names:
@@ -421,16 +384,15 @@ def _fetch(names: list[str]) -> None:
     for name in names:
         quiet = not console.is_terminal
         with Progress(console=console, transient=True, disable=quiet) as bar:
-            size = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
-            task = bar.add_task(f"fetching {name}", total=size)
-            path = fetch_graph(name, partial(_advance, bar, task))
-        typer.echo(
-            f"{name}: {_megabytes(path.stat().st_size)}, for job.dataset: {name}"
-        )
+            total = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
+            task = bar.add_task(f"fetching {name}", total=total)
 
+            def tell(done: int, task: TaskID = task) -> None:
+                bar.update(task, completed=done)
 
-def _alike(row: KeptData) -> tuple[str, str, str, int | None, int | None]:
-    return row.name, row.kind, row.origin, row.vertices, row.edges
+            path = fetch_graph(name, tell)
+        size = _megabytes(path.stat().st_size)
+        typer.echo(f"{name}: {size}, for job.dataset: {name}")
 
 
 def _megabytes(size: int) -> str:

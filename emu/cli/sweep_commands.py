@@ -8,19 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TextColumn, TimeRemainingColumn
 
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
+from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
 from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
@@ -54,22 +47,16 @@ _ERRORS = ("makespan_error", "replay_error")
 def sweep(
     file: ScenarioFile,
     vary: Annotated[
-        list[str],
-        typer.Option(
-            metavar="KEY=A,B,...", help="Values of a key; every combination is tried."
-        ),
+        list[str], option("KEY=A,B,...", "Values of a key; every combination is tried.")
     ],
     overrides: Overrides = None,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Seeds of every combination.")
-    ] = 1,
+    seeds: Annotated[int, option("N", "Seeds of every combination.", min=1)] = 1,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory; default: sweeps/NAME."),
+        Path | None, option("DIR", "Directory; default: sweeps/NAME.")
     ] = None,
     *,
     emulate: Annotated[
-        bool, typer.Option("--emulate/--simulate", help="Over sockets, or simulated.")
+        bool, option("--emulate/--simulate", "Over sockets, or simulated.")
     ] = False,
 ) -> None:
     """Carry out many variations of a scenario.
@@ -82,10 +69,8 @@ def sweep(
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
     mode = "emulate" if emulate else "simulate"
     record = SweepRecord(directory)
-    carry = (
-        partial(_emulate_point, runs=directory / "runs") if emulate else _simulate_point
-    )
-    console = terminal(sys.stderr)
+    over_sockets = partial(_emulate_point, runs=directory / "runs")
+    carry, console = over_sockets if emulate else _simulate_point, terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
     expect = load(file, changes).expect
     misses = _find_misses(points, record, mode, expect)
@@ -103,18 +88,19 @@ def sweep(
             f"placed by {', '.join(sorted(policies)) or 'unknown'}"
         )
         terminal().print(sweep_table(rows, varied))
-        _draw(rows, varied, directory / "points.svg")
+        from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+
+        with style(dark=False):
+            save(sweep_figure(rows, varied), directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
         judge_simulated(list_unchecked(expect), [])
-    for rows_of_kind, what in (
-        (failures, "failed"),
-        (misses, "missed what is expected"),
-    ):
-        if rows_of_kind:
-            raise ExpectationMissed(
-                f"{len(rows_of_kind)} of {len(points)} points {what}"
-            )
+    bad, what = (
+        (failures, "failed") if failures else (misses, "missed what is expected")
+    )
+    if bad:
+        raise ExpectationMissed(f"{len(bad)} of {len(points)} points {what}")
 
 
 def run_points(
@@ -135,17 +121,8 @@ def run_points(
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    left = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+    with progress_bar(console, *left) as progress:
         bar = progress.add_task("points", total=len(rest))
         for number, point in enumerate(rest, start=1):
             note_stage(f"point {number} of {len(rest)}")
@@ -158,7 +135,7 @@ def run_points(
     return failures
 
 
-def _values(point: Point, mode: str) -> dict[str, Any]:
+def _values(point: Point, mode: str) -> Figures:
     return {**point.values, "seed": point.seed, "mode": mode}
 
 
@@ -203,29 +180,19 @@ def _find_misses(
     """
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
-    rows = (
-        (
-            _name(point),
-            list_misses(expect, _figures_of(record.rows[point.key(mode)]), exact=exact),
-        )
-        for point in finished_points
-        for exact in [point in as_stated or not as_stated]
-    )
-    return [(name, misses) for name, misses in rows if misses]
-
-
-def _figures_of(row: Figures) -> dict[str, float | None]:
-    """Return the figures of a finished point, for checks of expectations."""
-    figures = row["figures"]
-    figures_of_point = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
-    if row["values"]["mode"] == "emulate":
-        figures_of_point |= {
-            "emulated": figures_of_point["makespan"],
-            "makespan": figures["predicted_makespan"],
-            "accuracy": figures.get("test_accuracy"),
-            **{key: figures.get(key) for key in (*_ERRORS, "loss")},
-        }
-    return figures_of_point
+    rows = []
+    for point in finished_points:
+        exact = point in as_stated or not as_stated
+        figures = record.rows[point.key(mode)]["figures"]
+        known = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+        if mode == "emulate":
+            known |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
+            known["emulated"] = known["makespan"]
+            known["makespan"] = figures["predicted_makespan"]
+            known["accuracy"] = figures.get("test_accuracy")
+        if misses := list_misses(expect, known, exact=exact):
+            rows.append((_name(point), misses))
+    return rows
 
 
 def _emulate_point(point: Point, runs: Path) -> Figures:
@@ -245,12 +212,3 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
-
-
-def _draw(rows: list[dict[str, Any]], varied: list[str], path: Path) -> None:
-    # matplotlib takes half a second to import
-    from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
-    from emu.report.plot_style import save, style  # noqa: PLC0415
-
-    with style(dark=False):
-        save(sweep_figure(rows, varied), path)

@@ -8,33 +8,22 @@ from typing import Annotated
 
 import typer
 
-from emu.cli.app import app
+from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.signs_of_life import note_stage
 from emu.errors import RunError
 from emu.names import for_terminal
 from emu.scenario import load, prepare
-from emu.testing.trials import Case, Trial, Trials
-
-
-def _outcome(trial: Trial) -> str:
-    if trial.run is not None:
-        return "equal results"
-    return type(trial.error).__name__ if trial.error else "coordinator killed"
+from emu.testing.trials import Case, Trials
 
 
 @app.command()
 def trials(
     file: ScenarioFile,
     overrides: Overrides = None,
-    count: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many runs, a seed each.")
-    ] = 100,
-    seed: Annotated[int, typer.Option(metavar="N", help="The first seed.")] = 0,
-    hosts: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Hosts, which share no memory."),
-    ] = 1,
+    count: Annotated[int, option("N", "How many runs, a seed each.", min=1)] = 100,
+    seed: Annotated[int, option("N", "The first seed.")] = 0,
+    hosts: Annotated[int, option("N", "Hosts, which share no memory.", min=1)] = 1,
     json_target: JsonTarget = None,
 ) -> None:
     """Try whole runs in virtual time, under faults drawn from seeds.
@@ -58,11 +47,20 @@ def trials(
     for each in range(seed, seed + count):
         note_stage(f"seed {each}")
         trial = tries.run(each)
-        outcomes[_outcome(trial)] += 1
+        end = type(trial.error).__name__ if trial.error else "coordinator killed"
+        outcomes["equal results" if trial.run else end] += 1
         if trial.complaints:
             bad[each] = trial.complaints
         if json_target is None and (trial.complaints or count == 1):
-            _tell(each, trial, whole=count == 1)
+            whole = count == 1
+            lines = [
+                f"seed {each}: {trial.faults}",
+                f"  happened: {trial.happened}",
+                f"  ended with: {trial.error or 'a result'}",
+                *(f"  ! {complaint}" for complaint in trial.complaints),
+            ]
+            for line in "\n".join([*lines, trial.log] if whole else lines).splitlines():
+                typer.echo(for_terminal(line))
     if emit(json_target, {"trials": count, "outcomes": outcomes, "complaints": bad}):
         ends = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
         typer.echo(f"{count} trials from seed {seed}: {ends}; {len(bad)} bad")
@@ -74,14 +72,3 @@ def trials(
         ]
         again = f"emu trials {shlex.join(words)} --seed {first} --count 1 shows its log"
         raise RunError(f"{len(bad)} of {count} trials are bad: {again}")
-
-
-def _tell(seed: int, trial: Trial, *, whole: bool) -> None:
-    lines = [
-        f"seed {seed}: {trial.faults}",
-        f"  happened: {trial.happened}",
-        f"  ended with: {trial.error or 'a result'}",
-        *(f"  ! {complaint}" for complaint in trial.complaints),
-    ]
-    for line in "\n".join([*lines, trial.log] if whole else lines).splitlines():
-        typer.echo(for_terminal(line))

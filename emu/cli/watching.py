@@ -23,6 +23,7 @@ from emu.host.this_host import loopback_address
 from emu.prediction.scheduling import Decisions
 from emu.problem import Job
 from emu.report.dashboard import LiveRun, LiveTable
+from emu.runs.result import Result
 from emu.scenario import Experiment
 from emu.units import format_rate
 
@@ -163,19 +164,17 @@ class LiveViews:
             experiment.policy,
             settings.time_scale,
         )
-        self._dashboard = self._serve_page(page, directory) if page else None
-        self._open = ExitStack()
-        self._drawing = ExitStack()
+        self._open, self._drawing = ExitStack(), ExitStack()
+        self._dashboard: Dashboard | None = None
+        if page:
+            from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
-    def _serve_page(self, page: str, directory: Path) -> Dashboard:
-        from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
-
-        here = ":" not in page
-        at = f"127.0.0.1:{page}" if here else page
-        host, port = address(at, "EMU_DASHBOARD")
-        host = loopback_address() if here else host
-        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
-        return Dashboard(self._live, directory, host=host, port=port, token=token)
+            here = ":" not in page
+            at = f"127.0.0.1:{page}" if here else page
+            host, port = address(at, "EMU_DASHBOARD")
+            where: Any = {"host": loopback_address() if here else host, "port": port}
+            token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
+            self._dashboard = Dashboard(self._live, directory, token=token, **where)
 
     def __enter__(self) -> Observer:
         if self._dashboard is not None:
@@ -197,8 +196,8 @@ class LiveViews:
             self.linger(f"the run failed: {error}")
         self._open.close()
 
-    def on_end(self, result: dict[str, Any]) -> None:
-        """Show what the run came to; ``result`` is the content of result.json."""
+    def on_end(self, result: Result) -> None:
+        """Show what the run came to."""
         self._live.on_end(result)
         self._drawing.close()
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import emu
-from emu.cli.app import app
+from emu.cli.app import app, argument, option
 from emu.cli.options import (
     BoundTime,
     JsonTarget,
@@ -47,25 +47,21 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at
 
 
 @app.command()
 def explain(
-    what: Annotated[
-        Path, typer.Argument(metavar="RUN|FILE", help="Run directory, or scenario.")
-    ],
+    what: Annotated[Path, argument("RUN|FILE", "Run directory, or scenario.")],
     overrides: Overrides = None,
     json_target: JsonTarget = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Improvements to show.")
-    ] = SHOWN,
+    top: Annotated[int, option("N", "Improvements to show.", min=0)] = SHOWN,
     bound_time: BoundTime = "5 s",
     *,
     helpful: Annotated[
-        bool,
-        typer.Option("--improvements/--no-improvements", help="Say what would help."),
+        bool, option("--improvements/--no-improvements", "Say what would help.")
     ] = True,
     run_code: RunCode = False,
 ) -> None:
@@ -118,16 +114,15 @@ def explain(
 @app.command()
 def crossover(
     file: ScenarioFile,
-    key: Annotated[str, typer.Option(metavar="KEY", help="Such as job.model.hidden.")],
+    key: Annotated[str, option("KEY", "Such as job.model.hidden.")],
     between: Annotated[
-        str, typer.Option(metavar="A,B", help="Two of dgtp, data_parallel, p3.")
+        str, option("A,B", "Two of dgtp, data_parallel, p3.")
     ] = "data_parallel,p3",
     values: Annotated[
         str,
-        typer.Option(
-            "--range",
-            metavar="LOW,HIGH",
-            help="Ends of the search; default: a 16th of the file's value to 16 times.",
+        option(
+            "--range LOW,HIGH",
+            "Ends of the search; default: a 16th of the file's value to 16 times.",
         ),
     ] = "",
     overrides: Overrides = None,
@@ -142,37 +137,21 @@ def crossover(
     systems = split_words(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
-    outcome = find_crossover(
-        scenario, key, (systems[0], systems[1]), _range(scenario, key, values)
-    )
+    try:
+        low, _, high = values.partition(",")
+        ends = Values.between(low, high) if values else None
+        ends = ends or Values.around(value_at(scenario.to_json(), key))
+    except ValueError as error:
+        wrong = f"--range {values}" if values else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
+    outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
     if emit(json_target, outcome.to_json()):
         terminal().print(crossover_table(outcome))
 
 
-def _compare_as_systems(
-    scenario: Scenario,
-    systems: list[str],
-    seeds: int,
-    json_target: str | None,
-    folder: Path | None,
-    *,
-    same_machines: bool,
-) -> None:
-    """Print what a scenario is simulated to take as each of several systems."""
-    results = compare_systems(scenario, systems, seeds, same_machines=same_machines)
-    first = next(result for result in results if not result.refused)
-    if emit(json_target, _to_json(scenario, results, first, folder)):
-        terminal().print(systems_table(results))
-        for line in [*chain(*map(edit_lines, results)), ranking(results)]:
-            terminal().print(line)
-        placings = {result.system: result.placing for result in results}
-        warn_unclaimed({name: placing for name, placing in placings.items() if placing})
-    _judge(scenario, results)
-
-
 def _to_json(
     scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
-) -> list[dict[str, Any]]:
+) -> list[Result]:
     """Return the rows of a comparison, written into a folder if one is named."""
     content = [row.to_json(first) for row in rows]
     if folder is not None:
@@ -195,64 +174,43 @@ def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None
     judge_simulated(list_unchecked(scenario.expect), lines)
 
 
-def _range(scenario: Scenario, key: str, stated: str) -> Values:
-    try:
-        if stated:
-            low, _, high = stated.partition(",")
-            return Values.between(low, high)
-        return Values.around(value_at(scenario.to_json(), key))
-    except ValueError as error:
-        option = f"--range {stated}" if stated else f"--key {key}"
-        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
-
-
 @app.command()
 def compare(
     what: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE|RUN...", help="A scenario, or run directories."),
+        list[Path], argument("FILE|RUN...", "A scenario, or run directories.")
     ],
     overrides: Overrides = None,
     policies: Annotated[
-        str, typer.Option(metavar="A,B", help="Rate policies; default: the scenario's.")
+        str, option("A,B", "Rate policies; default: the scenario's.")
     ] = "",
     placements: Annotated[
-        str, typer.Option(metavar="A,B", help="Placements; default: the scenario's.")
+        str, option("A,B", "Placements; default: the scenario's.")
     ] = "",
     move: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TASK=MACHINE", help="Show it with this task moved."),
+        list[str] | None, option("TASK=MACHINE", "Show it with this task moved.")
     ] = None,
     swap: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TASK,TASK", help="Show it with these tasks swapped."),
+        list[str] | None, option("TASK,TASK", "Show it with these tasks swapped.")
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="Scenario only: its seed and those that follow it."
-        ),
+        int, option("N", "Scenario only: its seed and those that follow it.", min=1)
     ] = 1,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help="Scenario only: dgtp,data_parallel,p3.")
+        str, option("A,B", "Scenario only: dgtp,data_parallel,p3.")
     ] = "",
     write: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write each row as a scenario."),
+        Path | None, option("DIR", "Write each row as a scenario.")
     ] = None,
     json_target: JsonTarget = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
+        Path | None, option("FILE", "Runs only: a picture, .svg, .pdf or .png.")
     ] = None,
     *,
     keep_placement: Annotated[
-        bool,
-        typer.Option("--keep-placement", help="Place by the scenario's policy alone."),
+        bool, option("--keep-placement", "Place by the scenario's policy alone.")
     ] = False,
     same_machines: Annotated[
-        bool,
-        typer.Option("--same-machines", help="With --systems: on those of the first."),
+        bool, option("--same-machines", "With --systems: on those of the first.")
     ] = False,
 ) -> None:
     """Compare placements and policies, or recorded runs.
@@ -273,8 +231,7 @@ def compare(
     """
     if all(path.is_dir() for path in what):
         runs = [emu.load_run(path) for path in what]
-        for run in runs:
-            say_missing(run)
+        say_missing(*runs)
         if emit(json_target, runs_json(runs)):
             terminal().print(runs_table(runs))
         if out is not None:
@@ -282,14 +239,19 @@ def compare(
 
             plot(runs, "compare", out)
     elif len(what) > 1:
-        raise ScenarioError(
-            "compare one scenario, or run directories", file=str(what[-1])
-        )
+        problem = "compare one scenario, or run directories"
+        raise ScenarioError(problem, file=str(what[-1]))
     elif systems:
-        scenario = emu.load(what[0], overrides or [])
-        names = split_words(systems)
-        how = {"same_machines": same_machines}
-        _compare_as_systems(scenario, names, seeds, json_target, write, **how)
+        of = emu.load(what[0], overrides or [])
+        names, how = split_words(systems), {"same_machines": same_machines}
+        results = compare_systems(of, names, seeds, **how)
+        first = next(result for result in results if not result.refused)
+        if emit(json_target, _to_json(of, results, first, write)):
+            terminal().print(systems_table(results))
+            lines = [*chain(*map(edit_lines, results)), ranking(results)]
+            terminal().print(*lines, sep="\n")
+            warn_unclaimed({r.system: r.placing for r in results if r.placing})
+        _judge(of, results)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -301,10 +263,9 @@ def compare(
             seeds=seeds,
             keep_placement=keep_placement,
         )
-        of, first = placed.scenario, candidates[0]
-        if emit(json_target, _to_json(of, candidates, first, write)):
-            window = of.job.credit_window
-            job = job_line(placed.problem.job, window=window, pins=of.pins)
+        of = placed.scenario
+        if emit(json_target, _to_json(of, candidates, candidates[0], write)):
+            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)

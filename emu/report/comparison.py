@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isinf
 from typing import Any
@@ -18,6 +18,7 @@ from emu.report.explanation_tables import placing_line
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
+from emu.runs.result import Result, Row
 from emu.scenario import Scenario
 from emu.units import format_duration, format_money, format_number, format_ratio
 
@@ -39,11 +40,11 @@ class Candidate:
     """Share of the bytes that crossed between machines, with the first seed."""
     moves: tuple[Move, ...] = ()
     """Tasks that stand elsewhere than in the scenario as it is, likewise."""
-    placing: Mapping[str, Any] | None = None
+    placing: Row | None = None
     """Method of its placement, see docs/results.md; None of a move or swap."""
     missed: tuple[str, ...] = ()
     """Lines of ``expect`` that a seed did not meet."""
-    cost: Mapping[str, Any] | None = None
+    cost: Row | None = None
     """Its `Cost` with the first seed, None where nothing has a price."""
     rounding: float = 0.0
     """Seconds by which the last digits of times and volumes move it, likewise."""
@@ -74,7 +75,7 @@ class Candidate:
             refused=self.refused or other.refused,
         )
 
-    def to_json(self, first: Candidate) -> dict[str, Any]:
+    def to_json(self, first: Candidate) -> Result:
         """Return the fields by name, in seconds and shares.
 
         ``change`` is against the first candidate, the mean of the seeds' changes; with
@@ -117,26 +118,8 @@ def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> s
     return write_pair(pair(one.makespans, first.makespans))
 
 
-def _price(candidate: Candidate) -> tuple[str, str]:
-    """Return the cost and the value of a candidate, empty where it has none."""
-    if not candidate.cost:
-        return "", ""
-    total, value = candidate.cost["total"], candidate.cost["value"]
-    return format_money(total), "" if value is None else f"{value:.4g}"
-
-
 #: Moves that are listed below the table; beyond, only their number is shown.
 _LISTED = 6
-
-
-def _equal(one: Candidate, first: Candidate) -> bool:
-    """Return True where two makespans are closer than rounding moves either."""
-    return 0 < abs(one.makespan - first.makespan) < max(one.rounding, first.rounding)
-
-
-def _no_different(one: Candidate, first: Candidate) -> str:
-    shift = format_duration(max(one.rounding, first.rounding))
-    return f"{one.name}: as good as the first row, rounding alone moves it by {shift}"
 
 
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
@@ -148,54 +131,44 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         What job it was, in a line.
     """
     with_cost = any(one.cost for one in candidates)
-    table = plain_table(
-        f"Simulated, {job}" if job else "Simulated",
-        "placement",
-        "policy",
-        ">makespan",
-        ">± (95 %)",
-        ">change",
-        ">bytes moved",
-        ">tasks moved",
-        *(_PRICES.values() if with_cost else []),
-    )
+    columns = [*_COLUMNS, ">bytes moved", ">tasks moved"]
+    columns += _PRICES.values() if with_cost else ()
+    title = f"Simulated, {job}" if job else "Simulated"
+    table = plain_table(title, "placement", "policy", *columns)
     best = min((one.makespan for one in candidates), default=0.0)
-    for candidate in candidates:
-        table.add_row(
-            candidate.placement,
-            candidate.policy,
-            *_seconds(candidate.makespans),
-            _change(candidate, candidates[0]),
-            *([] if candidate.refused else [f"{candidate.moved:.0%}"]),
-            *([] if candidate.refused else [str(len(candidate.moves))]),
-            *(_price(candidate) if with_cost else ()),
-            style="bold" if candidate.makespan == best else "",
-        )
-    first = candidates[0] if candidates else None
-    table.caption = "\n".join(
-        [
-            f"{candidate.placement}: {', '.join(map(str, candidate.moves))}"
-            for candidate in candidates
-            if 0 < len(candidate.moves) <= _LISTED
-        ]
-        + [
-            _no_different(one, first)
-            for one in candidates
-            if first and _equal(one, first)
-        ]
-        + [f"{one.name}: {reason(one.refused)}" for one in candidates if one.refused]
-        + _rule_of_placements(candidates)
-    )
+    for one in candidates:
+        cells = [one.placement, one.policy, *_seconds(one.makespans)]
+        cells.append(_change(one, candidates[0]))
+        if not one.refused:
+            cells += [f"{one.moved:.0%}", str(len(one.moves))]
+        if one.cost:
+            value = one.cost["value"]
+            cells.append(format_money(one.cost["total"]))
+            cells.append("" if value is None else f"{value:.4g}")
+        table.add_row(*cells, style="bold" if one.makespan == best else "")
+    table.caption = "\n".join(_notes_on(candidates))
     return table
 
 
-def _rule_of_placements(candidates: Sequence[Candidate]) -> list[str]:
-    """Return a line on the rule that placements were searched under, if any was."""
+def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
+    """Yield moves, ties by rounding, refusals, and the rule placements are by."""
+    for one in candidates:
+        if 0 < len(one.moves) <= _LISTED:
+            yield f"{one.placement}: {', '.join(map(str, one.moves))}"
+    for one in candidates:
+        first = candidates[0]
+        shift = max(one.rounding, first.rounding)
+        if 0 < abs(one.makespan - first.makespan) < shift:
+            least = f"rounding alone moves it by {format_duration(shift)}"
+            yield f"{one.name}: as good as the first row, {least}"
+    for one in candidates:
+        if one.refused:
+            yield f"{one.name}: {reason(one.refused)}"
     by_search = any(one.placing and one.placing["candidates"] for one in candidates)
     if any(one.kept for one in candidates):
-        return [f"each placement is that of {candidates[0].policy}, for all policies"]
-    several = len({one.policy for one in candidates}) > 1
-    return ["each row is placed under its own policy"] if by_search and several else []
+        yield f"each placement is that of {candidates[0].policy}, for all policies"
+    elif by_search and len({one.policy for one in candidates}) > 1:
+        yield "each row is placed under its own policy"
 
 
 @dataclass(frozen=True)
@@ -214,7 +187,7 @@ class SystemResult:
     """Per iteration, of all workers."""
     paces: Mapping[int, Pace] = field(default_factory=dict)
     """Its speed, by seed."""
-    placing: Mapping[str, Any] = field(default_factory=dict)
+    placing: Row = field(default_factory=dict)
     """Method of its tasks' placement, see docs/results.md."""
     edits: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """Key of the scenario -> what the file has, and what this system has."""
@@ -247,7 +220,7 @@ class SystemResult:
         """Mean over the seeds, seconds."""
         return interval([*self.makespans.values()]).mean
 
-    def to_json(self, first: SystemResult) -> dict[str, Any]:
+    def to_json(self, first: SystemResult) -> Result:
         """Return the fields by name; ``change`` is against the first, seed by seed."""
         if self.refused:
             return {"system": self.system, "refused": reason(self.refused)}
@@ -300,32 +273,24 @@ class Crossover:
         """True where the best changes."""
         return self.below.best != self.above.best
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the documented form; seconds."""
-        return {
-            "key": self.key,
-            "found": self.found,
-            "estimate": self.estimate,
-            "simulations": self.simulations,
-            "sides": [
-                {
-                    "value": side.value,
-                    "best": side.best,
-                    "systems": [
-                        result.to_json(side.results[0]) for result in side.results
-                    ],
-                }
-                for side in (self.below, self.above)
-            ],
-        }
+        sides = [
+            {
+                "value": side.value,
+                "best": side.best,
+                "systems": [one.to_json(side.results[0]) for one in side.results],
+            }
+            for side in (self.below, self.above)
+        ]
+        names = ("key", "found", "estimate", "simulations")
+        return {**{name: getattr(self, name) for name in names}, "sides": sides}
 
 
 def systems_table(results: Sequence[SystemResult]) -> Table:
     """Return one row per system; the change is against the first not refused."""
-    table = plain_table(
-        "Simulated", "system", ">makespan", ">± (95 %)", ">change", ">iteration",
-        ">seeds", ">seeds per s", "limited by",
-    )  # fmt: skip
+    columns = [*_COLUMNS, ">iteration", ">seeds", ">seeds per s", "limited by"]
+    table = plain_table("Simulated", "system", *columns)
     first = next(result for result in results if not result.refused)
     for result in results:
         if result.refused:
@@ -368,40 +333,32 @@ def edit_lines(result: SystemResult) -> list[str]:
 
     if result.refused:
         return [f"{result.system}: {reason(result.refused)}"]
-    lines = [f"{result.system}: {placing_line(result.placing)}"]
+    lines = [placing_line(result.placing)]
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
-            change = f"added {key}: {show(after)}"
+            lines.append(f"added {key}: {show(after)}")
         elif after is None:
-            change = f"dropped {key} (was {show(before)})"
+            lines.append(f"dropped {key} (was {show(before)})")
         else:
-            change = f"{key}: {show(after)} (was {show(before)})"
-        lines.append(f"{result.system}: {change}")
-    return lines
+            lines.append(f"{key}: {show(after)} (was {show(before)})")
+    return [f"{result.system}: {line}" for line in lines]
 
 
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
     columns = ("system", ">seeds per s", "limited by", ">busiest link")
     below, above = found.below, found.above
-    if not found.found:
-        text = f"{below.best} is faster from {below.value} to {above.value}"
-    else:
-        text = (
-            f"{below.best} is faster up to {below.value}, "
-            f"{above.best} from {above.value}"
-        )
+    text = f"{below.best} is faster from {below.value} to {above.value}"
+    if found.found:
+        text = f"{below.best} is faster up to {below.value}, "
+        text += f"{above.best} from {above.value}"
     table = plain_table(f"{text}, by seeds per second", found.key, *columns)
-    for side in (found.below, found.above):
+    for side in (below, above):
         for result in side.results:
-            table.add_row(
-                str(side.value),
-                result.system,
-                format_number(result.samples_per_second, 4),
-                result.limit,
-                format_duration(result.busiest_link),
-                style="bold" if result.system == side.best else "",
-            )
+            speed = format_number(result.samples_per_second, 4)
+            cells = result.limit, format_duration(result.busiest_link)
+            style = "bold" if result.system == side.best else ""
+            table.add_row(str(side.value), result.system, speed, *cells, style=style)
     text = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
     table.caption = (
         f"first principles: the busiest link has as much to carry in both {text}; "
@@ -410,13 +367,16 @@ def crossover_table(found: Crossover) -> Table:
     return table
 
 
+#: Columns of simulated makespans.
+_COLUMNS = (">makespan", ">± (95 %)", ">change")
 #: Figures of points on machines with prices, and their columns.
 _PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+_FIGURES = {"samples_per_second": ">samples per s", **_ERRORS, **_PRICES}
 
 
-def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table:
+def sweep_table(rows: Sequence[Row], keys: Sequence[str]) -> Table:
     """Return mean, 95 % interval and number of seeds of the makespan, best in bold.
 
     Every combination is compared with the best, seed by seed: a difference within its
@@ -430,48 +390,31 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     keys
         The varied keys.
     """
-    groups: dict[tuple[str, ...], dict[Any, Mapping[str, Any]]] = {}
+    makespans: dict[tuple[str, ...], dict[Any, float]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        group = tuple(str(row["values"][key]) for key in keys)
-        groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
-    errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
+        group, seed = tuple(str(row["values"][k]) for k in keys), row["values"]["seed"]
+        makespans.setdefault(group, {})[seed] = float(row["figures"]["makespan"])
+        groups.setdefault(group, []).append(row["figures"])
+    every = [row["figures"] for row in rows]
+    uneven = all("samples_per_second" in one for one in every) and (
+        len({one["samples"] for one in every}) > 1
+    )
+    # Figures that have a column, by how their mean is written.
+    figures: dict[str, Callable[[float], str]] = {}
+    if uneven:
+        figures["samples_per_second"] = lambda mean: format_number(mean, 4)
+    figures |= {k: format_ratio for k in _ERRORS if all(k in one for one in every)}
+    if any("cost" in one for one in every):
+        figures |= {"cost": format_money, "value": "{:.4g}".format}
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    columns += [">samples per s"] * (uneven := _train_apart(rows))
-    prices = _PRICES if any("cost" in row["figures"] for row in rows) else {}
-    more = [*(_ERRORS[key] for key in errors), *prices.values()]
-    table = plain_table("", *columns, *more)
-    makespans = {
-        group: {
-            seed: float(figures["makespan"]) for seed, figures in value_interval.items()
-        }
-        for group, value_interval in groups.items()
-    }
-    means = {
-        group: interval([*value_interval.values()])
-        for group, value_interval in makespans.items()
-    }
-    best = min(means, key=lambda group: means[group].mean)
-    for group, value_interval in means.items():
-        cells = [*group, *_seconds(makespans[group]), str(value_interval.count)]
-        beside = pair(makespans[group], makespans[best])
-        cells.append("" if group == best else write_pair(beside))
-        if uneven:
-            speeds = [f["samples_per_second"] for f in groups[group].values()]
-            cells.append(format_number(interval(speeds).mean, 4))
-        for key in errors:
-            mean = interval([float(f[key]) for f in groups[group].values()]).mean
-            cells.append(format_ratio(mean))
-        for key in prices:
-            values_known = [float(f[key]) for f in groups[group].values() if key in f]
-            mean = interval(values_known).mean if values_known else inf
-            cell = format_money(mean) if key == "cost" else f"{mean:.4g}"
-            cells.append(cell if values_known else "")
+    table = plain_table("", *columns, *(_FIGURES[key] for key in figures))
+    best = min(makespans, key=lambda group: interval([*makespans[group].values()]).mean)
+    for group, by_seed in makespans.items():
+        beside = "" if group == best else write_pair(pair(by_seed, makespans[best]))
+        cells = [*group, *_seconds(by_seed), str(len(by_seed)), beside]
+        for key, write in figures.items():
+            values = [float(one[key]) for one in groups[group] if key in one]
+            cells.append(write(interval(values).mean) if values else "")
         table.add_row(*cells, style="bold" if group == best else "")
     return table
-
-
-def _train_apart(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether points train on numbers of samples that are known and differ."""
-    figures = [row["figures"] for row in rows]
-    is_complete = all("samples_per_second" in one for one in figures)
-    return is_complete and len({one["samples"] for one in figures}) > 1

@@ -35,6 +35,7 @@ from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
 from emu.problem.workloads import window_of
 from emu.report.terminal import WIDTH, plain_table, terminal
+from emu.runs.result import Row
 from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
 from emu.trust.violation import AuditReport
@@ -125,19 +126,10 @@ def job_line(
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 
-def placing_line(placing: Mapping[str, Any]) -> str:
-    """Return the method of the placement of tasks, and on which machines they stand.
-
-    Parameters
-    ----------
-    placing
-        As in result.json.
-    """
-    policy = placing["policy"]
-    line = f"placed by {policy}"
-    if policy == "explicit":
-        line = "placed as the scenario states"
-    where = machines_words(placing)
+def placing_line(placing: Row) -> str:
+    """Return the method of the placement of tasks, and on which machines they stand."""
+    by, where = f"by {placing['policy']}", machines_words(placing)
+    line = f"placed {'as the scenario states' if by == 'by explicit' else by}"
     line += f" {where}" if where else ""
     if placing["candidates"]:
         most = f"at most {placing['budget']:,} candidates"
@@ -146,14 +138,8 @@ def placing_line(placing: Mapping[str, Any]) -> str:
     return line + (f", {best}" if placing["optimal"] else "")
 
 
-def warn_of_unclaimed(placing: Mapping[str, Any]) -> str:
-    """Return a warning of resources that limit nothing; empty where all are demanded.
-
-    Parameters
-    ----------
-    placing
-        As in result.json.
-    """
+def warn_of_unclaimed(placing: Row) -> str:
+    """Return a warning of resources that limit nothing; empty where there are none."""
     idle = placing["unclaimed"]
     verb = "limits" if len(idle) == 1 else "limit"
     line = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
@@ -163,10 +149,7 @@ def warn_of_unclaimed(placing: Mapping[str, Any]) -> str:
 def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     """Yield what kills have lost, and where the job went on after each.
 
-    Parameters
-    ----------
-    without
-        Makespan of the job that is not killed.
+    ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
         count, loss = len(recovery.killed), recovery.lost
@@ -192,20 +175,17 @@ def write_loss(lost: Mapping[str, float]) -> str:
     return ", ".join(f"{format_duration(time)} {kind}" for kind, time in lost.items())
 
 
-def print_placing(placing: Mapping[str, Any], console: Console) -> None:
+def print_placing(placing: Row, console: Console) -> None:
     """Print how tasks were placed; a warning of resources in vain to standard error."""
     console.print(placing_line(placing))
     if not console.quiet:
         warn_unclaimed({"": placing})
 
 
-def warn_unclaimed(placings: Mapping[str, Mapping[str, Any]]) -> None:
+def warn_unclaimed(placings: Mapping[str, Row]) -> None:
     """Print to standard error what limits nothing, once with the names it is true of.
 
-    Parameters
-    ----------
-    placings
-        By a name, of a system say; ``""`` where there is one alone.
+    One placing alone has the name ``""``.
     """
     names: dict[str, list[str]] = {}
     for name, placing in placings.items():
@@ -216,7 +196,7 @@ def warn_unclaimed(placings: Mapping[str, Mapping[str, Any]]) -> None:
             terminal(sys.stderr).print(line + said)
 
 
-def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
     """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
     if not pace:
         return []
@@ -225,9 +205,8 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if seconds is not None:
         rows = [("iteration time", format_duration(seconds), "mean between their ends")]
     if samples is not None:
-        rows.append(
-            ("samples", f"{format_number(samples, 4)} per s", "seeds of all workers")
-        )
+        speed = f"{format_number(samples, 4)} per s"
+        rows.append(("samples", speed, "seeds of all workers"))
     if pace["busy"] is not None:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{pace['busy']:.0%}", note))
@@ -237,16 +216,15 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def pace_line(pace: Mapping[str, Any]) -> str:
+def pace_line(pace: Row) -> str:
     """Return the same in one line; empty where nothing is known."""
-    parts = [
+    return ", ".join(
         f"{what} {value}{f', {note}' if what == 'critical path' and note else ''}"
         for what, value, note in pace_rows(pace)
-    ]
-    return ", ".join(parts)
+    )
 
 
-def cost_row(cost: Mapping[str, Any]) -> tuple[str, str]:
+def cost_row(cost: Row) -> tuple[str, str]:
     """Return the dollars of a run in all, and what they are for with its value."""
     parts = [
         f"{key.replace('_', ' ')} {format_money(cost[key])}"
@@ -255,13 +233,12 @@ def cost_row(cost: Mapping[str, Any]) -> tuple[str, str]:
     ]
     if "lost" in cost:
         parts.append(f"{format_money(cost['lost'])} of lambdas without an answer")
-    value = cost["value"]
-    if value is not None:
-        parts.append(f"value {value:.4g} / (s $)")
+    if cost["value"] is not None:
+        parts.append(f"value {cost['value']:.4g} / (s $)")
     return format_money(cost["total"]), ", ".join(parts)
 
 
-def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
     """Return the measurements of models that are programs: one row each."""
     rows = []
     for one in models:
@@ -276,20 +253,15 @@ def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job."""
     jobs = [*jobs]
+    columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
     with_samples = any(one.samples_per_second is not None for one in jobs)
-    columns = (">released", ">ended", ">took", ">alone", ">slowdown")
-    samples = (">samples per s",) if with_samples else ()
-    table = plain_table("Jobs", "job", *columns, *samples)
+    table = plain_table("Jobs", *columns, *[">samples per s"] * with_samples)
     for one in jobs:
         seconds = (one.release, one.end, one.seconds, one.alone)
-        shown = [format_duration(value, 4) for value in seconds]
+        cells = [one.job, *(format_duration(value, 4) for value in seconds)]
         speed = one.samples_per_second
-        cells = (
-            (format_number(speed, 4) if speed is not None else "",)
-            if with_samples
-            else ()
-        )
-        table.add_row(one.job, *shown, f"{one.slowdown:.3f}", *cells)
+        cell = "" if speed is None else format_number(speed, 4)
+        table.add_row(*cells, f"{one.slowdown:.3f}", *[cell] * with_samples)
     return table
 
 
@@ -298,9 +270,8 @@ def placement_table(problem: Problem) -> Table:
     job, cluster = problem.job, problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
-    table = plain_table(
-        "Placement", "machine", ">NIC", *(f">{name}" for name in resources), "processes"
-    )
+    used = (f">{name}" for name in resources)
+    table = plain_table("Placement", "machine", ">NIC", *used, "processes")
     for position, machine in enumerate(cluster.machines):
         of_machine = {
             load.resource: load_words(load, "/", "")
@@ -333,9 +304,7 @@ def ranges(names: Sequence[str]) -> list[str]:
 
     def run(item: tuple[int, str]) -> tuple[str, int]:
         match = re.fullmatch(r"(.*?)(\d+)", item[1])
-        if match is None:
-            return item[1], 0
-        return match[1], int(match[2]) - item[0]
+        return (match[1], int(match[2]) - item[0]) if match else (item[1], 0)
 
     for _, members in groupby(enumerate(names), key=run):
         first, *rest = [name for _, name in members]
@@ -348,20 +317,19 @@ def audit_table(report: AuditReport) -> Table:
     """Return one row per constraint: comparisons, violations, the first of them."""
     table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
     for name, count in report.checked.items():
-        parts = name.split(",")
-        broken = [v for v in report.violations if v.constraint in parts]
-        first = str(broken[0]) if broken else ""
-        table.add_row(name, f"{count:,}", f"{len(broken):,}", first)
+        of = name.split(",")
+        broken = [str(v) for v in report.violations if v.constraint in of]
+        table.add_row(name, f"{count:,}", f"{len(broken):,}", *broken[:1])
     return table
 
 
 def accuracy_table(found: Mapping[str, Mapping[str, float]]) -> Table:
     """Return one row per job and split; one job alone has no name."""
     several = [*found] != [""]
-    table = plain_table("", *(["job"] if several else []), "split", ">accuracy")
+    table = plain_table("", *["job"] * several, "split", ">accuracy")
     for job, splits in found.items():
         for split, share in splits.items():
-            table.add_row(*([job] if several else []), split, f"{share:.2%}")
+            table.add_row(*[job] * several, split, f"{share:.2%}")
     return table
 
 
@@ -384,10 +352,8 @@ def explanation_tables(
     ----------
     shown
         Rows of what would help.
-    window
-        The credit window as stated, where it is known.
-    pins
-        Tasks and processes that the scenario pins.
+    window, pins
+        As in `job_line`.
     """
     parts: list[RenderableType] = []
     if explanation.moves is not NO_MOVES:
@@ -417,12 +383,10 @@ def headline(
     if explanation.simulated is not None:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
     job = explanation.schedule.problem.job
-    text.append(f", {job_line(job, window=window, pins=pins)}")
-    text.append(
-        f"; the critical path has {len(explanation.chain.links)} links, each begins "
-        "when the one before ends"
+    return text.append(
+        f", {job_line(job, window=window, pins=pins)}; the critical path has "
+        f"{len(explanation.chain.links)} links, each begins when the one before ends"
     )
-    return text
 
 
 def moves_line(explanation: Explanation) -> str:
@@ -442,39 +406,35 @@ def moves_line(explanation: Explanation) -> str:
 
 def moves_table(moves: TaskMoves) -> Table:
     """Return a row per step on the way to the best placement found."""
-    why = ["why"] if any(step.why for step in moves.steps) else []
-    table = plain_table(QUESTION, "move", ">makespan then", ">in all", *why)
+    why = any(step.why for step in moves.steps)
+    columns = ["move", ">makespan then", ">in all", *["why"] * why]
+    table = plain_table(QUESTION, *columns)
     for step in moves.steps:
         share = format_ratio(step.makespan / moves.before - 1)
         row = str(step.near), format_duration(step.makespan, 6), share
-        table.add_row(*row, *([step.why] if why else []))
+        table.add_row(*row, *[step.why] * why)
     return table
 
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
     section = write_placement(problem)
-    lines = [f"{name}: {on}" for name, on in section["tasks"].items()]
+    text = ", ".join(f"{name}: {on}" for name, on in section["tasks"].items())
+    how: Any = {"break_long_words": False, "break_on_hyphens": False}
     tasks = textwrap.fill(
-        f"  tasks: {{{', '.join(lines)}}}",
-        WIDTH,
-        subsequent_indent=" " * 4,
-        break_long_words=False,
-        break_on_hyphens=False,
+        f"  tasks: {{{text}}}", WIDTH, subsequent_indent="    ", **how
     )
     return f"placement:\n  policy: {section['policy']}\n{tasks}"
 
 
 def causes(explanation: Explanation) -> Table:
     """Return the causes and their sum."""
-    problem, chain = explanation.schedule.problem, explanation.chain
-    table = plain_table(
-        "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
-    )
-    schedule = explanation.schedule
+    schedule, chain = explanation.schedule, explanation.chain
+    columns = ("cause", "of", "held back by", ">time", ">share", ">links")
+    table = plain_table("Why this long", *columns)
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
-    for row in [*cause_rows(problem, chain), *death_rows(schedule)]:
+    for row in [*cause_rows(schedule.problem, chain), *death_rows(schedule)]:
         table.add_row(
             row["cause"],
             row["what"],
@@ -483,9 +443,8 @@ def causes(explanation: Explanation) -> Table:
             f"{100 * row['seconds'] / total:.1f} %",
             str(row["links"]),
         )
-    total_time = format_duration(seconds, 6)
-    links = str(len(chain.links))
-    table.add_row("sum", "", "", total_time, "100.0 %", links, style="bold")
+    whole = format_duration(seconds, 6), "100.0 %", str(len(chain.links))
+    table.add_row("sum", "", "", *whole, style="bold")
     return table
 
 
@@ -494,21 +453,16 @@ def ports(explanation: Explanation) -> Table:
     table = plain_table("Ports on the chain", "port", ">time", ">share", "")
     total = explanation.chain.seconds or 1.0
     for row in port_rows(explanation.schedule.problem, explanation.chain):
-        share = row["seconds"] / total
-        table.add_row(
-            row["port"],
-            format_duration(row["seconds"]),
-            f"{100 * share:.1f} %",
-            "█" * round(30 * share),
-        )
+        share, time = row["seconds"] / total, format_duration(row["seconds"])
+        bar = "█" * round(30 * share)
+        table.add_row(row["port"], time, f"{100 * share:.1f} %", bar)
     return table
 
 
 def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> Table:
     """Return where emulation and simulation parted, and the sum."""
-    table = plain_table(
-        "Emulated minus simulated, along the chain", "cause", "of", ">apart", ">share"
-    )
+    title = "Emulated minus simulated, along the chain"
+    table = plain_table(title, "cause", "of", ">apart", ">share")
     base = simulated.length or 1.0
     for row in apart_rows(emulated.problem, parts):
         if abs(row["seconds"]) >= _NOTHING * base:
@@ -550,7 +504,7 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     return table
 
 
-def edit_text(edit: Mapping[str, Any] | None) -> str:
+def edit_text(edit: Row | None) -> str:
     """Return an edit as ``--set`` takes it, without where the tasks stand, in a line.
 
     One that is too long for it is shown by its first key.

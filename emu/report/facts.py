@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,6 +23,8 @@ from emu.report.explanation_tables import (
     write_loss,
 )
 from emu.report.terminal import Fact, facts_table, plain_table
+from emu.runs.lab_file import LabResult
+from emu.runs.result import Result, Row
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 _COLOURS = {"trusted": "green", "degraded": "yellow"}
@@ -55,14 +56,8 @@ class DeathBand:
     """Death that a time ``down`` follows, where it went on, and how soon noticed."""
 
 
-def death_bands(result: Mapping[str, Any]) -> list[DeathBand]:
-    """Return what attempts did before deaths ended them, and when the run was down.
-
-    Parameters
-    ----------
-    result
-        Content of result.json.
-    """
+def death_bands(result: Row) -> list[DeathBand]:
+    """Return what attempts did before deaths ended them, and when the run was down."""
     recovery, bands = result.get("recovery") or {}, list[DeathBand]()
     for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
         deaths = recovery.get(key, [])
@@ -79,13 +74,11 @@ def death_bands(result: Mapping[str, Any]) -> list[DeathBand]:
     return bands
 
 
-def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
+def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     """Return the figures that a run was for; those of keys that are missing are not.
 
     Parameters
     ----------
-    result
-        Content of result.json.
     digits
         Of makespans.
 
@@ -94,33 +87,40 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
     KeyError, TypeError, ValueError
         When a part of it is damaged.
     """
-    return [
-        *setting(result),
-        *_network(result),
-        *_recovery(result.get("recovery"), digits),
-        *_lengths(result, digits),
-        *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
-        *(Fact(*row) for row in model_rows(result.get("models", []))),
-        *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
-        *_relaunch_facts(result.get("relaunches")),
-        *_verdict(result.get("verdict")),
-        *_prediction(result.get("prediction")),
-        *_witness(result.get("witness"), digits),
-        *_arrivals(result.get("transport", {})),
-        *_learnt(result),
-        *_computer(result),
-    ]
+    facts = [*setting(result)]
+    if result.get("network") == "kernel":
+        tcp = result["transport"]
+        facts.append(Fact("network", "kernel", _SHARING[result["sharing"]]))
+        facts += _nic_facts(result.get("nics"))
+        of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
+        facts.append(Fact("TCP", f"{tcp['retransmitted']} again", of))
+    if recovery := result.get("recovery"):
+        facts += _recovery(recovery, digits)
+    facts += _lengths(result, digits)
+    facts += [Fact(*row) for row in pace_rows(result.get("pace", {}))]
+    facts += [Fact(*row) for row in model_rows(result.get("models", []))]
+    if "cost" in result:
+        facts.append(Fact("cost", *cost_row(result["cost"])))
+    if again := result.get("relaunches"):
+        wait = f"{format_duration(again['seconds'], 4)} waited for them"
+        late = f"{again['late']} for one that answered too late"
+        facts.append(
+            Fact("launched again", f"{again['count']} lambdas", f"{late}, {wait}")
+        )
+    if verdict := result.get("verdict"):
+        trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
+        line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
+        colour = _COLOURS.get(trust, "red")
+        facts.append(Fact("verdict", trust, line, "verdict", colour))
+        for name in ("reasons", "remedies"):
+            facts += _name_first(name, verdict[name])
+    facts += _prediction(result.get("prediction"))
+    if witness := result.get("witness"):
+        facts += _witness(witness, digits)
+    return [*facts, *_learnt(result), *_computer(result)]
 
 
-def _relaunch_facts(found: dict[str, Any] | None) -> Iterator[Fact]:
-    """Yield the lambdas that were launched again."""
-    if found:
-        wait = f"{format_duration(found['seconds'], 4)} waited for them"
-        late = f"{found['late']} for one that answered too late"
-        yield Fact("launched again", f"{found['count']} lambdas", f"{late}, {wait}")
-
-
-def setting(result: dict[str, Any]) -> Iterator[Fact]:
+def setting(result: Result) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
     facts_by_key = {
         "credit_window": "credit window {}",
@@ -131,7 +131,7 @@ def setting(result: dict[str, Any]) -> Iterator[Fact]:
         text.format(result[key]) for key, text in facts_by_key.items() if key in result
     ]
     if iterations := result.get("iterations"):
-        length = length_text(iterations, result.get("mini_batches", iterations))
+        length = length_text(iterations, result.get("mini_batches") or iterations)
         counts.insert(0, length)
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
     if drawn := result.get("failures"):
@@ -142,17 +142,7 @@ def setting(result: dict[str, Any]) -> Iterator[Fact]:
             yield Fact("", "", line)
 
 
-def _network(result: dict[str, Any]) -> Iterator[Fact]:
-    if result.get("network") == "kernel":
-        yield Fact("network", "kernel", _SHARING[result["sharing"]])
-        yield from _nic_facts(result.get("nics"))
-        tcp = result["transport"]
-        again = f"{tcp['retransmitted']} again"
-        of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
-        yield Fact("TCP", again, of)
-
-
-def _nic_facts(nics: dict[str, Any] | None) -> Iterator[Fact]:
+def _nic_facts(nics: Result | None) -> Iterator[Fact]:
     """Yield how far NICs are off the stated rates, measured before anything began."""
     if nics is None:  # of an earlier emu
         return
@@ -167,7 +157,7 @@ def _nic_facts(nics: dict[str, Any] | None) -> Iterator[Fact]:
     yield Fact("NICs", format_ratio(off), line)
 
 
-def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
+def _lengths(result: Result, digits: int) -> Iterator[Fact]:
     if "makespan" in result:
         meaning = "a flow ends with its rates; bytes may be ahead of them (fluid)"
         if result.get("flow_ends", "fluid") == "arrival":
@@ -198,10 +188,8 @@ def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
         )
 
 
-def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
+def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
-    if recovery is None:
-        return
     loss, prediction = recovery["lost"], recovery.get("predicted_lost")
     how = f"; simulated {write_loss(prediction)}" if prediction else ""
     yield Fact(
@@ -213,35 +201,24 @@ def _recovery(recovery: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
     yield Fact("", "", f"this computer took {took} of wall time to go on, not counted")
     for one in recovery["attempts"]:
-        yield Fact(
-            "", "", f"goes on at iteration {one['next_iteration']}: {one['error']}"
-        )
+        line = f"goes on at iteration {one['next_iteration']}: {one['error']}"
+        yield Fact("", "", line)
 
 
-def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:
-    """Yield the verdict, its reasons, and what would help."""
-    if verdict is None:
-        return
-    trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
-    line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
-    yield Fact("verdict", trust, line, "verdict", _COLOURS.get(trust, "red"))
-    for name in ("reasons", "remedies"):
-        for place, text in enumerate(verdict[name]):
-            yield Fact("" if place else name, "", text)
+def _name_first(name: str, texts: Sequence[str]) -> list[Fact]:
+    """Return a line each, the first with the name."""
+    return [Fact("" if n else name, "", text) for n, text in enumerate(texts)]
 
 
-def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
-    """Yield the verdict on the prediction: since when it is off, where, and why."""
+def _prediction(
+    verdict: Result | None, label: str = "prediction", off: str = "the run is off"
+) -> Iterator[Fact]:
+    """Yield how far one is off the other: since when, where, and why."""
     if verdict is None:
         return
     if verdict["error"] is None:
-        yield Fact("prediction", "not judged", "; ".join(verdict["reasons"]))
+        yield Fact(label, "not judged", "; ".join(verdict["reasons"]))
         return
-    yield from _comparison_facts("prediction", "the run is off", verdict)
-
-
-def _comparison_facts(label: str, off: str, verdict: dict[str, Any]) -> Iterator[Fact]:
-    """Yield how far one is off the other, and why."""
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
     line = f"{off} by {format_ratio(verdict['error'])}, {most}"
     if verdict["since"] is not None:
@@ -250,14 +227,11 @@ def _comparison_facts(label: str, off: str, verdict: dict[str, Any]) -> Iterator
         line += f", on {', '.join(verdict['links'])}"
     colour = "green" if outcome == "agrees" else "yellow"
     yield Fact(label, outcome, line, label, colour)
-    for place, text in enumerate(verdict["reasons"]):
-        yield Fact("" if place else "likely reason", "", text)
+    yield from _name_first("likely reason", verdict["reasons"])
 
 
-def _witness(seen: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
+def _witness(seen: Result, digits: int) -> Iterator[Fact]:
     """Yield the makespan over packets, and who agrees with whom of three."""
-    if seen is None:
-        return
     lengths = {n: format_duration(s, digits) for n, s in seen["makespans"].items()}
     yield Fact(
         "over packets",
@@ -269,25 +243,17 @@ def _witness(seen: dict[str, Any] | None, digits: int) -> Iterator[Fact]:
     )
     for pair in seen["pairs"]:
         if "packets" in (pair["of"], pair["over"]):  # the other is the prediction
-            yield from _comparison_facts(
-                f"{pair['of']} over {pair['over']}", "off", pair
-            )
+            yield from _prediction(pair, f"{pair['of']} over {pair['over']}", "off")
 
 
-def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:
-    """Yield the lead of last bytes over their rates, and how many came late."""
-    if (early := transport.get("early_wall_seconds")) is None:
-        return
-    meaning = "what their rates had carried (wall time, median)"
-    late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
-    yield Fact(
-        "last bytes",
-        f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}",
-        f"{'' if early < 0 else 'of '}{meaning}; {late}",
-    )
-
-
-def _learnt(result: dict[str, Any]) -> Iterator[Fact]:
+def _learnt(result: Result) -> Iterator[Fact]:
+    """Yield when last bytes came, what was trained, and what each job took."""
+    transport = result.get("transport", {})
+    if (early := transport.get("early_wall_seconds")) is not None:
+        meaning = "what their rates had carried (wall time, median)"
+        late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
+        lead = f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}"
+        yield Fact("last bytes", lead, f"{'' if early < 0 else 'of '}{meaning}; {late}")
     for own in (result, *result.get("jobs", ())):
         if (step := own.get("diverged")) is not None:
             yield Fact("training", f"diverged at step {step}", own.get("job", ""))
@@ -306,7 +272,7 @@ def _learnt(result: dict[str, Any]) -> Iterator[Fact]:
         yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
 
 
-def _computer(result: dict[str, Any]) -> Iterator[Fact]:
+def _computer(result: Result) -> Iterator[Fact]:
     if "wall_seconds" in result:
         startup = result["startup"]
         memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
@@ -320,53 +286,40 @@ def _computer(result: dict[str, Any]) -> Iterator[Fact]:
     if hosts := result.get("hosts"):
         where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
         yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
-    if "auto_scale" in result:
-        choice = result["auto_scale"]
-        text = _by_kernel(choice) if "kernel" in choice else _by_trials(choice)
-        yield Fact("time scale", f"{choice['time_scale']:g}", text)
+    if choice := result.get("auto_scale"):
+        scale = f"{choice['time_scale']:g}"
+        yield Fact("time scale", scale, _reason_of_scale(choice))
 
 
-def _by_trials(chosen: dict[str, Any]) -> str:
-    late, rest = (
-        f"{100 * chosen[name]['late_flows']:.2g} %" for name in ("actual", "predicted")
-    )
-    text = f"chosen by {len(chosen['trials'])} trials; late flows {late}"
-    note = "; untried, as no trial met the aims"
-    return text + (f", {rest} in the trial" if chosen["held"] else note)
-
-
-def _by_kernel(chosen: dict[str, Any]) -> str:
-    """Return how what kernel NICs cost a run compares with what chose its scale."""
-    actual, foreseen = chosen["actual"], chosen["predicted"]
-    first, second = (100 * each["delay"] for each in (actual, foreseen))
-    text = (
-        f"by what kernel NICs cost: delay before first bytes {first:.2g} % "
-        f"({second:.2g} foreseen), cores {actual['cpu_busy']:.0%} busy "
-        f"({foreseen['cpu_busy']:.0%} by this run)"
-    )
-    over = actual["delay"] / foreseen["delay"] if foreseen["delay"] else 1.0
-    if over > _SLOW:
-        text += (
-            f"; this host is too slow for it: state {over * chosen['time_scale']:.2g}"
+def _reason_of_scale(choice: Result) -> str:
+    """Return what chose a time scale, and how the run compares with that."""
+    actual, prediction = choice["actual"], choice["predicted"]
+    if "kernel" not in choice:
+        late, rest = (
+            f"{100 * one['late_flows']:.2g} %" for one in (actual, prediction)
         )
-    return text
+        text = f"chosen by {len(choice['trials'])} trials; late flows {late}"
+        note = "; untried, as no trial met the aims"
+        return text + (f", {rest} in the trial" if choice["held"] else note)
+    over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
+    slow = f"; this host is too slow for it: state {over * choice['time_scale']:.2g}"
+    return (
+        "by what kernel NICs cost: delay before first bytes "
+        f"{100 * actual['delay']:.2g} % ({100 * prediction['delay']:.2g} foreseen), "
+        f"cores {actual['cpu_busy']:.0%} busy "
+        f"({prediction['cpu_busy']:.0%} by this run){slow if over > _SLOW else ''}"
+    )
 
 
-def lab_facts(lab: dict[str, Any]) -> list[Fact]:
-    """Return the figures of a lab's run.
-
-    Parameters
-    ----------
-    lab
-        Content of lab.json.
-    """
+def lab_facts(lab: LabResult) -> list[Fact]:
+    """Return the figures of a lab's run."""
     wall, start = (format_duration(lab[f"{k}_seconds"]) for k in ("wall", "startup"))
+    compute, wait = (
+        format_duration(lab[f"{k}_seconds"]) for k in ("computed", "waited")
+    )
     scale, trust = lab.get("time_scale", 1.0), lab["trust"]
     pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
     line = f"{pace}; machines took {start} to start"
-    compute, wait = (
-        format_duration(lab[f"{name}_seconds"]) for name in ("computed", "waited")
-    )
     of_cores = f"programs computed {compute} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
         gain = format_duration(lab.get("early_seconds", 0.0))
@@ -386,8 +339,7 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
         Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
         Fact("dropped by queues", f"{drops:,}", "packets"),
     ]
-    if "crossed" in lab:
-        crossing = lab["crossed"]
+    if crossing := lab.get("crossed"):
         payload = sum(sum(row.values()) for row in crossing["bytes"].values())
         of = f"{crossing['packets']:,} packets, {crossing['messages']:,} messages"
         facts.append(Fact("payload", format_size(payload), of))
@@ -397,15 +349,10 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     return facts
 
 
-def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
+def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
     """Return one row per pair of task kinds: flows between machines, bytes, times.
 
-    Parameters
-    ----------
-    rows
-        ``edges`` of result.json; of a run beside its simulation.
-    payloads
-        What the bytes were, see `payload_line`.
+    ``rows`` are ``edges`` of result.json; ``payloads`` see `payload_line`.
     """
     beside = any("simulated_mean_seconds" in row for row in rows)
     table = plain_table(
@@ -438,14 +385,8 @@ def payload_line(payloads: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the use of every direction of every NIC, and of every other link.
-
-    Parameters
-    ----------
-    rows
-        ``ports`` of result.json.
-    """
+def port_table(rows: Sequence[Row]) -> Table:
+    """Return the use of the links in ``ports`` of result.json, NICs by direction."""
     table = plain_table("NICs and links", "port", ">capacity", ">bytes", ">used", "")
     for row in rows:
         table.add_row(
@@ -458,14 +399,8 @@ def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def run_tables(result: dict[str, Any]) -> RenderableType:
-    """Return the headline and the tables per kind of task, of edge, and per port.
-
-    Parameters
-    ----------
-    result
-        Content of result.json.
-    """
+def run_tables(result: Result) -> RenderableType:
+    """Return the headline and the tables per kind of task, of edge, and per port."""
     tables = [
         headline(result),
         kinds_table(result),
@@ -477,12 +412,12 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
     return Group(*(part for table in tables for part in (table, "")))
 
 
-def headline(result: dict[str, Any]) -> Table:
+def headline(result: Result) -> Table:
     """Return the numbers that the run was for."""
     return facts_table(run_facts(result))
 
 
-def budget_table(result: dict[str, Any]) -> Table:
+def budget_table(result: Result) -> Table:
     """Return the difference between emulation and simulation, by cause."""
     title = "Error budget, on the critical path"
     table = plain_table(title, "cause", ">time", ">of the makespan")
@@ -499,7 +434,7 @@ def budget_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def kinds_table(result: dict[str, Any]) -> Table:
+def kinds_table(result: Result) -> Table:
     """Return the figures of the tasks, per kind."""
     columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
     table = plain_table("Tasks", "kind", *columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from emu.problem import Schedule
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.result import relative_error
+from emu.runs.result import Result, relative_error
 from emu.units import format_duration, format_number, format_ratio
 
 Draw = TypeVar("Draw", bound="Hashable")
@@ -41,11 +41,7 @@ def interval(values: Sequence[float]) -> Interval:
     """Return the mean of ``values`` and its 95 % interval.
 
     Student's t, which supposes that the values are independent and near to normal.
-
-    Raises
-    ------
-    ValueError
-        When there are no values.
+    A ValueError where there are none.
     """
     count = len(values)
     if not count:
@@ -79,9 +75,7 @@ def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval
     return interval(apart) if apart else None
 
 
-def compare(
-    values: Mapping[Draw, float], beside: Mapping[Draw, float]
-) -> dict[str, Any]:
+def compare(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Result:
     """Return mean, interval and change of makespans by the names that JSON has."""
     spread, change = interval([*values.values()]), pair(values, beside)
     return {
@@ -113,11 +107,8 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
     DataError
         When it has none.
     """
-    candidates = {"emulated": run.emulated, "simulated": run.simulated}
-    schedules = {
-        name: schedule for name, schedule in candidates.items() if schedule is not None
-    }
-    return schedules or {"": run.best}
+    both = {"emulated": run.emulated, "simulated": run.simulated}
+    return {name: one for name, one in both.items() if one} or {"": run.best}
 
 
 def label(run: RecordedRun) -> str:
@@ -134,16 +125,17 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     Runs repeat each other when all of their scenarios but the seed and what they expect
     is alike. Where `label` is the same for two groups, the keys that differ follow it.
     """
-    groups: dict[str, list[RecordedRun]] = {}
+    groups: dict[str, tuple[str, Result, list[RecordedRun]]] = {}
     for run in runs:
-        content = json.dumps(_flat(_compare_run(run)), sort_keys=True)
-        groups.setdefault(label(run) + content, []).append(run)
-    groups_of_runs = list(groups.values())
-    names = [label(group[0]) for group in groups_of_runs]
-    settings = [_flat(_compare_run(group[0])) for group in groups_of_runs]
+        scenario, name = dict(run.manifest.get("scenario", {})), label(run)
+        for key in ("seed", "expect"):
+            scenario.pop(key, None)
+        keys = dict(_flat(scenario))
+        content = name + json.dumps(keys, sort_keys=True)
+        groups.setdefault(content, (name, keys, []))[2].append(run)
     named = {}
-    for name, keys, group in zip(names, settings, groups_of_runs, strict=True):
-        alike = [other for n, other in zip(names, settings, strict=True) if n == name]
+    for name, keys, group in groups.values():
+        alike = [other for n, other, _ in groups.values() if n == name]
         differing = [
             f"{key}={keys[key]}"
             for key in keys
@@ -153,23 +145,16 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     return named
 
 
-def _compare_run(run: RecordedRun) -> dict[str, Any]:
-    scenario = run.manifest.get("scenario", {})
-    return {key: scenario[key] for key in scenario if key not in ("seed", "expect")}
-
-
-def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Return ``key.key[2]`` -> value of everything in nested maps and lists."""
+def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield ``key.key[2]`` and value of everything in nested maps and lists."""
     if isinstance(content, dict):
-        items = [(f".{key}", value) for key, value in content.items()]
+        for key, value in content.items():
+            yield from _flat(value, f"{prefix}.{key}")
     elif isinstance(content, list):
-        items = [(f"[{place}]", value) for place, value in enumerate(content)]
+        for place, value in enumerate(content):
+            yield from _flat(value, f"{prefix}[{place}]")
     else:
-        return {prefix.removeprefix("."): content}
-    flat: dict[str, Any] = {}
-    for step, value in items:
-        flat |= _flat(value, prefix + step)
-    return flat
+        yield prefix.removeprefix("."), content
 
 
 def labels(runs: Sequence[RecordedRun]) -> list[str]:
@@ -196,7 +181,7 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     return groups
 
 
-def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
+def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     """Return one object per group of like runs: means, 95 % half widths, errors.
 
     Keys ``name``, ``runs``, and per kind of makespan ``mean`` and ``half`` in seconds;
@@ -206,12 +191,12 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """
     groups = repetitions(runs)
     first = _by_seed(next(iter(groups.values()), []))
-    rows: list[dict[str, Any]] = []
+    rows: list[Result] = []
     for name, group in makespans(runs).items():
         intervals = {kind: interval(values) for kind, values in group.items()}
         change = pair(_by_seed(groups[name]), first)
         down = interval([run.best.outages.recovery for run in groups[name]]).mean
-        row: dict[str, Any] = {
+        row: Result = {
             "name": name,
             "runs": max(one.count for one in intervals.values()),
             "makespan_error": _error(intervals, "predicted", down),
@@ -248,34 +233,27 @@ def _error(found: dict[str, Interval], beside: str, down: float) -> float | None
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
     """Return one row per group of `repetitions`, with 95 % intervals."""
-    table = plain_table(
-        "Recorded runs",
-        "scenario, placement, policy",
-        ">runs",
-        ">emulated",
-        ">±",
-        ">change",
-        ">predicted",
-        ">makespan error",
-        ">replay error",
-    )
+    columns = (">runs", ">emulated", ">±", ">change", ">predicted")
+    errors = (">makespan error", ">replay error")
+    title = "scenario, placement, policy"
+    table = plain_table("Recorded runs", title, *columns, *errors)
     for row in runs_json(runs):
-        emulation, prediction = row.get("emulated"), row.get("predicted")
-        errors = row["makespan_error"], row["replay_error"]
-        change = row["change"]
-        change_text = ""
-        if change is not None:
-            apart = Interval(change["mean"], change["half"], change["count"])
-            change_text = write_pair(apart)
+        length = half = change = prediction = ""
+        if one := row.get("emulated"):
+            length = format_duration(one["mean"], 5)
+            half = format_duration(one["half"]) if one["half"] else ""
+        if one := row["change"]:
+            change = write_pair(Interval(one["mean"], one["half"], one["count"]))
+        if one := row.get("predicted"):
+            prediction = format_duration(one["mean"], 5)
+        apart = row["makespan_error"], row["replay_error"]
         table.add_row(
             row["name"],
             str(row["runs"]),
-            format_duration(emulation["mean"], 5) if emulation else "missing",
-            format_duration(emulation["half"])
-            if emulation and emulation["half"]
-            else "",
-            change_text,
-            format_duration(prediction["mean"], 5) if prediction else "",
-            *("" if error is None else format_ratio(error) for error in errors),
+            length or "missing",
+            half,
+            change,
+            prediction,
+            *("" if error is None else format_ratio(error) for error in apart),
         )
     return table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from emu.errors import DataError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
-from emu.report.many_runs import Interval, interval
+from emu.report.many_runs import interval
 from emu.report.plot_style import (
     COLOURS,
     WIDTH,
@@ -28,17 +28,15 @@ from emu.report.plot_style import (
     palette,
 )
 from emu.runs.recorded_run import RecordedRun
+from emu.runs.result import Row
 from emu.runs.retraining import step_ends
 from emu.scenario.virtual_training import Progress
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    Values = dict[tuple[str, ...], list[float]]
-
     Floats = NDArray[np.float64]
 
 
+_UNITS = (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3), ("B/s", 1.0))
 _FEW = 300  # steps of a curve up to which each is marked
 
 
@@ -58,11 +56,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
         When nothing is left to show.
     """
     problem = schedule.problem
-    shown = [
-        (port, link)
-        for port, link in enumerate(problem.links)
-        if window.shows(problem.cluster, link.machine)
-    ]
+    links, cluster = enumerate(problem.links), problem.cluster
+    shown = [(p, link) for p, link in links if window.shows(cluster, link.machine)]
     columns = 1 if window.narrow else 2
     lines = -(-len(shown) // columns)
     figure = new_figure(0.6 + 1.05 * lines, window.width)
@@ -71,7 +66,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     steps = problem.links.steps
-    factor, unit = _rate_unit(float(steps.most.max()))
+    fitting = [one for one in _UNITS if steps.most.max() >= one[1]]
+    unit, factor = fitting[0] if fitting else _UNITS[-1]
     for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
         axes, (since, capacity) = panels.flat[place], steps.of(port)
         times, values = rates[port]
@@ -83,11 +79,14 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        _limit(axes, np.append(since, schedule.length), capacity / factor)
+        # The end may come before a change, which then had no effect.
+        until = np.maximum.accumulate(np.append(since, schedule.length))
+        limits = np.append(capacity, capacity[-1]) / factor
+        dashed: Any = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
+        axes.step(until, limits, where="post", **dashed)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
-        axes.set_ylabel(unit)
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
@@ -96,26 +95,6 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
-
-
-def _limit(axes: Axes, times: NDArray[np.float64], rate: NDArray[np.float64]) -> None:
-    """Draw what a link can carry: each rate until the next time, the last to the end.
-
-    The end may come before a change, which then had no effect.
-    """
-    times = np.maximum.accumulate(times)
-    limits = np.append(rate, rate[-1])
-    axes.step(
-        times, limits, where="post", color=COLOURS[5], ls="--", lw=1, label="capacity"
-    )
-
-
-def _rate_unit(largest: float) -> tuple[float, str]:
-    """Return bytes per second of the unit that suits ``largest``, and its name."""
-    for unit, size in (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3)):
-        if largest >= size:
-            return size, unit
-    return 1.0, "B/s"
 
 
 def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> Figure:
@@ -134,24 +113,21 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
     DataError
         When no run reported a loss, or nothing is left to show.
     """
-    curves = {
-        figure: [_curve(run.training, figure) for run in runs]
-        for figure in ("loss", "accuracy")
-    }
-    figures_with_data = [
-        f for f, of_runs in curves.items() if any(len(c) for c in of_runs)
-    ]
-    if not figures_with_data:
+    curves: dict[str, list[Floats]] = {"loss": [], "accuracy": []}
+    for run in runs:
+        for name, of_runs in curves.items():
+            rows = run.training[run.training["figure"] == name].groupby("iteration")
+            # At the time of the last report of an iteration, the mean of all.
+            of_runs.append(np.column_stack([rows["time"].max(), rows["value"].mean()]))
+    curves = {f: of_runs for f, of_runs in curves.items() if any(map(len, of_runs))}
+    if not curves:
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
-    figure = new_figure(
-        0.4 + 2.1 * len(figures_with_data) + 0.17 * len(runs), window.width
-    )
-    panels = figure.subplots(len(figures_with_data), 2, squeeze=False, sharey="row")
-    for (by_time, by_step), name in zip(panels, figures_with_data, strict=True):
-        for label, curve, colour in zip(
-            labels, curves[name], palette(len(runs)), strict=True
-        ):
+    height = 0.4 + 2.1 * len(curves) + 0.17 * len(runs)
+    figure, shades = new_figure(height, window.width), palette(len(runs))
+    panels = figure.subplots(len(curves), 2, squeeze=False, sharey="row")
+    for (by_time, by_step), (name, of_runs) in zip(panels, curves.items(), strict=True):
+        for label, curve, colour in zip(labels, of_runs, shades, strict=True):
             if not len(curve):  # noted in the picture, not left out
                 label = f"{label}: no {name} reported"  # noqa: PLW2901
                 curve = np.empty((0, 2))  # noqa: PLW2901
@@ -160,25 +136,16 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
             style |= {"marker": "." if few else "", "ms": 3}
             by_time.plot(*curve.T, label=label, **style)
             by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **style)
-        by_time.set_ylabel(
-            "training loss (nats)" if name == "loss" else "accuracy (share)"
-        )
-        latest = max(curve[-1, 0] for curve in curves[name] if len(curve))
+        units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
+        by_time.set_ylabel(units[name])
+        latest = max(curve[-1, 0] for curve in of_runs if len(curve))
         window.time_axis(by_time, 1.02 * float(latest))
         by_step.set_xlabel("step")
         by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(runs) > 1:
-        figure.legend(
-            *panels[0, 0].get_legend_handles_labels(), loc="outside upper left"
-        )
+        entries = panels[0, 0].get_legend_handles_labels()
+        figure.legend(*entries, loc="outside upper left")
     return figure
-
-
-def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
-    """Return time of the last report and mean per iteration, shape (iterations, 2)."""
-    rows = training[training["figure"] == figure]
-    groups = rows.groupby("iteration")
-    return np.column_stack([groups["time"].max(), groups["value"].mean()])
 
 
 def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
@@ -188,8 +155,6 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     ----------
     schedules
         Label to schedule; the first is drawn solid, the others dashed and dotted.
-    window
-        How wide the figure is.
 
     Raises
     ------
@@ -202,25 +167,16 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     kinds = [_durations(schedule) for schedule in schedules.values()]
     if not any(kinds):
         raise DataError("no flow between machines took time, there is nothing to show")
-    colour = colours([kind for seconds_of_kind in kinds for kind in seconds_of_kind])
-    for number, (label, seconds_of_kind) in enumerate(
-        zip(schedules, kinds, strict=True)
-    ):
-        if not seconds_of_kind:
+    colour = colours([kind for by_kind in kinds for kind in by_kind])
+    for label, by_kind, line in zip(schedules, kinds, cycle(lines), strict=False):
+        if not by_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
-        for kind, seconds in seconds_of_kind.items():
+        for kind, seconds in by_kind.items():
             ranks = np.sort(seconds)
-            share = np.arange(1, len(ranks) + 1) / len(ranks)
+            share = np.arange(len(ranks) + 1) / len(ranks)
             name = kind if len(schedules) == 1 else f"{kind}, {label}"
-            style = lines[number % len(lines)]
-            axes.step(
-                np.concatenate([ranks[:1], ranks]),
-                np.concatenate([[0.0], share]),
-                where="post",
-                color=colour[kind],
-                ls=style,
-                label=name,
-            )
+            style: Any = {"color": colour[kind], "ls": line, "label": name}
+            axes.step([ranks[0], *ranks], share, where="post", **style)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share of flows")
     axes.set_xlabel("time from first to last byte (s)")
@@ -300,7 +256,7 @@ def bars(
 _MARKERS = "os^Dvx+"
 
 
-def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figure:
+def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     """Return the makespan as lines over the first varied key of numbers, else as bars.
 
     Parameters
@@ -310,34 +266,28 @@ def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figu
     keys
         The varied keys, in order.
     """
-    numeric = [key for key in keys if _all_numbers(rows, key)]
-    if not numeric:
-        return bars(_groups(rows, keys))
-    across = numeric[0]
-    others = [key for key in keys if key != across]
-    lines: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    across = next((key for key in keys if _vary_as_numbers(rows, key)), None)
+    # Bars are grouped by all keys but the last, where there are several.
+    inner = across or (keys[-1] if len(keys) > 1 else None)
+    others = [key for key in keys if key != inner]
+    groups: dict[str, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         name = ", ".join(str(row["values"][key]) for key in others)
-        at = float(row["values"][across])
-        lines[name][at].append(float(row["figures"]["makespan"]))
+        value = row["values"][inner] if inner else "makespan"
+        place = float(value) if across else str(value)
+        groups[name][place].append(float(row["figures"]["makespan"]))
+    if across is None:
+        return bars(groups)
     canvas = new_figure(2.9)
-    axes = canvas.subplots()
-    highest = 0.0
-    shades = palette(len(lines))
-    for number, (name, line) in enumerate(lines.items()):
+    axes, highest = canvas.subplots(), 0.0
+    shades = zip(palette(len(groups)), cycle(_MARKERS), strict=False)
+    for (name, line), (colour, marker) in zip(groups.items(), shades, strict=True):
         x = sorted(line)
-        intervals: list[Interval] = [interval(line[at]) for at in x]
+        intervals = [interval(line[at]) for at in x]
         highest = max(highest, *(one.mean + one.half for one in intervals))
-        axes.errorbar(
-            x,
-            [one.mean for one in intervals],
-            yerr=[one.half for one in intervals],
-            color=shades[number],
-            marker=_MARKERS[number % len(_MARKERS)],
-            ms=4,
-            capsize=2.5,
-            label=name,
-        )
+        how: Any = {"color": colour, "marker": marker, "ms": 4, "capsize": 2.5}
+        means, halves = zip(*((one.mean, one.half) for one in intervals), strict=True)
+        axes.errorbar(x, means, yerr=halves, label=name, **how)
     axes.set_xlabel(across)
     axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
     axes.set_ylabel("makespan (s)")
@@ -347,25 +297,11 @@ def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figu
     return canvas
 
 
-def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+def _vary_as_numbers(rows: Sequence[Row], key: str) -> bool:
     try:
-        values = {float(row["values"][key]) for row in rows}
+        return len({float(row["values"][key]) for row in rows}) > 1
     except ValueError:
         return False
-    return len(values) > 1
-
-
-def _groups(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
-) -> dict[str, dict[str, list[float]]]:
-    """Return the values by the first keys (row) and by the last of several (series)."""
-    groups: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        texts = [str(row["values"][key]) for key in keys]
-        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, "makespan")
-        group = groups.setdefault(", ".join(first), {})
-        group.setdefault(last, []).append(float(row["figures"]["makespan"]))
-    return groups
 
 
 #: Accuracy that the paper trains to.
@@ -411,23 +347,15 @@ def plot_comparison(
         place = {"xy": (0, TARGET), "xycoords": ("axes fraction", "data")}
         axes[1].annotate(target, **place, va="bottom", fontsize="small")
         axes[1].set_ylim(0, 1)
-    _bandwidth(axes[-1], [run.best for run in runs], labels, end)
+    edges = np.linspace(0, end, _PARTS + 1)
+    for run, label, colour in zip(runs, labels, shades, strict=True):
+        rate = np.diff(sum_crossed(run.best, edges)) / np.diff(edges)
+        axes[-1].stairs(rate / 1e9, edges, color=colour, label=label)
+    axes[-1].set_ylabel("between machines (GB/s)")
+    axes[-1].set_ylim(bottom=0)
     window.time_axis(axes[-1], end)
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside upper left")
     return figure
-
-
-def _bandwidth(
-    axes: Axes, schedules: Sequence[Schedule], labels: Sequence[str], end: float
-) -> None:
-    edges = np.linspace(0, end, _PARTS + 1)
-    for schedule, label, colour in zip(
-        schedules, labels, palette(len(labels)), strict=True
-    ):
-        rate = np.diff(sum_crossed(schedule, edges)) / np.diff(edges)
-        axes.stairs(rate / 1e9, edges, color=colour, label=label)
-    axes.set_ylabel("between machines (GB/s)")
-    axes.set_ylim(bottom=0)
 
 
 def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
@@ -456,8 +384,5 @@ def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     if not len(hits):
         return float("nan")
     last = int(hits[0])
-    if not last:
-        return float(at[0])
-    return float(
-        np.interp(target, accuracy[last - 1 : last + 1], at[last - 1 : last + 1])
-    )
+    both = slice(max(last - 1, 0), last + 1)
+    return float(np.interp(target, accuracy[both], at[both]))

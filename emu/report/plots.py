@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +25,9 @@ from emu.report.trace import pack_lanes
 from emu.runs.recorded_run import RecordedRun
 from emu.scenario.virtual_training import Progress
 
+Floats: TypeAlias = NDArray[np.float64]
+#: A task or port by its position, and the row that it has.
+Rows: TypeAlias = dict[tuple[str, int], int]
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take
 
@@ -81,17 +84,17 @@ def gantt(
     return figure
 
 
-def _shade(band: DeathBand) -> dict[str, Any]:
+def _shade(band: DeathBand) -> Any:
     alpha = {"done": 0.04, "done again": 0.12, "down": 0.3}[band.what]
     return {"facecolor": ink(), "alpha": alpha, "linewidth": 0}
 
 
-def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
+def _rows(problem: Problem, window: Window) -> Rows:
     """Return the row of every task and port, machine by machine from the top.
 
     Links that are no NIC come last; what nothing crosses has no row.
     """
-    rows: dict[tuple[str, int], int] = {}
+    rows: Rows = {}
     ports = {port for hops in problem.hops for port in hops}
     for machine in range(len(problem.cluster.machines)):
         if not window.shows(problem.cluster, machine):
@@ -109,56 +112,53 @@ def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
 
 
 def _panel(
-    axes: Axes,
-    schedule: Schedule,
-    rows: dict[tuple[str, int], int],
-    colour: dict[str, str],
-    name: str,
+    axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
 ) -> None:
     _bands(axes, schedule, rows, name)
-    tasks, rounds = schedule.problem.job.tasks, schedule.problem.job.rounds
+    job, start, end = schedule.problem.job, schedule.task_start, schedule.task_end
     for kind, shade in colour.items():
-        of_kind = [
-            j
-            for j, task in enumerate(tasks)
-            if task.kind == kind and ("task", j) in rows
-        ]
-        if not of_kind:
-            continue
-        boxes = [
-            _boxes(
-                schedule.task_start[j, : rounds[j]],
-                schedule.task_end[j, : rounds[j]],
-                np.full(rounds[j], rows["task", j] - _FILLED / 2),
-                _FILLED,
-            )
-            for j in of_kind
-        ]
-        bars = PolyCollection(list(np.concatenate(boxes)), facecolor=shade)
-        bars.set_gid(f"{name}-tasks-{kind}")
-        axes.add_collection(bars)
-    for port in [port for what, port in rows if what == "port"]:
-        _flows(axes, schedule, port, rows["port", port], colour, name)
+        boxes: list[Floats] = []
+        for j, count in enumerate(job.rounds):
+            if job.tasks[j].kind == kind and ("task", j) in rows:
+                top = np.full(count, rows["task", j] - _FILLED / 2)
+                boxes += [*_boxes(start[j, :count], end[j, :count], top, _FILLED)]
+        if boxes:
+            bars = PolyCollection(boxes, facecolor=shade)
+            bars.set_gid(f"{name}-tasks-{kind}")
+            axes.add_collection(bars)
+    for (what, port), row in rows.items():
+        if what == "port":
+            problem, job = schedule.problem, schedule.problem.job
+            flows = schedule.flows()
+            flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
+            at = tuple(flows.T)
+            start, end = schedule.flow_start[at], schedule.flow_end[at]
+            lane, _ = pack_lanes(start, end)
+            thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
+            boxes = [
+                *_boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
+            ]
+            sources = [job.edges[edge].source for edge in flows[:, 0].tolist()]
+            shades = [colour[job.tasks[source].kind] for source in sources]
+            bars = PolyCollection(boxes, facecolor=shades, alpha=0.75, linewidth=0)
+            bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
+            axes.add_collection(bars)
     _chain(axes, schedule, rows)
     _label_rows(axes, schedule.problem, rows)
 
 
-def _bands(
-    axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int], name: str
-) -> None:
+def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
     """Shade when links are cut or slow, and the tasks of machines paused or slow."""
     machines = schedule.problem.placement.machine_of
-    spans: dict[str, list[NDArray[np.float64]]] = {"cut": [], "pause": [], "slow": []}
+    spans: dict[str, list[Floats]] = {"cut": [], "pause": [], "slow": []}
     for band in disturbances(schedule.problem.cluster, schedule.length):
-        subjects = [("port", band.port)]
+        subjects = {("port", band.port)}
         if band.machine >= 0:
-            subjects = [
+            subjects = {
                 ("task", j) for j, m in enumerate(machines) if m == band.machine
-            ]
-        span = np.array([band.since]), np.array([band.until])
-        for subject in rows.keys() & {*subjects}:
-            top = np.array([rows[subject] - 0.5])
-            spans[band.what] += list(_boxes(*span, top, 1.0))
+            }
+        for row in [row for subject, row in rows.items() if subject in subjects]:
+            spans[band.what].append(_box(band.since, band.until, row, 1.0))
     for what, boxes in spans.items():
         alpha = 0.12 if what == "slow" else 0.3
         bars = PolyCollection(boxes, facecolor=ink(), alpha=alpha, linewidth=0)
@@ -167,40 +167,14 @@ def _bands(
             axes.add_collection(bars)
 
 
-def _flows(
-    axes: Axes,
-    schedule: Schedule,
-    port: int,
-    row: int,
-    colour: dict[str, str],
-    name: str,
-) -> None:
-    """Draw the flows over a port, side by side where they overlap."""
-    problem, job = schedule.problem, schedule.problem.job
-    flows = schedule.flows()
-    flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
-    at = tuple(flows.T)
-    start, end = schedule.flow_start[at], schedule.flow_end[at]
-    lane, _ = pack_lanes(start, end)
-    thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
-    boxes = _boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
-    kinds = [job.tasks[job.edges[edge].source].kind for edge in flows[:, 0].tolist()]
-    bars = PolyCollection(
-        list(boxes),
-        facecolor=[colour[kind] for kind in kinds],
-        alpha=0.75,
-        linewidth=0,
-    )
-    bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
-    axes.add_collection(bars)
+def _box(start: float, end: float, row: int, thickness: float) -> Floats:
+    """Return the corners of one bar in the middle of a row."""
+    top = np.array([row - thickness / 2])
+    box: Floats = _boxes(np.array([start]), np.array([end]), top, thickness)[0]
+    return box
 
 
-def _boxes(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    top: NDArray[np.float64],
-    thickness: float,
-) -> NDArray[np.float64]:
+def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
     """Return the corners of bars, shape (bars, 4, 2)."""
     bottom = top + thickness
     x = np.stack([start, end, end, start], axis=1)
@@ -208,11 +182,10 @@ def _boxes(
     return np.stack([x, y], axis=2)
 
 
-def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> None:
+def _chain(axes: Axes, schedule: Schedule, rows: Rows) -> None:
     """Draw the critical path: around its bars, and down or up where it moves on."""
     moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
-    last: int | None = None
-    boxes = []
+    boxes, last = [], None
     for link in critical_path(schedule).links:
         if link.cause is Cause.GAP:
             continue
@@ -221,46 +194,31 @@ def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> 
             last = None
             continue
         row = rows[at]
-        boxes.append(
-            _boxes(
-                np.array([link.start]),
-                np.array([link.end]),
-                np.array([row - _FILLED / 2]),
-                _FILLED,
-            )
-        )
+        boxes.append(_box(link.start, link.end, row, _FILLED))
         if last is not None and last != row:
             moves.append(((link.start, last), (link.start, row)))
         last = row
     if boxes:
-        outline = PolyCollection(
-            list(np.concatenate(boxes)),
-            facecolor="none",
-            edgecolor=ink(),
-            linewidth=0.7,
-        )
-        axes.add_collection(outline)
+        outline: Any = {"facecolor": "none", "edgecolor": ink(), "linewidth": 0.7}
+        axes.add_collection(PolyCollection(boxes, **outline))
         axes.add_collection(LineCollection(moves, color=ink(), linewidth=0.5))
 
 
-def _label_rows(axes: Axes, problem: Problem, rows: dict[tuple[str, int], int]) -> None:
-    names = [
-        problem.job.tasks[of].name if what == "task" else problem.links[of].name
-        for what, of in rows
-    ]
+def _label_rows(axes: Axes, problem: Problem, rows: Rows) -> None:
+    """Name every row, with a line above the first of each machine."""
+    tasks, machine_of = problem.job.tasks, problem.placement.machine_of
+    names, before = [], None
+    for row, (what, of) in enumerate(rows):
+        link = problem.links[of if what == "port" else 0]
+        names.append(tasks[of].name if what == "task" else link.name)
+        machine = machine_of[of] if what == "task" else link.machine
+        if row and machine != before:
+            axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
+        before = machine
     axes.set_yticks(range(len(rows)), names, fontsize=5.5)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    machine = [
-        problem.placement.machine_of[of]
-        if what == "task"
-        else problem.links[of].machine
-        for what, of in rows
-    ]
-    for row in range(1, len(rows)):
-        if machine[row] != machine[row - 1]:
-            axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
 
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
@@ -316,25 +274,19 @@ def _draw_figure(
     window: Window,
     progress: Sequence[Progress],
 ) -> Figure:
+    first, names = runs[0], labels(runs)
     match figure:
         case "gantt":
-            deaths = death_bands(runs[0].result)
-            return gantt(schedules_of(runs[0]), window, deaths)
+            return gantt(schedules_of(first), window, death_bands(first.result))
         case "ports":
-            return plot_curves.ports(runs[0].best, window)
+            return plot_curves.ports(first.best, window)
         case "loss":
-            return plot_curves.loss(runs, labels(runs), window)
+            return plot_curves.loss(runs, names, window)
         case "cdf":
-            schedules = (
-                schedules_of(runs[0])
-                if len(runs) == 1
-                else {
-                    label: run.best
-                    for label, run in zip(labels(runs), runs, strict=True)
-                }
-            )
+            bests = dict(zip(names, (run.best for run in runs), strict=True))
+            schedules = bests if len(runs) > 1 else schedules_of(first)
             return plot_curves.cdf(schedules, window)
         case "progress":
-            return plot_curves.plot_comparison(runs, labels(runs), progress, window)
+            return plot_curves.plot_comparison(runs, names, progress, window)
         case _:
             return plot_curves.bars(makespans(runs), width=window.width)

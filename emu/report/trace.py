@@ -49,12 +49,7 @@ def pack_lanes(
     """Return a lane per bar such that bars of one lane do not overlap, and how many.
 
     A bar takes the lowest lane that is free, in the order of starts: as few lanes as
-    bars ever overlap.
-
-    Parameters
-    ----------
-    start, end
-        Seconds, shape (bars,).
+    bars ever overlap. ``start`` and ``end`` are seconds, shape (bars,).
     """
     lanes = np.zeros(len(start), dtype=np.int64)
     busy: list[tuple[float, int]] = []
@@ -148,13 +143,13 @@ def trace_events(
     for position, (name, schedule) in enumerate(groups.items()):
         bands = [band for band in deaths if band.run == name]
         group = _Group(name, schedule, position * GROUP, arrow)
-        for event in chain(group.events(), _attempts(bands, position * GROUP)):
+        for event in chain(group.events(), _list_attempts(bands, position * GROUP)):
             if before and "ts" in event:
                 event["ts"] = round(event["ts"] + before, 3)
             yield event
 
 
-def _attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
+def _list_attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
     """Yield what attempts before the last did, above the machines of their group."""
     pid = first + GROUP - 1
     if bands:
@@ -166,27 +161,8 @@ def _attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
         yield _bar(band.what, "death", _Slice(pid, 1, band.since, band.until), args)
 
 
-def _lines(events: Iterator[Event]) -> Iterator[str]:
-    """Yield one line per event: all events of a long run together took 8 GB."""
-    before = '{"displayTimeUnit":"ms","traceEvents":['
-    for event in events:
-        yield before + json.dumps(event, separators=(",", ":"))
-        before = ","
-    yield "]}"
-
-
 def write_trace(run: Path, out: Path | None = None) -> Path:
-    """Write the trace of a run directory, ``trace.json`` in it by default.
-
-    Parameters
-    ----------
-    out
-        Another place for the file.
-
-    Returns
-    -------
-    Path
-        The file.
+    """Write ``trace.json`` of a run directory, or ``out``, and return its path.
 
     Raises
     ------
@@ -201,9 +177,17 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
         raise DataError("; ".join(record.missing), path=str(run))
-    path = run / "trace.json" if out is None else out
-    events = trace_events(groups, death_bands(record.result))
-    RunDirectory(path.parent).write_lines(path.name, _lines(events))
+
+    def lines() -> Iterator[str]:
+        # A line per event: all events of a long run together took 8 GB.
+        before = '{"displayTimeUnit":"ms","traceEvents":['
+        for event in trace_events(groups, death_bands(record.result)):
+            yield before + json.dumps(event, separators=(",", ":"))
+            before = ","
+        yield "]}"
+
+    path = out or run / "trace.json"
+    RunDirectory(path.parent).write_lines(path.name, lines())
     return path
 
 
@@ -259,14 +243,9 @@ class _Group:
         for port, lanes in enumerate(self._crossed.lanes):
             host, first = self._place[port]
             for lane in range(lanes):
-                process, tid = self._pid(host), first + lane
-                yield _meta(
-                    "thread_name",
-                    process,
-                    tid,
-                    name=f"{self._name_port(port)} {lane + 1}",
-                )
-                yield _meta("thread_sort_index", process, tid, sort_index=tid)
+                at, name = (self._pid(host), first + lane), self._name_port(port)
+                yield _meta("thread_name", *at, name=f"{name} {lane + 1}")
+                yield _meta("thread_sort_index", *at, sort_index=at[1])
         yield from self._flow_bars()
         yield from self._handoffs()
         assigned = sum_rates(self._schedule)
@@ -304,12 +283,11 @@ class _Group:
             machine, first = self._place[port]
             bars[flow].append((self._pid(machine), first + lane))
         for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
-            edge = job.edges[e]
+            edge, size = job.edges[e], float(schedule.flow_bytes[e, n])
             start, end = (
                 float(schedule.flow_start[e, n]),
                 float(schedule.flow_end[e, n]),
             )
-            size = float(schedule.flow_bytes[e, n])
             args = {
                 "flow": job.edge_names[e],
                 "iteration": n,
@@ -347,15 +325,8 @@ class _Group:
         # Readers bind an arrow to the bar around its time: leave from inside the bar.
         inside = source.end - min(1e-6, (source.end - source.start) / 2)
         for phase, bar, time in (("s", source, inside), ("f", target, target.start)):
-            event = {
-                "ph": phase,
-                "id": number,
-                "name": category,
-                "cat": category,
-                "pid": bar.pid,
-                "tid": bar.tid,
-                "ts": _microseconds(time),
-            }
+            head = {"ph": phase, "id": number, "name": category, "cat": category}
+            event = head | _at(bar.pid, bar.tid, time)
             yield {**event, "bp": "e"} if phase == "f" else event
 
     def _list_undelivered(self) -> Iterator[Event]:
@@ -366,10 +337,8 @@ class _Group:
         machine = np.array(self._machine_of, dtype=np.int64)[source[self._flows[:, 0]]]
         for m in range(len(self._problem.cluster.machines)):
             here = machine == m
-            times = np.concatenate(
-                [schedule.flow_ready[at][here], schedule.flow_end[at][here]]
-            )
-            size = schedule.flow_bytes[at][here]
+            both = schedule.flow_ready[at][here], schedule.flow_end[at][here]
+            times, size = np.concatenate(both), schedule.flow_bytes[at][here]
             order = np.argsort(times, kind="stable")
             level = np.cumsum(np.concatenate([size, -size])[order])
             for time, value in zip(times[order].tolist(), level.tolist(), strict=True):
@@ -378,24 +347,20 @@ class _Group:
 
     def _changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""
-        for change in self._problem.cluster.speed_changes:
-            yield {
-                "ph": "i",
-                "s": "p",
-                "name": f"{change.machine} has {change.share:.3g} of its speed",
-                "pid": self._pid(self._problem.cluster.index(change.machine)),
-                "tid": 0,
-                "ts": _microseconds(change.time),
-            }
+        changes = [
+            (
+                f"{change.machine} has {change.share:.3g} of its speed",
+                self._problem.cluster.index(change.machine),
+                change.time,
+            )
+            for change in self._problem.cluster.speed_changes
+        ]
         for time, port, capacity in self._links.steps.rows.tolist():
-            yield {
-                "ph": "i",
-                "s": "p",  # as high as its process
-                "name": f"{self._links[int(port)].name} has {format_rate(capacity)}",
-                "pid": self._pid(self._place[int(port)][0]),
-                "tid": 0,
-                "ts": _microseconds(time),
-            }
+            line = f"{self._links[int(port)].name} has {format_rate(capacity)}"
+            changes.append((line, self._place[int(port)][0], time))
+        for line, machine, time in changes:  # s: as high as its process
+            mark = {"ph": "i", "s": "p", "name": line}
+            yield mark | _at(self._pid(machine), 0, time)
 
 
 def _microseconds(seconds: float) -> float:
@@ -410,25 +375,20 @@ def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
 
-def _bar(name: str, category: str, bar: _Slice, args: dict[str, Any]) -> Event:
-    return {
+def _at(pid: int, tid: int, time: float) -> Event:
+    return {"pid": pid, "tid": tid, "ts": _microseconds(time)}
+
+
+def _bar(name: str, category: str, bar: _Slice, args: Event) -> Event:
+    event = {
         "ph": "X",
         "name": name,
         "cat": category,
-        "pid": bar.pid,
-        "tid": bar.tid,
-        "ts": _microseconds(bar.start),
-        "dur": round(_microseconds(bar.end) - _microseconds(bar.start), 3),
-        **({"args": args} if args else {}),
+        **_at(bar.pid, bar.tid, bar.start),
     }
+    event["dur"] = round(_microseconds(bar.end) - event["ts"], 3)
+    return event | ({"args": args} if args else {})
 
 
 def _level(name: str, pid: int, time: float, value: float) -> Event:
-    return {
-        "ph": "C",
-        "name": name,
-        "pid": pid,
-        "tid": 0,
-        "ts": _microseconds(time),
-        "args": {"value": value},
-    }
+    return {"ph": "C", "name": name, **_at(pid, 0, time), "args": {"value": value}}

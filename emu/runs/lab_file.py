@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
@@ -17,6 +17,8 @@ from emu.runs.problem_json import MOST, NUMBER, by_name, list_of, shape
 from emu.runs.run_directory import RunDirectory
 
 FILE = "lab.json"
+#: Its content, or a part of it.
+LabResult: TypeAlias = dict[str, Any]
 _FILE = "machines.json"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from emu.scenario.realize import with_figures
 from emu.scenario.scenario import Scenario
 
 VERSION = 1
+#: Content of result.json, key by key in docs/results.md, or a part of it; so is a row.
+Result: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 
 
 def relative_error(found: float, expected: float) -> float:

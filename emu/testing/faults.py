@@ -132,7 +132,13 @@ def attempt(
     path.write_text(changed, encoding="utf-8")
     try:
         built = build is not None and build(path)
-        fate, seen_by = _try(copy, fault)
+        code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
+        if code == STOPPED:
+            fate, seen_by = ("hung", "")
+        elif code in (PASSED, NOTHING):
+            fate, seen_by = ("alive" if " passed" in output else "skipped", "")
+        else:
+            fate, seen_by = ("killed", next(iter(_failures(output)), ""))
     finally:
         path.write_text(text, encoding="utf-8")
         if not built:  # bytecode of before stays valid
@@ -147,16 +153,6 @@ def list_failures(sound: Path, faults: Sequence[Fault]) -> list[str]:
         return []
     code, output = _run_tests(sound, sorted(tests))
     return [] if code in (PASSED, NOTHING) else _failures(output) or [output]
-
-
-def _try(copy: Path, fault: Fault) -> tuple[str, str]:
-    """Return the fate and the first test that failed."""
-    code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
-    if code == STOPPED:
-        return "hung", ""
-    if code in (PASSED, NOTHING):
-        return "alive" if " passed" in output else "skipped", ""
-    return "killed", next(iter(_failures(output)), "")
 
 
 def _failures(output: str) -> list[str]:

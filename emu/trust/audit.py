@@ -27,6 +27,7 @@ from emu.trust.violation import (
     Findings,
     Violation,
     flow_name,
+    list_beyond,
     task_name,
 )
 
@@ -165,18 +166,12 @@ class _Auditor:
     ) -> None:
         tasks = len(self._job.tasks), self._job.iterations
         edges = len(self._job.edges), self._job.iterations
-        schedule = self._schedule
-        for name, array, shape in (
-            ("task_start", schedule.task_start, tasks),
-            ("task_end", schedule.task_end, tasks),
-            ("flow_ready", schedule.flow_ready, edges),
-            ("flow_start", schedule.flow_start, edges),
-            ("flow_end", schedule.flow_end, edges),
-            ("flow_bytes", schedule.flow_bytes, edges),
-            ("times", times, tasks),
-            ("least_times", least, tasks),
-            ("volumes", volumes, edges),
-        ):
+        flows = ("flow_ready", "flow_start", "flow_end", "flow_bytes")
+        columns = ("task_start", "task_end", *flows)
+        arrays = {name: getattr(self._schedule, name) for name in columns}
+        arrays |= {"times": times, "least_times": least, "volumes": volumes}
+        for name, array in arrays.items():
+            shape = edges if name.startswith(("flow", "volumes")) else tasks
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape}, not {shape}")
 
@@ -186,42 +181,37 @@ class _Auditor:
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
         is_due = np.arange(self._job.iterations) < rounds
-        names = [self._task(j, n) for j, n in np.argwhere(~ran & is_due)]
-        yield (
-            len(names),
-            [Violation("(6)", w, 1, "iterations", f"{w} did not run") for w in names],
+        missing = 1 * (~ran & is_due)
+        _, faults = list_beyond(
+            "(6)", missing, 0, self._task, "did not run", "iterations"
         )
+        # What is missing counts here, what ran in the comparisons that follow.
+        yield len(faults), faults
         task, n = np.nonzero(ran)
-        start, end = start[task, n], end[task, n]
-        yield self._not_before(
-            "(5)", start, 0.0 * start, (self._task, task, n), lambda _: "the run began"
-        )
-        yield self._not_before(
-            "(6)", end, start, (self._task, task, n), lambda _: "it started", "ended"
-        )
+        start, end, tasks = start[task, n], end[task, n], (self._task, task, n)
+        yield self._not_before("(5)", start, 0.0 * start, tasks, "the run began")
+        yield self._not_before("(6)", end, start, tasks, "it started", "ended")
 
     def flows_after_their_source(self) -> Iterator[Findings]:
         """(7): a flow starts after its source ended, and all flows took place."""
         start, end = self._schedule.flow_start, self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
-        names = [self._flow(e, n) for e, n in np.argwhere(self._sent & ~took_place)]
-        yield (
-            len(names),
-            [Violation("(7)", w, 1, "iterations", f"{w} was not sent") for w in names],
+        missing = 1 * (self._sent & ~took_place)
+        _, faults = list_beyond(
+            "(7)", missing, 0, self._flow, "was not sent", "iterations"
         )
+        yield len(faults), faults
         edge, n = np.nonzero(self._sent & took_place)
-        start, end = start[edge, n], end[edge, n]
+        start, end, flows = start[edge, n], end[edge, n], (self._flow, edge, n)
         source = self._source[edge]
         yield self._not_before(
             "(7)",
             start,
             self._schedule.task_end[source, n],
-            (self._flow, edge, n),
+            flows,
             lambda i: f"{self._task(source[i], n[i])} ended",
         )
-        yield self._not_before(
-            "(7)", end, start, (self._flow, edge, n), lambda _: "it started", "ended"
-        )
+        yield self._not_before("(7)", end, start, flows, "it started", "ended")
 
     def tasks_after_their_inputs(self) -> Iterator[Findings]:
         """(8), (9): a task starts after all its inputs arrived."""
@@ -249,7 +239,7 @@ class _Auditor:
             start[task, before + 1],
             end[task, before],
             (self._task, task, before + 1),
-            lambda _: "the iteration before it ended",
+            "the iteration before it ended",
         )
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
@@ -260,7 +250,7 @@ class _Auditor:
             self._schedule.flow_start[edge, before + 1],
             self._schedule.flow_end[edge, before],
             (self._flow, edge, before + 1),
-            lambda _: "the flow before it on its edge ended",
+            "the flow before it on its edge ended",
         )
 
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
@@ -281,33 +271,27 @@ class _Auditor:
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
-        over = list(
-            self._over_in_every_interval()
-            if self._pieces is None
-            else self._over_at_every_instant(self._pieces)
-        )
-        yield len(self._problem.capacities), over
-
-    def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
-        steps = self._problem.links.steps
-        excesses = excess_loads(of, self._tolerance)
+        over, steps = [], self._problem.links.steps
+        loads = self._pieces and excess_loads(self._pieces, self._tolerance)
         for port, most in enumerate(steps.most):
-            excess, time = excesses[port]
-            if excess > most * self._relative:
+            if loads is not None:  # at every instant
+                excess, time = loads[port]
+                unit, slack = "B/s", most * self._relative
                 capacity = steps.at(port, np.array([time]))[0]
                 how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
-                yield self._over(port, excess, "B/s", how)
-
-    def _over_in_every_interval(self) -> Iterator[Violation]:
-        for port, capacity in enumerate(self._problem.links.steps.most):
-            excess, since, until = worst_interval(
-                self._schedule, port, 1 + self._relative, self._unpaced
-            )
-            excess -= self._at_once(capacity)
-            if excess > 0:
-                when = f"from {since:g} to {until:g} s"
-                how = f"of {capacity:g} B/s carries too much {when}"
-                yield self._over(port, excess, "B", how)
+            else:  # what lies within an interval as a whole has crossed in it
+                excess, since, until = worst_interval(
+                    self._schedule, port, 1 + self._relative, self._unpaced
+                )
+                unit, slack = "B", self._at_once(most)
+                how = f"of {most:g} B/s carries too much from {since:g} to {until:g} s"
+                excess, slack = excess - slack, 0.0
+            if excess > slack:
+                link = self._problem.links[port]
+                name = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
+                sentence = f"port {link.name} {how}"
+                over.append(Violation(name, link.name, excess, unit, sentence))
+        yield len(self._problem.capacities), over
 
     @cached_property
     def _pieces(self) -> Pieces | None:
@@ -322,21 +306,22 @@ class _Auditor:
         times: Floats,
         bounds: Floats,
         subjects: _Subjects,
-        what: Callable[[int], str],
+        what: Callable[[int], str] | str,
         verb: str = "started",
     ) -> Findings:
-        early = bounds - times
-        # NaN is not early: what is missing was named once, by (6) or (7).
-        broken = np.flatnonzero(early > self._tolerance + 1e-12 * np.abs(bounds))
         name, rows, iterations = subjects
-        violations = []
-        for i in broken.tolist():
-            subject = name(rows[i], iterations[i])
-            sentence = f"{subject} {verb} before {what(i)}"
-            violations.append(
-                Violation(constraint, subject, float(early[i]), "s", sentence)
-            )
-        return times.size, violations
+
+        def write(i: int) -> str:
+            return f"{verb} before {what if isinstance(what, str) else what(i)}"
+
+        # NaN is not early: what is missing was named once, by (6) or (7).
+        return list_beyond(
+            constraint,
+            bounds - times,
+            self._tolerance + 1e-12 * np.abs(bounds),
+            lambda i: name(int(rows[i]), int(iterations[i])),
+            write,
+        )
 
     def _same_bytes(
         self,
@@ -346,18 +331,14 @@ class _Auditor:
         flows: tuple[Ints, Ints],
         verb: str,
     ) -> Findings:
-        off = np.abs(found - expected)
-        violations = []
-        for i in np.flatnonzero(off > slack + self._relative * expected).tolist():
-            name = self._flow(flows[0][i], flows[1][i])
-            sentence = f"{name} {verb} {found[i]:g} of {expected[i]:g} bytes"
-            violations.append(Violation("(12)", name, float(off[i]), "B", sentence))
-        return found.size, violations
-
-    def _over(self, port: int, excess: float, unit: str, how: str) -> Violation:
-        link = self._problem.links[port]
-        constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
-        return Violation(constraint, link.name, excess, unit, f"port {link.name} {how}")
+        return list_beyond(
+            "(12)",
+            np.abs(found - expected),
+            slack + self._relative * expected,
+            lambda i: self._flow(int(flows[0][i]), int(flows[1][i])),
+            lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
+            "B",
+        )
 
     def _task(self, task: int, iteration: int) -> str:
         return task_name(self._job, task, iteration)

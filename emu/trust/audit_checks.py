@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.trust.violation import Findings, Violation, flow_name, task_name
+from emu.trust.violation import Findings, Violation, flow_name, list_beyond, task_name
 
 if TYPE_CHECKING:
     from emu.problem import Job, Pool, Problem, RateHistory, Schedule
@@ -25,29 +26,24 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
     """(7), (12): times and bytes of flows are numbers, of flows that are sent only."""
     job = schedule.problem.job
     count = np.array(job.flow_counts, dtype=np.int64)
+    # A source may have fewer iterations than the job: what is beyond is never sent.
     exists = np.arange(job.iterations) < count[:, None]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
-    columns = {
-        "ready": schedule.flow_ready,
-        "start": schedule.flow_start,
-        "end": schedule.flow_end,
-        "bytes": schedule.flow_bytes,
-    }
-    for column, values in columns.items():
+    name = partial(flow_name, job)
+    for column in ("ready", "start", "end", "bytes"):
+        values = getattr(schedule, f"flow_{column}")
         constraint = "(12)" if column == "bytes" else "(7)"
         bad = exists & remote[:, None] & ~(np.isfinite(values) & (values >= 0))
         if column == "end":  # what was not sent is named by its own sentence
             bad &= ~np.isnan(values)
-        violations = []
-        for e, n in np.argwhere(bad).tolist():
-            name = flow_name(job, e, n)
-            sentence = f"{name} has {values[e, n]} as its {column}"
-            violations.append(Violation(constraint, name, 1, "values", sentence))
-        for e, n in np.argwhere(~exists & np.isfinite(values)).tolist():
-            name = flow_name(job, e, n)
-            sentence = f"{name} is not to be sent and has a {column}"
-            violations.append(Violation(constraint, name, 1, "iterations", sentence))
-        yield values.size, violations
+
+        def write(e: int, n: int, of: Floats = values, column: str = column) -> str:
+            return f"has {of[e, n]} as its {column}"
+
+        yield list_beyond(constraint, 1 * bad, 0, name, write, "values")
+        extra = 1 * (~exists & np.isfinite(values))
+        words = f"is not to be sent and has a {column}"
+        yield 0, list_beyond(constraint, extra, 0, name, words, "iterations")[1]
 
 
 def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
@@ -70,6 +66,7 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
             since.append(change.time)
             share = change.share
         for times, sign in ((end[task], -1), (start[task], 1)):
+            # After the last change its share holds for good.
             beyond = np.maximum(times - since[-1], 0.0) * (1.0 - share)
             work[task] += sign * (np.interp(times, since, losses) + beyond)
     return work
@@ -98,12 +95,11 @@ def task_times(
         if times is None:
             continue
         off = np.abs(took - times) if times is exact else times - took
-        violations = []
-        for j, n in np.argwhere(off > slack).tolist():
-            name = task_name(job, j, n)
-            sentence = f"{name} {words} {took[j, n]:g} of {times[j, n]:g} s"
-            violations.append(Violation("(6)", name, float(off[j, n]), "s", sentence))
-        yield took.size, violations
+
+        def write(j: int, n: int, of: Floats = times, words: str = words) -> str:
+            return f"{words} {took[j, n]:g} of {of[j, n]:g} s"
+
+        yield list_beyond("(6)", off, slack, partial(task_name, job), write)
 
 
 def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -118,13 +114,7 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
         (np.abs(ready - ends), "is not ready when its source ended"),
         (ready - start, "started before it was ready"),
     ):
-        violations = []
-        for e, n in np.argwhere(off > slack).tolist():
-            name = flow_name(job, e, n)
-            violations.append(
-                Violation("(7)", name, float(off[e, n]), "s", f"{name} {words}")
-            )
-        yield ready.size, violations
+        yield list_beyond("(7)", off, slack, partial(flow_name, job), words)
 
 
 def rate_rows(
@@ -139,16 +129,13 @@ def rate_rows(
     """
     if rates is None or schedule.rates is None:
         return
-    job = schedule.problem.job
-    edge, iteration, rate = rates.edge, rates.iteration, rates.rate
-    violations = []
-    for i in np.flatnonzero(~_sound(job, rates)).tolist():
-        sentence = (
-            f"rate {i} is {rate[i]:g} B/s at {rates.time[i]:g} s of edge {edge[i]}, "
-            f"iteration {iteration[i]}"
-        )
-        violations.append(Violation("(12)", f"rate {i}", 1, "values", sentence))
-    yield rate.size, violations
+
+    def write(i: int) -> str:
+        at = f"at {rates.time[i]:g} s of edge {rates.edge[i]}"
+        return f"is {rates.rate[i]:g} B/s {at}, iteration {rates.iteration[i]}"
+
+    bad = 1 * ~_sound(schedule.problem.job, rates)
+    yield list_beyond("(12)", bad, 0, "rate {}".format, write, "values")
     yield from _rates_out_of_place(schedule, schedule.rates, tolerance)
 
 
@@ -164,18 +151,21 @@ def _rates_out_of_place(
     back = np.zeros(time.size)
     back[1:] = np.maximum.accumulate(time)[:-1] - time[1:]
     slack = tolerance + _ROUNDING * np.abs(time)
+
+    def name(i: int) -> str:
+        return flow_name(job, int(edge[i]), int(iteration[i]))
+
     for off, words in (
         ((schedule.flow_start.ravel()[flow] - time) * (rate > 0), "before it started"),
         ((time - end) * (rate > 0), "after it ended"),
         (np.where(remote[edge] & ~np.isnan(end), 0.0, np.inf), "and is not sent"),
         (back, "in a row that is not in the order of time"),
     ):
-        violations = []
-        for i in np.flatnonzero(off > slack).tolist():
-            name = flow_name(job, int(edge[i]), int(iteration[i]))
-            sentence = f"{name} has a rate {words}, at {time[i]:g} s"
-            violations.append(Violation("(12)", name, float(off[i]), "s", sentence))
-        yield time.size, violations
+
+        def write(i: int, words: str = words) -> str:
+            return f"has a rate {words}, at {time[i]:g} s"
+
+        yield list_beyond("(12)", off, slack, name, write)
 
 
 def sound(schedule: Schedule) -> Schedule:
@@ -290,11 +280,16 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
             (busy, 1, "started while another flow was under way"),
             (ready[:-1] - least, 0, "started before one that got ready earlier"),
         ):
-            slack = tolerance + 1e-12 * np.abs(start[1:])
-            for i in np.flatnonzero(off > slack).tolist():
-                name = flow_name(job, int(edge[i + first]), int(n[i + first]))
-                sentence = f"{name} {words} on channel {channel}"
-                yield Violation("channels", name, float(off[i]), "s", sentence)
+            slack, late = (
+                tolerance + 1e-12 * np.abs(start[1:]),
+                (edge[first:], n[first:]),
+            )
+
+            def name(i: int, of: tuple[Ints, Ints] = late) -> str:
+                return flow_name(job, int(of[0][i]), int(of[1][i]))
+
+            sentence = f"{words} on channel {channel}"
+            yield from list_beyond("channels", off, slack, name, sentence)[1]
 
 
 def arrival_at_slot(schedule: Schedule) -> NDArray[np.float64]:
@@ -343,15 +338,7 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
     tolerance
         Seconds by which a time may be off.
     """
-    violations = [
-        *_slot_misuse(schedule, tolerance),
-        *_tuning_faults(schedule, tolerance),
-    ]
-    looks = 0 if schedule.quotas is None else schedule.quotas.size
-    return len(schedule.problem.pools) + looks, violations
-
-
-def _slot_misuse(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    violations: list[Violation] = []
     arrivals = arrival_at_slot(schedule) if schedule.problem.pools else np.empty((0, 0))
     for pool in schedule.problem.pools:
         machine = schedule.problem.cluster.machines[pool.machine].name
@@ -359,8 +346,11 @@ def _slot_misuse(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         over, slots, time = _most_over(schedule, pool, tolerance)
         if over > 0:
             sentence = f"pool {name} of {slots} slots is overdrawn at {time:g} s"
-            yield Violation("slots", name, over, "slots", sentence)
-        yield from _overtaken(schedule, pool, arrivals, tolerance)
+            violations.append(Violation("slots", name, over, "slots", sentence))
+        violations += _overtaken(schedule, pool, arrivals, tolerance)
+    violations += _tuning_faults(schedule, tolerance)
+    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    return len(schedule.problem.pools) + looks, violations
 
 
 def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
@@ -373,6 +363,7 @@ def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     for tuner, path, name in zip(
         cluster.tuners, paths, cluster.tuned_names, strict=True
     ):
+        # A look in the instant of the end may be missing: rounding decides on it.
         due = int((schedule.length * (1 - 1e-12) - tolerance) / tuner.period)
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
@@ -381,12 +372,11 @@ def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         before = cluster.machines[tuner.machine].slots[tuner.pool]
         for number, quota in enumerate(path):
             if quota not in tuner.steps(before):
-                at = tuner.period * (number + 1)
-                sentence = (
-                    f"the quota of {name} went from {before} to {quota} at {at:g} s"
+                at, off = tuner.period * (number + 1), float(abs(quota - before))
+                went = f"went from {before} to {quota} at {at:g} s"
+                yield Violation(
+                    "slots", name, off, "slots", f"the quota of {name} {went}"
                 )
-                off = float(abs(quota - before))
-                yield Violation("slots", name, off, "slots", sentence)
             before = quota
 
 
@@ -403,6 +393,7 @@ def _most_over(
     change = np.repeat([1, -1], [taken.size, frees.size])
     there = ~np.isnan(times)
     times, change = times[there], change[there]
+    # Who frees a slot in the instant in which another takes it goes first.
     order = np.lexsort((change, times))
     counts, times, takes = np.cumsum(change[order]), times[order], change[order] > 0
     if not takes.any():
@@ -466,6 +457,7 @@ def _faults(
         start = schedule.task_start[edge.destination, n]
         read = -1 if schedule.reads is None else int(schedule.reads[e, n])
         least = min(n - edge.lag, count - 1)
+        # By what the scheduler knew: it cannot read what it was not told of.
         newest = int((known[:count] < start - tolerance).sum()) - 1
         if read < least:
             how = f"iteration {read}, the lag allows {least} and newer"

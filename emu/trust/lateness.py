@@ -71,6 +71,7 @@ def chain_lateness(
     chain = chain or critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
     behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
+    # A flow over several links is several links of the chain, and late once.
     parts = {
         (link.task, link.edge, link.iteration)
         for link in chain.links
@@ -125,7 +126,12 @@ def seconds_of_waits(
             spans += zip(
                 schedule.task_start[task], schedule.task_end[task], strict=True
             )
-        busy = _cover(spans) * time_scale
+        total, until = 0.0, -math.inf
+        for start, end in sorted(spans):
+            total += max(0.0, end - max(start, until))
+            until = max(until, end)
+        busy = total * time_scale
+        # Waits are counted over the whole run: no share of them is more than all.
         share |= dict.fromkeys(
             tasks, min(waited.get(process, 0.0) / busy, 1.0) if busy else 0.0
         )
@@ -137,15 +143,6 @@ def seconds_of_waits(
         min(seconds, YOUNG / time_scale) * sum(share.get(t, 0.0) for t in ends[edge])
         for (edge, _), seconds in young.items()
     )
-
-
-def _cover(spans: list[tuple[float, float]]) -> float:
-    """Return the seconds that lie in any of these spans."""
-    total, until = 0.0, -math.inf
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
 
 
 #: Tolerance of a flow: a share of its length, or so many wall seconds if longer.
@@ -417,6 +414,7 @@ def delay(
     """
     job = schedule.problem.job
     waits = np.zeros_like(tasks)
+    # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
         needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
         slack = (
@@ -449,7 +447,7 @@ def sensitivity(
     """
     if schedule.length <= 0:
         return 0.0
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # a verdict has no chance of its own
     slight = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
     with_bytes = schedule.flow_bytes[edge, iteration] > 0

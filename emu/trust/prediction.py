@@ -41,6 +41,10 @@ _SMALL = 0.1
 _SOUND = 0.97
 #: Late flows whose shares are computed, those that lost the most.
 _MOST = 8
+_OTHER_TIMES = (
+    "tasks took other times than predicted, or flows other volumes: they alone move "
+    "the end by {:+.2g} %"
+)
 #: Reasons where there are none.
 NO_REASON = ("no likely reason was found",)
 
@@ -74,14 +78,8 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
-        return {
-            "outcome": str(self.outcome),
-            "error": self.error,
-            "threshold": self.threshold,
-            "since": self.since,
-            "links": list(self.links),
-            "reasons": list(self.reasons),
-        }
+        lists = {"links": list(self.links), "reasons": list(self.reasons)}
+        return {**vars(self), "outcome": str(self.outcome), **lists}
 
 
 def judge_prediction(
@@ -129,13 +127,16 @@ def judge_prediction(
     ]
     drifts = [(drift.link.edge, drift.seconds) for drift in late]
     links = links_to_blame(emulated, drifts, SHARE * abs(apart))
-    reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
+    reasons, shift = [], replayed.error_over(predicted)
+    if timed and abs(shift) > SHARE * threshold:
+        reasons.append(_OTHER_TIMES.format(100 * shift))
     if by_network:
         late.sort(key=lambda drift: -abs(drift.seconds))
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
         reasons += of_network(emulated, links, flows, time_scale)
     if by_network or emulated.outages != replayed.outages:
         reasons += _of_causes(budget, off)
+    # Since the first task that ended so far off, whatever came later.
     wrong = np.abs(emulated.task_end - other.task_end) > threshold * other.length
     return Prediction(
         Outcome.DIFFERS,
@@ -170,18 +171,6 @@ def links_to_blame(
             busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
-
-
-def _of_tasks(
-    replayed: Schedule, predicted: Schedule, threshold: float, *, timed: bool
-) -> Iterator[str]:
-    """Yield a reason where times and volumes were others than was predicted."""
-    shift = replayed.error_over(predicted)
-    if timed and abs(shift) > SHARE * threshold:
-        yield (
-            f"tasks took other times than predicted, or flows other volumes: they "
-            f"alone move the end by {100 * shift:+.2g} %"
-        )
 
 
 def _of_causes(budget: Mapping[str, float], off: float) -> Iterator[str]:
@@ -220,9 +209,14 @@ def of_network(
                     f"{name} is below its stated rate: flows alone on their way had "
                     f"{100 * share:.3g} % of it"
                 )
-                continue
+                continue  # which explains whatever else is to be seen there
         senders = most_senders(emulated, port)
-        full = _together(emulated, shares, port) >= _SOUND
+        there = [
+            each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
+        ]
+        full = (
+            sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
+        ) >= _SOUND
         if of.direction == "in" and senders > 1 and not full:
             yield f"incast on {name}: up to {senders} machines sent to it at once"
     yield from _of_shares(emulated, links, late[:_MOST], shares)
@@ -237,14 +231,6 @@ def of_network(
                 f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
                 f"critical path have {format_size(size)} or less"
             )
-
-
-def _together(emulated: Schedule, shares: Shares, port: int) -> float:
-    """Return what flows over a link carried of their max-min bytes, 0 if unknown."""
-    there = [
-        each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
-    ]
-    return sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
 
 
 def _of_shares(
@@ -301,8 +287,14 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         for array in (emulated.flow_start, emulated.flow_end, emulated.flow_bytes)
     )
     hops = emulated.problem.hops
+    order = np.argsort(flows[:, 0], kind="stable")
+    first = np.searchsorted(flows[order, 0], np.arange(len(hops) + 1))
+    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
+    for edge, ports in enumerate(hops):
+        for port in ports:
+            crossing[port].append(order[first[edge] : first[edge + 1]])
     alone = (end > start) & (size > 0)
-    for rows in _rows_by_port(emulated, flows[:, 0]).values():
+    for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.
         starts = np.searchsorted(np.sort(start[rows]), end[rows], "left")
         over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
@@ -319,21 +311,6 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     return rates
 
 
-def _rows_by_port(
-    emulated: Schedule, edges: NDArray[np.int64]
-) -> dict[int, NDArray[np.int64]]:
-    """Return which of the flows of these edges cross each link."""
-    hops = emulated.problem.hops
-    order = np.argsort(edges, kind="stable")
-    first = np.searchsorted(edges[order], np.arange(len(hops) + 1))
-    of_edge = [order[first[e] : first[e + 1]] for e in range(len(hops))]
-    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
-    for edge, ports in enumerate(hops):
-        for port in ports:
-            crossing[port].append(of_edge[edge])
-    return {port: np.concatenate(rows) for port, rows in crossing.items()}
-
-
 def most_senders(emulated: Schedule, port: int) -> int:
     """Return the most machines that sent over a link at once."""
     problem = emulated.problem
@@ -345,6 +322,7 @@ def most_senders(emulated: Schedule, port: int) -> int:
             machine = problem.placement.machine_of[problem.job.edges[edge].source]
             events.append((emulated.flow_start[edge, n], 1, machine))
             events.append((emulated.flow_end[edge, n], -1, machine))
+    # Ends sort before starts of the same instant: a machine that goes on counts once.
     under_way: defaultdict[int, int] = defaultdict(int)
     sending = most = 0
     for _, change, machine in sorted(events):

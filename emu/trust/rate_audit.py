@@ -536,7 +536,7 @@ def _instants(
     schedule: Schedule, rates: RateHistory, expected: Realization
 ) -> Iterator[tuple[float, list[Flow], dict[Event, float]]]:
     """Yield the time, the flows under way and their rates, of every change."""
-    paths = remaining_paths(schedule.problem, expected)
+    paths, job = remaining_paths(schedule.problem, expected), schedule.problem.job
     start = schedule.flow_start
     at = np.argwhere((schedule.flow_bytes > 0) & ~np.isnan(start))
     events: list[Event] = [(e, n) for e, n in at.tolist()]
@@ -553,9 +553,14 @@ def _instants(
         time = float(rates.time[low])
         while coming and start[coming[-1]] <= time:
             event = coming.pop()
-            if hops[event[0]]:
-                flows[event] = _flow(schedule, event, hops[event[0]], paths)
-                assigned[event] = _Assigned(0.0, 0.0, time)
+            (e, n), volume = event, float(schedule.flow_bytes[event])
+            if hops[e]:
+                turn, rank = n + job.edges[e].lag, rank_of(job, e)
+                flow = Flow(e, turn, rank, hops[e], volume, volume)
+                flow.ready = float(schedule.flow_ready[event])
+                flow.path_after = paths[event]
+                flow.job = job.tasks[job.edges[e].source].job_name
+                flows[event], assigned[event] = flow, _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
             had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
             assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
@@ -568,15 +573,3 @@ def _instants(
                 del flows[event], assigned[event]
             flow.left = max(left, 0.0)
         yield time, list(flows.values()), {e: assigned[e].rate for e in flows}
-
-
-def _flow(
-    schedule: Schedule, event: Event, hops: tuple[str, ...], paths: dict[Event, float]
-) -> Flow:
-    (e, n), problem = event, schedule.problem
-    edge, tasks = problem.job.edges[e], problem.job.tasks
-    volume = float(schedule.flow_bytes[event])
-    flow = Flow(e, n + edge.lag, rank_of(problem.job, e), hops, volume, volume)
-    flow.ready, flow.path_after = float(schedule.flow_ready[event]), paths[event]
-    flow.job = tasks[edge.source].job_name
-    return flow

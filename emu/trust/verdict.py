@@ -10,7 +10,7 @@ alone only where time was lost that no schedule shows, and on kernel NICs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from emu.trust.lateness import HostEffect, Lateness
 
     Statistics = Mapping[str, Mapping[str, Any]]
-
-# Combine the counts of a run's processes for the verdict.
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,6 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
-        late = self.lateness
         return {
             "trust": str(self.trust),
             "cause": None if self.cause is None else str(self.cause),
@@ -184,11 +181,7 @@ class Verdict:
             "sensitivity": self.sensitivity,
             "clock_uncertainty": self.effect.unsure,
             "guards": [finding.to_json() for finding in self.findings],
-            "lateness": {
-                "flows": late.flows,
-                "tasks": late.tasks,
-                "gaps": late.gaps,
-            },
+            "lateness": asdict(self.lateness),
             "host": self.figures.to_json(),
         }
 
@@ -241,69 +234,46 @@ def decide(
     """
     loss = max(own_delay, held_up)
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
-    trust = _trust(effect, max_error, starvation, guarded=bool(findings))
-    cause: Cause | None = None
+    off = effect.error + effect.uncertainty  # shift of the end, explained or not
+    trust, cause = Trust.TRUSTED, None
+    # Three times what was asked for is of no use; between, the figures are a hint.
+    if off > _BEYOND * max_error or starvation > _BEYOND or findings:
+        trust = Trust.UNTRUSTED
+    elif max(effect.error, effect.uncertainty) > max_error or starvation > 1.0:
+        trust = Trust.DEGRADED
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
-        guards = (f"guard: {finding}" for finding in findings)
-        busy, chance = _why(figures), sensitivity > max_error
+        busy, chance = _list_excesses(figures), sensitivity > max_error
+        # What a guard finds is no fault of the host, whatever its figures are.
+        if findings:
+            cause = Cause.GUARDS
+        elif busy or (max(effect.error, loss) > max_error and not chance):
+            cause = Cause.HOST
+        else:
+            cause = Cause.CHANCE if chance else Cause.UNEXPLAINED
         own = ((_OWN, own_delay), (_HELD, held_up))
-        lost_to = (text.format(100 * part) for text, part in own if part > max_error)
-        reasons = (*guards, *lost_to, *_where(effect, lateness, compute), *busy)
-        late = max(effect.error, loss) > max_error
-        cause = _cause(findings, late=late, chance=chance, busy=bool(busy))
-        if chance:
-            reasons = (_CHANCE.format(100 * sensitivity), *reasons)
-        off = max(effect.error + effect.uncertainty, loss)
-        excess = 0.0 if chance else off / max_error  # that a time scale mends
-        remedies = (
-            *_longer(lateness, excess, time_scale, compute),
-            *_less_load(figures, processes),
+        reasons = (
+            *[_CHANCE.format(100 * sensitivity)] * chance,
+            *(f"guard: {finding}" for finding in findings),
+            *(text.format(100 * part) for text, part in own if part > max_error),
+            *_name_shifts(effect, lateness, compute),
+            *busy,
         )
-        if chance:
-            remedies = (_BY_CHANCE, *remedies)
-        helpful = (finding.remedy for finding in findings if finding.remedy)
-        remedies = tuple(dict.fromkeys((*helpful, *remedies)))
-    return Verdict(
-        trust,
-        effect.error,
-        max_error,
-        reasons,
-        remedies,
-        effect,
-        lateness,
-        figures,
-        sensitivity,
-        findings,
-        cause,
-    )
+        # No time scale mends what chance decides.
+        excess = 0.0 if chance else max(off, loss) / max_error
+        advice = (
+            *(finding.remedy for finding in findings if finding.remedy),
+            *[_BY_CHANCE] * chance,
+            *_list_remedies(lateness, excess, time_scale, compute, figures, processes),
+        )
+        remedies = tuple(dict.fromkeys(advice))
+    judgement = trust, effect.error, max_error, reasons, remedies
+    evidence = effect, lateness, figures, sensitivity, findings
+    return Verdict(*judgement, *evidence, cause)
 
 
-def _cause(
-    findings: tuple[Finding, ...], *, late: bool, chance: bool, busy: bool
-) -> Cause:
-    """Return the cause; ``busy``: a figure of the host is out of order."""
-    if findings:
-        return Cause.GUARDS
-    if busy or (late and not chance):
-        return Cause.HOST
-    return Cause.CHANCE if chance else Cause.UNEXPLAINED
-
-
-def _trust(
-    effect: HostEffect, max_error: float, starved: float, *, guarded: bool
-) -> Trust:
-    """Return the trust; ``starved`` is how many times too long a loop had no core."""
-    off = effect.error + effect.uncertainty  # shift of the end, explained or not
-    if off > _BEYOND * max_error or starved > _BEYOND or guarded:
-        return Trust.UNTRUSTED
-    if max(effect.error, effect.uncertainty) > max_error or starved > 1.0:
-        return Trust.DEGRADED
-    return Trust.TRUSTED
-
-
-def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
+def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     """Return the shift of the end, and the late parts of the chain, the most first.
 
     A run of no length is never late.
@@ -332,65 +302,49 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     ]
 
 
-def _why(figures: HostFigures) -> list[str]:
+def _list_excesses(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
-    reasons = []
-    if figures.cpu_busy > _BUSY:
-        reasons.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
-    if figures.cpu_steal > _STEAL:
-        reasons.append(
-            f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time"
-        )
-    if figures.cpu_wait > _WAIT:
-        reasons.append(
-            f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run"
-        )
-    if figures.loop_lag_max > _LAG:
-        reasons.append(
-            f"an event loop stood still for {1e3 * figures.loop_lag_max:.0f} ms of "
-            f"wall time ({1e3 * figures.loop_lag_mean:.2f} ms on average)"
-        )
-    if figures.pacer_lag_max > _LAG:
-        reasons.append(
-            f"a pacer woke {1e3 * figures.pacer_lag_max:.0f} ms late "
-            f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)"
-        )
-    if figures.late_sends:
-        reasons.append(
-            f"{figures.late_sends} payloads left over 1 ms late, the worst by "
-            f"{1e3 * figures.max_behind:.0f} ms of wall time"
-        )
-    return reasons
+    lag, late = figures.loop_lag_max, figures.pacer_lag_max
+    excesses = {
+        f"the cores were {100 * figures.cpu_busy:.0f} % busy": figures.cpu_busy > _BUSY,
+        f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time": (
+            figures.cpu_steal > _STEAL
+        ),
+        f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run": (
+            figures.cpu_wait > _WAIT
+        ),
+        f"an event loop stood still for {1e3 * lag:.0f} ms of wall time "
+        f"({1e3 * figures.loop_lag_mean:.2f} ms on average)": lag > _LAG,
+        f"a pacer woke {1e3 * late:.0f} ms late "
+        f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)": late > _LAG,
+        f"{figures.late_sends} payloads left over 1 ms late, the worst by "
+        f"{1e3 * figures.max_behind:.0f} ms of wall time": figures.late_sends > 0,
+    }
+    return [text for text, is_beyond in excesses.items() if is_beyond]
 
 
-def _longer(
-    lateness: Lateness, excess: float, time_scale: float, compute: str
-) -> list[str]:
-    """Return the remedies that give the host more time, the surest first.
-
-    What is late is late in wall time, so its share falls as the time scale rises.
-    """
-    reasons = []
+def _list_remedies(
+    lateness: Lateness,
+    excess: float,
+    time_scale: float,
+    compute: str,
+    figures: HostFigures,
+    processes: int,
+) -> Iterator[str]:
+    """Yield what gives the host more time, the surest first, then more of the host."""
+    # What is late is late in wall time, so its share falls as the time scale rises.
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
-        if time_scale == 1.0:  # as no scale was chosen
-            remedy += ", or state time_scale: auto"
-        reasons.append(remedy)
+        # At 1 nobody has chosen a scale.
+        yield remedy + ", or state time_scale: auto" * (time_scale == 1.0)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""
-        reasons.append(f"state longer task times{or_no_work}")
-    return reasons
-
-
-def _less_load(figures: HostFigures, processes: int) -> list[str]:
-    """Return the remedies that give the run more of the host."""
-    advice = []
+        yield f"state longer task times{or_no_work}"
     if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
-        advice.append(f"use fewer than {processes} processes, or more hosts")
-        advice.append("end what else runs on this host")
+        yield f"use fewer than {processes} processes, or more hosts"
+        yield "end what else runs on this host"
     if figures.cpu_steal > _STEAL:
-        advice.append("use a host that is not shared")
-    return advice
+        yield "use a host that is not shared"
 
 
 def round_up(value: float) -> float:

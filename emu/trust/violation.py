@@ -6,12 +6,13 @@ A file that does not say what it should, key by key, is a violation too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 if TYPE_CHECKING:
@@ -116,6 +117,34 @@ def task_name(job: Job, task: int, iteration: int) -> str:
 def flow_name(job: Job, edge: int, iteration: int) -> str:
     """Return the name of (edge, iteration)."""
     return f"{job.edge_names[edge]}[{iteration}]"
+
+
+def list_beyond(
+    constraint: str,
+    off: NDArray[Any],
+    limit: NDArray[np.float64] | float,
+    name: Callable[..., str],
+    words: Callable[..., str] | str,
+    unit: str = "s",
+) -> Findings:
+    """Return how many values were compared, and a violation of each beyond its limit.
+
+    Parameters
+    ----------
+    off
+        By how much each is off, in ``unit``; NaN is not: what is missing is named once.
+    name, words
+        What a value is of, and what is wrong there, by its position in ``off``.
+    """
+    violations = []
+    for at in map(tuple, np.argwhere(off > limit).tolist()):
+        subject = name(*at)
+        text = words if isinstance(words, str) else words(*at)
+        sentence = f"{subject} {text}"
+        violations.append(
+            Violation(constraint, subject, off[at].item(), unit, sentence)
+        )
+    return off.size, violations
 
 
 #: Share by which a number may be off that was computed again: sums in another order.

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from rich import box
@@ -32,6 +32,7 @@ from emu.report.dashboard.status import (
     Status,
     Summary,
 )
+from emu.runs.result import Result
 from emu.units import format_duration, format_rate, format_size
 
 
@@ -75,12 +76,8 @@ class Tape(Observer):
         for _ in range(len(self._notices)):
             yield self._notices.popleft()
 
-    def _note(self, what: object) -> None:
-        self._notices.append((self._clock(), what))
-
-    @override
-    def on_prediction(self, schedule: Schedule) -> None:
-        self._note(schedule)
+    def _note(self, message: object) -> None:
+        self._notices.append((self._clock(), message))
 
     @override
     def on_join(self, processes: int) -> None:
@@ -94,17 +91,11 @@ class Tape(Observer):
     def restarting(self, error: str, first: int) -> None:
         self._note(Restarting(error, first))
 
-    @override
-    def task_started(self, message: RunTask) -> None:
-        self._note(message)
+    task_started = task_ended = flow_ended = _note
 
     @override
-    def task_ended(self, message: TaskEnded) -> None:
-        self._note(message)
-
-    @override
-    def flow_ended(self, message: FlowEnded) -> None:
-        self._note(message)
+    def on_prediction(self, schedule: Schedule) -> None:
+        self._note(schedule)
 
     @override
     def on_decisions(self, decisions: Decisions) -> None:
@@ -174,7 +165,7 @@ class LiveRun:
         self._ends: list[float] = []
         self.history = History()
 
-    def on_end(self, result: dict[str, Any]) -> None:
+    def on_end(self, result: Result) -> None:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
@@ -199,7 +190,7 @@ class LiveRun:
             self._fold()
             return self._status()
 
-    def history_json(self) -> dict[str, Any]:
+    def history_json(self) -> Result:
         """Return the history so far; its form is that of `History.to_json`."""
         with self._lock:
             self._fold()
@@ -222,7 +213,7 @@ class LiveRun:
         first = np.argsort(spans[:, 2], kind="stable")[:SPANS]
         return cast("list[list[float]]", spans[first].tolist())
 
-    def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+    def news(self, seen: Seen) -> tuple[Result, Seen]:
         """Return the history that a viewer has not seen; see `History.since`."""
         with self._lock:
             self._fold()
@@ -352,6 +343,7 @@ class LiveRun:
 
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
+        share, left = self._progress(now)
         counts = zip(self._done.tolist(), job.rounds, strict=True)
         values: dict[str, list[float]] = {}
         for figures in self._figures.values():
@@ -370,8 +362,8 @@ class LiveRun:
             ),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
-            left=self._seconds_to_go(now),
-            share=self._share(now),
+            left=left,
+            share=share,
             running=[
                 RunningTask(task=job.tasks[task].name, iteration=n, since=since)
                 for task, (n, since) in self._running.items()
@@ -391,20 +383,20 @@ class LiveRun:
             error=self._error,
         )
 
-    def _seconds_to_go(self, now: float) -> float | None:
-        """Return the wall seconds left by the prediction, at the pace so far."""
-        count = min(int(self._done.sum()), len(self._ends))
-        if self._phase != "running" or not count or not self._ends[count - 1]:
-            return None
-        return now * self._scale * (self._ends[-1] / self._ends[count - 1] - 1)
+    def _progress(self, now: float) -> tuple[float, float | None]:
+        """Return the share that has passed, and the wall seconds left.
 
-    def _share(self, now: float) -> float:
-        """Return the share that has passed: by time, between two predicted ends."""
-        count, steps = int(self._done.sum()), sum(self.problem.job.rounds)
-        if count >= min(steps, len(self._ends)) or not self._ends[-1]:
-            return count / steps if steps else 1.0
-        since = self._ends[count - 1] if count else 0.0
-        return float(min(max(now, since), self._ends[count]) / self._ends[-1])
+        The share is by time, between two predicted ends; what is left is that of the
+        prediction, at the pace so far.
+        """
+        count, ends = int(self._done.sum()), self._ends
+        steps = sum(self.problem.job.rounds)
+        since = ends[min(count, len(ends)) - 1] if count and ends else 0.0
+        running = self._phase == "running" and since
+        left = now * self._scale * (ends[-1] / since - 1) if running else None
+        if count >= min(steps, len(ends)) or not ends[-1]:
+            return count / steps if steps else 1.0, left
+        return float(min(max(now, since), ends[count]) / ends[-1]), left
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]
@@ -425,22 +417,20 @@ class LiveRun:
     def _flows(self, now: float) -> list[ActiveFlow]:
         job = self.problem.job
         flows = []
-        for edge, iteration in self._active.items():
-            volume = self._volumes.get((edge, iteration), 0.0)
-            progress = self._served[edge] + self._rate[edge] * (now - self._since[edge])
-            flows.append(
-                ActiveFlow(
-                    edge=job.edge_names[edge],
-                    source=job.tasks[job.edges[edge].source].name,
-                    destination=job.tasks[job.edges[edge].destination].name,
-                    iteration=iteration,
-                    bytes=volume,
-                    sent=min(max(float(progress), 0.0), volume),
-                    rate=float(self._rate[edge]),
-                )
+        for e, iteration in self._active.items():
+            volume, edge = self._volumes.get((e, iteration), 0.0), job.edges[e]
+            sent = float(self._served[e] + self._rate[e] * (now - self._since[e]))
+            flow = ActiveFlow(
+                edge=job.edge_names[e],
+                source=job.tasks[edge.source].name,
+                destination=job.tasks[edge.destination].name,
+                iteration=iteration,
+                bytes=volume,
+                sent=min(max(sent, 0.0), volume),
+                rate=float(self._rate[e]),
             )
-        flows.sort(key=lambda flow: -flow.bytes)
-        return flows[:_SHOWN_FLOWS]
+            flows.append(flow)
+        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
 
 
 _BAR = 12

@@ -25,6 +25,8 @@ from emu.errors import ScenarioError
 from emu.names import for_label, for_script
 from emu.report.dashboard.live_run import SAMPLE, LiveRun
 from emu.report.dashboard.status import NOTHING, Seen, Status
+from emu.report.html.chart_data import list_tasks
+from emu.runs.result import Result
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -55,11 +57,8 @@ _OF_PORTS = (
 def metrics(status: Status) -> str:
     """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
     labels = {"scenario": status.scenario, "policy": status.policy}
-    lines = [
-        _metric(
-            "run_info", "gauge", "What runs", ({**labels, "phase": status.phase}, 1)
-        )
-    ]
+    labels["phase"] = status.phase
+    lines = [_metric("run_info", "gauge", "What runs", (labels, 1))]
     for key, name, kind, text in _FIGURES:
         lines.append(_metric(name, kind, text, ({}, getattr(status, key))))
     for key, name, kind, text in _OF_PORTS:
@@ -137,13 +136,16 @@ class Pages:
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
-        app = web.Application(middlewares=[self._guard()])
+        app, live = web.Application(middlewares=[self._guard]), self._live
+        for path, content in {
+            "status": lambda: live.status().model_dump(),
+            "history": live.history_json,
+            "prediction": live.prediction_json,
+            "schema": lambda: Status.model_json_schema(mode="serialization"),
+        }.items():
+            app.router.add_get(f"/api/{path}", _answer(content))
         app.router.add_get("/", self._page)
         app.router.add_get("/ws", self._socket)
-        app.router.add_get("/api/status", self._status)
-        app.router.add_get("/api/history", self._history)
-        app.router.add_get("/api/prediction", self._prediction)
-        app.router.add_get("/api/schema", self._schema)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/report.html", self._report)
         return app
@@ -163,9 +165,7 @@ class Pages:
             *(self._send(viewer, update) for viewer in list(self._viewers))
         )
 
-    async def _send(
-        self, viewer: web.WebSocketResponse, update: dict[str, Any]
-    ) -> None:
+    async def _send(self, viewer: web.WebSocketResponse, update: Result) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
@@ -174,31 +174,24 @@ class Pages:
             self._viewers.pop(viewer, None)
             await viewer.close()
 
-    def _guard(self) -> Any:
-        @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if not self._admit(request):
-                raise web.HTTPForbidden(text="the token is missing or wrong\n")
-            self._strangers.leave(_Visitor(request.protocol))
-            response = await handler(request)
-            if not response.prepared:
-                response.headers["Cache-Control"] = "no-store"
-                response.headers["Content-Security-Policy"] = _POLICY
-                response.headers["Referrer-Policy"] = "no-referrer"
-                response.headers["X-Content-Type-Options"] = "nosniff"
-            return response
-
-        return guard
-
-    def _admit(self, request: web.Request) -> bool:
-        token = request.query.get("token", "")
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            token = bearer
+        token = bearer if kind.lower() == "bearer" else request.query.get("token", "")
         # A header may hold bytes that are no UTF-8.
-        return hmac.compare_digest(
-            token.encode(errors="surrogateescape"), self._token.encode()
-        )
+        shown = token.encode(errors="surrogateescape")
+        if not hmac.compare_digest(shown, self._token.encode()):
+            raise web.HTTPForbidden(text="the token is missing or wrong\n")
+        self._strangers.leave(_Visitor(request.protocol))
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["Cache-Control"] = "no-store"
+            response.headers["Content-Security-Policy"] = _POLICY
+            response.headers["Referrer-Policy"] = "no-referrer"
+            response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
 
     async def _page(self, _: web.Request) -> web.Response:
         text = page(self._live, str(self._directory / "report.html"))
@@ -223,18 +216,6 @@ class Pages:
             self._viewers.pop(viewer, None)
         return viewer
 
-    async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._live.status().model_dump())
-
-    async def _history(self, _: web.Request) -> web.Response:
-        return web.json_response(self._live.history_json())
-
-    async def _prediction(self, _: web.Request) -> web.Response:
-        return web.json_response(self._live.prediction_json())
-
-    async def _schema(self, _: web.Request) -> web.Response:
-        return web.json_response(Status.model_json_schema(mode="serialization"))
-
     async def _metrics(self, _: web.Request) -> web.Response:
         text = metrics(self._live.status())
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
@@ -250,6 +231,13 @@ class Pages:
         return (self._directory / "report.html").is_file()
 
 
+def _answer(content: Callable[[], object]) -> Handler:
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response(content())
+
+    return handle
+
+
 def page(live: LiveRun, report: str = "report.html") -> str:
     """Return the page: self-contained but for its WebSocket.
 
@@ -258,40 +246,28 @@ def page(live: LiveRun, report: str = "report.html") -> str:
     report
         Where the report of the finished run is going to be.
     """
-    ours = files("emu.report.dashboard") / "assets"
-    charts = files("emu.report.html") / "assets"
+
+    def read(package: str, name: str) -> str:
+        path = files(f"emu.report.{package}") / "assets" / name
+        return path.read_text("utf-8")
+
     problem = live.problem
+    capacities = zip(problem.links, problem.links.steps.most.tolist(), strict=True)
     facts = {
         "report": report,
         "machines": [machine.name for machine in problem.cluster.machines],
-        "tasks": [
-            {"name": task.name, "kind": task.kind, "machine": machine}
-            for task, machine in zip(
-                problem.job.tasks, problem.placement.machine_of, strict=True
-            )
-        ],
-        "ports": [
-            {"name": link.name, "capacity": most}
-            for link, most in zip(
-                problem.links, problem.links.steps.most.tolist(), strict=True
-            )
-        ],
+        "tasks": list_tasks(problem),
+        "ports": [{"name": link.name, "capacity": most} for link, most in capacities],
     }
+    scripts = [read("html", name) for name in ("scale.js", "curves.js")]
+    scripts += [read("dashboard", name) for name in ("lanes.js", "dashboard.js")]
     parts = {
-        "style": (charts / "report.css").read_text("utf-8")
-        + (ours / "dashboard.css").read_text("utf-8"),
+        "style": read("html", "report.css") + read("dashboard", "dashboard.css"),
         "facts": for_script(json.dumps(facts)),
-        "script": "\n".join(
-            [
-                (charts / "scale.js").read_text("utf-8"),
-                (charts / "curves.js").read_text("utf-8"),
-                (ours / "lanes.js").read_text("utf-8"),
-                (ours / "dashboard.js").read_text("utf-8"),
-            ]
-        ),
+        "script": "\n".join(scripts),
     }
     # In one go: what is put in may hold braces of its own.
-    text = (ours / "dashboard.html").read_text("utf-8")
+    text = read("dashboard", "dashboard.html")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)
 
 
@@ -329,7 +305,7 @@ class Dashboard:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
         self._thread = threading.Thread(
-            target=self._run, name="emu dashboard", daemon=True
+            target=lambda: asyncio.run(self._serve()), name="emu dashboard", daemon=True
         )
 
     @property
@@ -361,19 +337,12 @@ class Dashboard:
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join()
 
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
     async def _serve(self) -> None:
         self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
         logger = logging.getLogger(__name__)
         logger.addFilter(_is_ours)
-        runner = web.AppRunner(
-            self._pages.application(),
-            access_log=None,
-            logger=logger,
-            shutdown_timeout=0.5,
-        )
+        how: Any = {"access_log": None, "logger": logger, "shutdown_timeout": 0.5}
+        runner = web.AppRunner(self._pages.application(), **how)
         await runner.setup()
         site: asyncio.Server | None = None
         server = cast("web.Server", runner.server)  # which is set up
@@ -391,9 +360,8 @@ class Dashboard:
             telling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await telling
-            await (
-                self._pages.send_updates()
-            )  # that the run has ended, where its report is
+            # That the run has ended, and where its report is.
+            await self._pages.send_updates()
         except OSError as error:
             self._failure = error
             self._loop = None

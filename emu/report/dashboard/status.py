@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from emu.runs.result import Result
 
 Phase = Literal["starting", "running", "ended", "failed"]
 
@@ -182,28 +184,13 @@ class History:
         """Append a death that the job goes on after."""
         self.deaths.append((time, note))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return everything, rates per port."""
+        rates = [list(port) for port in zip(*self.rates, strict=True)]
+        return self._after(Seen(0, 0, 0, 0)) | {"rates": rates}
+
+    def _after(self, seen: Seen) -> Result:
         return {
-            "time": list(self.time),
-            "end": self.end,
-            "rates": [list(port) for port in zip(*self.rates, strict=True)],
-            "flows": list(self.flows),
-            "training": list(self.training),
-            "spans": list(self.spans),
-            "deaths": list(self.deaths),
-        }
-
-    def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
-        """Return the news since ``seen``, and the position after them.
-
-        ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
-        where what had been seen was merged or dropped.
-        """
-        now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
-        if seen.merged != self.merged:
-            return {"history": self.to_json()}, now
-        samples = {
             "time": self.time[seen.samples :],
             "end": self.end,
             "rates": self.rates[seen.samples :],
@@ -212,4 +199,14 @@ class History:
             "spans": self.spans[seen.spans :],
             "deaths": self.deaths[:],
         }
-        return {"samples": samples}, now
+
+    def since(self, seen: Seen) -> tuple[Result, Seen]:
+        """Return the news since ``seen``, and the position after them.
+
+        ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
+        where what had been seen was merged or dropped.
+        """
+        now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
+        if seen.merged != self.merged:
+            return {"history": self.to_json()}, now
+        return {"samples": self._after(seen)}, now

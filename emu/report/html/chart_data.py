@@ -6,7 +6,7 @@ import csv
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,10 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.host.input_file import read_text
 from emu.prediction.analysis.critical_path import critical_path
-from emu.prediction.analysis.link_load import (
-    fluid_bytes,
-    mean_rates,
-    pieces,
-    sum_rates,
-)
-from emu.problem import RateHistory, Schedule, disturbances
+from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, sum_rates
+from emu.problem import Problem, RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
-from emu.report.trace import crossings, pack
+from emu.report.trace import Crossings, crossings, pack
 from emu.runs.recorded_run import RecordedRun, with_rates
 
 #: Of a link of the critical path, beside its cause.
@@ -31,7 +26,11 @@ _OF_LINKS = ("start", "end", "task", "edge", "iteration", "port")
 CURVE_POINTS = 10_000
 
 
-def chart_data(run: RecordedRun) -> dict[str, Any]:
+#: Data of charts, as ``assets/`` reads it.
+Charts: TypeAlias = dict[str, Any]
+
+
+def chart_data(run: RecordedRun) -> Charts:
     """Return machines, tasks, and per run its bars, critical path and rate curves.
 
     Times are seconds, rates bytes per second. Arrays are packed as `packed` does:
@@ -41,22 +40,13 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     schedules = {"emulated": run.emulated, "simulated": run.simulated}
     runs = [run_bars(name, one) for name, one in schedules.items() if one is not None]
     end = max((one["makespan"] for one in runs), default=0.0)
-    deaths = death_bands(run.result)
+    deaths, job = death_bands(run.result), problem.job
+    edges = zip(job.edges, job.edge_names, strict=True)
     return {
-        "iterations": problem.job.iterations,
+        "iterations": job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],
-        "tasks": [
-            {"name": task.name, "kind": task.kind, "machine": machine}
-            for task, machine in zip(
-                problem.job.tasks, problem.placement.machine_of, strict=True
-            )
-        ],
-        "edges": [
-            [edge.source, edge.destination, name]
-            for edge, name in zip(
-                problem.job.edges, problem.job.edge_names, strict=True
-            )
-        ],
+        "tasks": list_tasks(problem),
+        "edges": [[edge.source, edge.destination, name] for edge, name in edges],
         "ports": [
             {
                 "name": link.name,
@@ -74,9 +64,21 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
+def list_tasks(problem: Problem) -> list[Charts]:
+    """Return the name, kind and machine of every task."""
+    return [
+        {"name": task.name, "kind": task.kind, "machine": machine}
+        for task, machine in zip(
+            problem.job.tasks, problem.placement.machine_of, strict=True
+        )
+    ]
+
+
+def run_bars(name: str, schedule: Schedule) -> Charts:
     """Return the bars, chain and curves of one schedule."""
     task, iteration = np.nonzero(schedule.bars())
+    flows = schedule.flows()
+    at = tuple(flows.T)
     rates = sum_rates(schedule)
     if rates is None or schedule.rates is None:
         curves = {"moved": mean_rates(schedule)}
@@ -92,12 +94,16 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
             "start": pack(schedule.task_start[task, iteration], "f4"),
             "end": pack(schedule.task_end[task, iteration], "f4"),
         },
-        "flows": _flow_bars(schedule),
+        "flows": pack_flows(
+            edge=flows[:, 0],
+            iteration=flows[:, 1],
+            start=schedule.flow_start[at],
+            end=schedule.flow_end[at],
+            size=schedule.flow_bytes[at],
+            crossed=crossings(schedule),
+        ),
         "chain": [
-            {
-                "cause": link.cause.value,
-                **{key: getattr(link, key) for key in _OF_LINKS},
-            }
+            {"cause": link.cause.value} | {key: getattr(link, key) for key in _OF_LINKS}
             for link in critical_path(schedule).links
         ],
         "curves": {
@@ -110,20 +116,26 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _flow_bars(schedule: Schedule) -> dict[str, Any]:
-    flows = schedule.flows()
-    at = tuple(flows.T)
-    crossing_flows = crossings(schedule)
+def pack_flows(
+    *,
+    edge: NDArray[np.int64],
+    iteration: NDArray[np.int64],
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    size: NDArray[np.float64],
+    crossed: Crossings,
+) -> Charts:
+    """Return flows, or messages, with the lanes that they have on links."""
     return {
-        "edge": pack(flows[:, 0], "u4"),
-        "iteration": pack(flows[:, 1], "u4"),
-        "start": pack(schedule.flow_start[at], "f4"),
-        "end": pack(schedule.flow_end[at], "f4"),
-        "bytes": pack(schedule.flow_bytes[at], "f4"),
-        "crossing": pack(crossing_flows.flow, "u4"),
-        "port": pack(crossing_flows.port, "u4"),
-        "lane": pack(crossing_flows.lane, "u4"),
-        "lanes": crossing_flows.lanes,
+        "edge": pack(edge, "u4"),
+        "iteration": pack(iteration, "u4"),
+        "start": pack(start, "f4"),
+        "end": pack(end, "f4"),
+        "bytes": pack(size, "f4"),
+        "crossing": pack(crossed.flow, "u4"),
+        "port": pack(crossed.port, "u4"),
+        "lane": pack(crossed.lane, "u4"),
+        "lanes": crossed.lanes,
     }
 
 
@@ -163,7 +175,7 @@ def thin(
     return at[:-1], np.diff(sums) / np.diff(at)
 
 
-def training_data(path: Path) -> list[dict[str, Any]]:
+def training_data(path: Path) -> list[Charts]:
     """Return per figure of training.csv that is a loss or an accuracy its points.
 
     Each is ``{"figure", "points": [[time, task, iteration, value]], "means": [[time,
@@ -188,20 +200,16 @@ def training_data(path: Path) -> list[dict[str, Any]]:
                 continue
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
-    return [
-        {"figure": figure, "points": points, "means": _means(points)}
-        for figure, points in sorted(
-            figures.items(), key=lambda item: item[0] != "loss"
-        )
-    ]
-
-
-def _means(points: list[tuple[float, str, int, float]]) -> list[list[float]]:
-    groups: dict[int, list[tuple[float, float]]] = {}
-    for time, _, iteration, value in points:
-        if math.isfinite(value):
-            groups.setdefault(iteration, []).append((time, value))
-    return [
-        [max(time for time, _ in group), math.fsum(v for _, v in group) / len(group)]
-        for _, group in sorted(groups.items())
-    ]
+    rows = []
+    for figure, points in sorted(figures.items(), key=lambda item: item[0] != "loss"):
+        groups: dict[int, tuple[list[float], list[float]]] = {}
+        for time, _, iteration, value in points:
+            if math.isfinite(value):
+                times, values = groups.setdefault(iteration, ([], []))
+                times.append(time)
+                values.append(value)
+        means = [
+            [max(t), math.fsum(v) / len(v)] for _, (t, v) in sorted(groups.items())
+        ]
+        rows.append({"figure": figure, "points": points, "means": means})
+    return rows

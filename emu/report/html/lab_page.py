@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -23,47 +23,35 @@ from emu.prediction.analysis.traffic import (
     nic_use,
 )
 from emu.report.facts import lab_facts
-from emu.report.html.markup import chart, figures, section, table
+from emu.report.html.chart_data import Charts, pack_flows
+from emu.report.html.markup import chart, figures, page_title, section, table
 from emu.report.terminal import facts_table, plain_table
-from emu.report.trace import pack, pack_lanes_per_group
+from emu.report.trace import Crossings, pack, pack_lanes_per_group
 from emu.runs.array_files import FILE, read_samples, read_traffic
-from emu.runs.lab_file import duration_of, log_name, read_lab
+from emu.runs.lab_file import LabResult, duration_of, log_name, read_lab
 from emu.units import format_duration, format_rate, format_size
 
 #: From nothing to a full NIC.
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
-def lab_tables(result: dict[str, Any]) -> Group:
+def lab_tables(result: LabResult) -> Group:
     """Return the tables of ``lab.json``: how it went, what crossed every NIC."""
-    return Group(*_tables(result))
-
-
-def _tables(result: dict[str, Any]) -> Iterator[Table]:
-    yield facts_table(lab_facts(result))
-    yield nic_table(result)
-    if "crossed" in result:
-        yield matrix_table(result["crossed"])
-        crossed = result["crossed"]
+    tables = [facts_table(lab_facts(result)), nic_table(result)]
+    if crossed := result.get("crossed"):
         length = format_duration(crossed["bin_seconds"], 2)
-        table = plain_table(
-            "NICs in use", "NIC", ">mean", f"over time, {length} a sign"
-        )
+        columns = ("NIC", ">mean", f"over time, {length} a sign")
+        use, most = plain_table("NICs in use", *columns), len(_LEVELS) - 1
         for machine, ways in crossed["nic_use"].items():
             for way, shares in ways.items():
-                mean = sum(shares) / len(shares)
-                most = len(_LEVELS) - 1
-                table.add_row(
-                    f"{machine} {way}",
-                    f"{100 * mean:.0f} %",
-                    "".join(
-                        _LEVELS[math.ceil(most * min(share, 1.0))] for share in shares
-                    ),
-                )
-        yield table
+                signs = [_LEVELS[math.ceil(most * min(one, 1.0))] for one in shares]
+                mean = f"{100 * sum(shares) / len(shares):.0f} %"
+                use.add_row(f"{machine} {way}", mean, "".join(signs))
+        tables += [matrix_table(crossed), use]
+    return Group(*tables)
 
 
-def nic_table(lab: dict[str, Any]) -> Table:
+def nic_table(lab: LabResult) -> Table:
     """Return the traffic of every NIC, with all headers, and TCP's losses there."""
     columns = (">capacity", ">bytes", ">packets", ">dropped")
     tcp_counted = (">segments", ">sent again", ">timeouts")
@@ -83,25 +71,21 @@ def nic_table(lab: dict[str, Any]) -> Table:
     return table
 
 
-def program_table(lab: dict[str, Any]) -> Table:
+def program_table(lab: LabResult) -> Table:
     """Return when every program began and ended, and how."""
     columns = (">start", ">end", ">took", "how it ended", "output")
     table = plain_table("programs", "program", "machine", *columns)
     for run in lab["programs"]:
         start, end = run["start"], run["end"]
-        table.add_row(
-            run["program"],
-            run["machine"],
-            format_duration(start),
-            "" if end is None else format_duration(end),
-            "" if end is None else format_duration(end - start),
-            how_ended(run),
-            log_name(run["program"], run["machine"]),
-        )
+        names, cells = (run["program"], run["machine"]), ["", ""]
+        if end is not None:
+            cells = [format_duration(end), format_duration(end - start)]
+        cells = [format_duration(start), *cells, how_ended(run)]
+        table.add_row(*names, *cells, log_name(*names))
     return table
 
 
-def how_ended(run: dict[str, Any]) -> str:
+def how_ended(run: LabResult) -> str:
     """Return the end of a program of lab.json, in words."""
     code = run["code"]
     if code is None:
@@ -110,18 +94,14 @@ def how_ended(run: dict[str, Any]) -> str:
     return f"signal {-code}{note}" if code < 0 else f"exit code {code}{note}"
 
 
-def matrix_table(crossed: dict[str, Any]) -> Table:
+def matrix_table(crossed: LabResult) -> Table:
     """Return the payload from each machine to each."""
-    table = plain_table(
-        f"payload from row to column: {crossed['connections']} directions of "
-        f"connections, {crossed['messages']} messages",
-        "from",
-        *(f">{name}" for name in crossed["bytes"]),
-    )
+    title = f"payload from row to column: {crossed['connections']} directions of "
+    title += f"connections, {crossed['messages']} messages"
+    table = plain_table(title, "from", *(f">{name}" for name in crossed["bytes"]))
     for source, row in crossed["bytes"].items():
-        table.add_row(
-            source, *(format_size(size) if size else "" for size in row.values())
-        )
+        cells = [format_size(size) if size else "" for size in row.values()]
+        table.add_row(source, *cells)
     return table
 
 
@@ -140,7 +120,7 @@ _WAYS = ("source", "destination")
 class Talks:
     """Messages, and the programs that they went between."""
 
-    tasks: list[dict[str, Any]]
+    tasks: list[Charts]
     """Programs on machines, as the page's script takes them."""
     found: NDArray[np.void]
     """Messages by time, the largest where there are too many to draw."""
@@ -151,20 +131,15 @@ class Talks:
 
 
 def lab_data(
-    lab: dict[str, Any],
+    lab: LabResult,
     traffic: Traffic,
     talks: Talks,
     samples: Mapping[str, NDArray[Any]],
-) -> dict[str, Any]:
-    """Return machines, programs, messages, and curves of NICs, losses and waits.
-
-    Parameters
-    ----------
-    lab
-        Content of lab.json.
-    """
-    seconds = duration_of(lab)
-    runs = lab["programs"]
+) -> Charts:
+    """Return machines, programs, messages, and curves of NICs, losses and waits."""
+    seconds, runs, count = duration_of(lab), lab["programs"], len(traffic.machines)
+    rate_of = nic_use(traffic.packets, np.ones((2, count, _POINTS)), seconds)
+    time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return {
         "clock": "time (s)",
         "counted": "message",
@@ -184,24 +159,42 @@ def lab_data(
                     "start": pack([run["start"] for run in runs], "f4"),
                     "end": pack([run["end"] or seconds for run in runs], "f4"),
                 },
-                "flows": _flows(talks, len(traffic.machines)),
+                "flows": _pack_messages(talks, count),
                 "chain": [],
-                "curves": {"moved": _throughput_charts(lab, traffic)},
+                "curves": {
+                    "moved": [
+                        {"time": pack(time, "f4"), "rate": pack(rate_of[way, m], "f4")}
+                        for m in range(count)
+                        for way in (0, 1)
+                    ]
+                },
             }
         ],
         "training": [],
-        "counts": _counts(traffic.machines, samples),
+        "counts": [*_counts(traffic.machines, samples)],
     }
 
 
-def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
-    """Return the programs, and the messages between them.
+def _pack_messages(talks: Talks, machines: int) -> Charts:
+    """Return messages at both NICs that they cross."""
+    all_messages = talks.found
+    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
+    port = (2 * machine + np.arange(2)).ravel()
+    at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
+    first, last = all_messages["first"], all_messages["last"]
+    lanes = pack_lanes_per_group(first[at], last[at], port, 2 * machines)
+    return pack_flows(
+        edge=talks.edge,
+        iteration=np.arange(len(all_messages)),
+        start=first,
+        end=last,
+        size=all_messages["bytes"],
+        crossed=Crossings(at, port, *lanes),
+    )
 
-    Parameters
-    ----------
-    runs
-        Programs of lab.json.
-    """
+
+def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
+    """Return the programs of lab.json, and the messages between them."""
     all_messages = messages(traffic.packets)
     if len(all_messages) > MOST_MESSAGES:
         rows = np.argpartition(all_messages["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
@@ -216,8 +209,8 @@ def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
 
 
 def _tasks(
-    runs: list[dict[str, Any]], traffic: Traffic
-) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
+    runs: list[LabResult], traffic: Traffic
+) -> tuple[list[Charts], NDArray[np.int64]]:
     """Return the programs, with one unknown per machine, and the owner of each port."""
     names = traffic.machines
     for run in runs:
@@ -245,32 +238,7 @@ def _tasks(
     return tasks, at
 
 
-def _flows(talks: Talks, machines: int) -> dict[str, Any]:
-    """Return messages at both NICs that they cross."""
-    all_messages = talks.found
-    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
-    port = (2 * machine + np.arange(2)).ravel()
-    crossing: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
-    lane, lanes = pack_lanes_per_group(
-        all_messages["first"][crossing],
-        all_messages["last"][crossing],
-        port,
-        2 * machines,
-    )
-    return {
-        "edge": pack(talks.edge, "u4"),
-        "iteration": pack(np.arange(len(all_messages)), "u4"),
-        "start": pack(all_messages["first"], "f4"),
-        "end": pack(all_messages["last"], "f4"),
-        "bytes": pack(all_messages["bytes"], "f4"),
-        "crossing": pack(crossing, "u4"),
-        "port": pack(port, "u4"),
-        "lane": pack(lane, "u4"),
-        "lanes": lanes,
-    }
-
-
-def _ports(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, Any]]:
+def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
     """Return both directions of every NIC; since when it carried what."""
     ports = []
     for machine, name in enumerate(traffic.machines):
@@ -290,70 +258,46 @@ def _ports(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, Any]]:
     return ports
 
 
-def _throughput_charts(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
-    """Return the payload through both directions of every NIC over time."""
-    seconds = duration_of(lab)
-    one = np.ones((2, len(traffic.machines), _POINTS))
-    use = nic_use(traffic.packets, one, seconds)
-    time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
-    return [
-        {"time": pack(time, "f4"), "rate": pack(use[way, machine], "f4")}
-        for machine in range(len(traffic.machines))
-        for way in (0, 1)
-    ]
-
-
 def _counts(
     machines: Sequence[str], samples: Mapping[str, NDArray[Any]]
-) -> list[dict[str, Any]]:
-    """Return plots of what was counted: by title and unit, curves with their names."""
+) -> Iterator[Charts]:
+    """Yield plots of what was counted: by title and unit, curves with their names.
+
+    Without curves that are nothing but zero.
+    """
     if not samples:
-        return []
+        return
     time = samples["time"]
     span = np.maximum(np.diff(time), 1e-9)
-
-    def per_second(count: NDArray[Any]) -> NDArray[np.float64]:
-        return np.append(np.diff(count) / span, 0.0)
-
     cores = [("computing", samples["ran"]), ("waiting", samples["waited"])]
-    sent_again = [*zip(machines, samples["retransmitted"].T, strict=True)]
-    timeouts = [*zip(machines, samples["timeouts"].T, strict=True)]
-    both = [
+    ways = [
         (f"{name} {direction}", way, number)
         for number, name in enumerate(machines)
         for way, direction in enumerate(("out", "in"))
     ]
-    drops = [(name, samples["dropped"][:, way, n]) for name, way, n in both]
-    queues = [(name, samples["queued"][:, way, n]) for name, way, n in both]
-    return [
-        {
-            "title": title,
-            "unit": unit,
-            "curves": [
-                {"name": name, "time": pack(time, "f4"), "rate": pack(curve, "f4")}
-                for name, curve in curves
-            ],
-        }
-        for title, unit, curves in (
-            ("programs at cores", "cores", _each(cores, per_second)),
-            ("segments sent again", "1/s", _each(sent_again, per_second)),
-            ("timeouts of connections", "1/s", _each(timeouts, per_second)),
-            ("packets that queues dropped", "1/s", _each(drops, per_second)),
-            ("bytes in queues", "kB", _each(queues, lambda held: held / 1e3)),
-        )
-    ]
+    again = zip(machines, samples["retransmitted"].T, strict=True)
+    timeouts = zip(machines, samples["timeouts"].T, strict=True)
+    drops = [(name, samples["dropped"][:, way, n]) for name, way, n in ways]
+    queues = [(name, samples["queued"][:, way, n]) for name, way, n in ways]
+    for title, unit, counts in (
+        ("programs at cores", "cores", cores),
+        ("segments sent again", "1/s", again),
+        ("timeouts of connections", "1/s", timeouts),
+        ("packets that queues dropped", "1/s", drops),
+        ("bytes in queues", "kB", queues),
+    ):
+        curves = []
+        for name, count in counts:
+            rate = (
+                count / 1e3 if unit == "kB" else np.append(np.diff(count) / span, 0.0)
+            )
+            if rate.any():
+                one = {"name": name, "time": pack(time, "f4"), "rate": pack(rate, "f4")}
+                curves.append(one)
+        yield {"title": title, "unit": unit, "curves": curves}
 
 
-def _each(
-    curves: Sequence[tuple[str, NDArray[Any]]],
-    made: Callable[[NDArray[Any]], NDArray[np.float64]],
-) -> list[tuple[str, NDArray[np.float64]]]:
-    """Return the curves made of counts, without those that are nothing but zero."""
-    curves_made = [(name, made(count)) for name, count in curves]
-    return [(name, curve) for name, curve in curves_made if curve.any()]
-
-
-def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
+def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     """Return title, sections and chart data; what is missing is named in the list.
 
     Raises
@@ -367,7 +311,14 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
     except DataError as error:
         samples = {}
         missing.append(str(error))
-    traffic = _traffic(run, lab, missing)
+    try:
+        traffic = read_traffic(run)
+    except DataError as error:  # not noted, or damaged: the page lacks it
+        missing.append(str(error))
+        names = tuple(lab["nics"])
+        nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
+        nothing: Any = np.zeros(0, PACKET), np.zeros((0, 3), np.int64)
+        traffic = Traffic(nothing[0], names, np.array(nics), (), nothing[1])
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
@@ -383,29 +334,13 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
         section("talks", "Who sent to whom", text, note=_TALKS),
         section("nics", "NICs and TCP, with all headers", table(nic_table(lab))),
     ]
-    return run.name, _title(run, lab) + "".join(parts), data
-
-
-def _traffic(run: Path, lab: dict[str, Any], missing: list[str]) -> Traffic:
-    """Return the traffic; none where it was not noted or cannot be read."""
-    try:
-        return read_traffic(run)
-    except DataError as error:
-        missing.append(str(error))
-    names = tuple(lab["nics"])
-    nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
-    nothing = np.zeros(0, PACKET)
-    return Traffic(nothing, names, np.array(nics), (), np.zeros((0, 3), np.int64))
-
-
-def _title(run: Path, lab: dict[str, Any]) -> str:
     scale = lab.get("time_scale", 1.0)
     pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
-    text = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
-    return f"<header><h1>{escape(run.name)}</h1><p>{escape(text)}</p></header>"
+    of = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
+    return run.name, page_title(run.name, of) + "".join(parts), data
 
 
-def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
+def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
     doubts = []
     if failures := lab["failed"]:
@@ -442,21 +377,21 @@ def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
 
 def _talks(talks: Talks) -> Table:
     """Return messages by sender and receiver: how many, how large, how long."""
-    sizes = (">messages", ">bytes", ">median bytes")
-    times = (">median length", ">median answer after")
-    grid = plain_table("who sent to whom", "from → to", *sizes, *times)
+    columns = (">messages", ">bytes", ">median bytes", ">median length")
+    title = "who sent to whom"
+    grid = plain_table(title, "from → to", *columns, ">median answer after")
     all_messages, waits = talks.found, answer_times(talks.found)
     for number, (_, _, name) in enumerate(talks.edges):
         mine = talks.edge == number
-        answers = waits[mine & ~np.isnan(waits)]
+        sizes, own = all_messages["bytes"][mine], waits[mine]
+        answers = own[~np.isnan(own)]
+        length = np.median((all_messages["last"] - all_messages["first"])[mine])
         grid.add_row(
             name.replace("->", " → "),
-            f"{mine.sum():,}",
-            format_size(int(all_messages["bytes"][mine].sum())),
-            format_size(int(np.median(all_messages["bytes"][mine]))),
-            format_duration(
-                np.median((all_messages["last"] - all_messages["first"])[mine])
-            ),
+            f"{len(sizes):,}",
+            format_size(int(sizes.sum())),
+            format_size(int(np.median(sizes))),
+            format_duration(length),
             format_duration(np.median(answers)) if len(answers) else "",
         )
     return grid

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
 from emu.problem import Cluster, Schedule
-from emu.runs.result import port_rows
+from emu.runs.result import Row, port_rows
 from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
     from emu.report.terminal import Fact
 
     Node = tuple[int, int]
+    Ends = tuple[Node, Node]
+    Floats = NDArray[np.float64]
 
 #: Columns that fit the screen of a telephone.
 _NARROW = 4
@@ -92,6 +94,11 @@ def section(identifier: str, title: str, *parts: str, note: str = "") -> str:
     )
 
 
+def page_title(name: str, text: str) -> str:
+    """Return the head of a page: its name, and what it is of."""
+    return f"<header><h1>{escape(name)}</h1><p>{escape(text)}</p></header>"
+
+
 def chart(identifier: str, title: str, note: str) -> str:
     """Return a titled place that the page's script draws a chart in."""
     place = f"<div class=chart data-chart={escape(identifier)}></div>"
@@ -106,9 +113,7 @@ _NAMED = 6
 _RAMP = np.array([[154, 164, 175], [0, 114, 178], [213, 94, 0]])
 
 
-def link_ends(
-    cluster: Cluster,
-) -> tuple[list[tuple[Node, Node]], set[tuple[Node, Node]]]:
+def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     """Return both ends of every link, and which machines touch junctions directly.
 
     An end that one machine alone begins or ends routes with is that machine.
@@ -133,7 +138,7 @@ def link_ends(
     size = np.bincount(roots, minlength=len(root))
     number = {one: place for place, one in enumerate(dict.fromkeys(roots))}
     nodes: list[Node] = []
-    spokes: set[tuple[Node, Node]] = set()
+    spokes: set[Ends] = set()
     for end, of in enumerate(roots):
         machines = ends.get(end, set())
         alone = size[of] == 1 and len(machines) == 1
@@ -143,9 +148,7 @@ def link_ends(
     return [*zip(nodes[::2], nodes[1::2], strict=True)], spokes
 
 
-def _places(
-    machines: int, joined: list[tuple[Node, Node]]
-) -> dict[Node, NDArray[np.float64]]:
+def _places(machines: int, joined: list[Ends]) -> dict[Node, Floats]:
     """Return where nodes are drawn: junctions in the middle of what they join."""
     angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
     ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -171,13 +174,7 @@ def _places(
 
 
 def link_graph(cluster: Cluster, schedule: Schedule) -> str:
-    """Return the drawing as SVG; empty where NICs are all links, or too many to draw.
-
-    Parameters
-    ----------
-    schedule
-        Its flows load the links.
-    """
+    """Return the drawing as SVG; empty where NICs are all links, or too many."""
     if not cluster.links.shared or len(cluster.machines) > MOST_DRAWN:
         return ""
     ends, spokes = link_ends(cluster)
@@ -197,16 +194,21 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
         if port in labels and rows[port]["bytes"]:
             tail, head = (at[node] for node in ends[port])
             parts.append(_label(_bend(tail, head)[1], rows[port]["port"], "name"))
-    parts += [_node(node, place, cluster) for node, place in at.items()]
+    for node, (x, y) in at.items():
+        if node[1]:  # a junction is a small square, a machine a disc with its name
+            place = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'
+            parts.append(f'<rect class="junction" {place} width="10" height="10"/>')
+            continue
+        name = cluster.machines[node[0]].name
+        disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
+        parts.append(disc + _label(at[node], name[:6], "inside", name))
     return (
         f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'role="img" aria-label="links and their load">{"".join(parts)}</svg></div>'
     )
 
 
-def _bend(
-    tail: NDArray[np.float64], head: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     """Return the control point of a curve that keeps to the right, and its middle."""
     along = head - tail
     across = np.array([-along[1], along[0]])
@@ -215,13 +217,7 @@ def _bend(
     return control, (tail + 2 * control + head) / 4
 
 
-def _link(
-    tail: NDArray[np.float64],
-    head: NDArray[np.float64],
-    row: Mapping[str, Any],
-    most: float,
-    makespan: float,
-) -> str:
+def _link(tail: Floats, head: Floats, row: Row, most: float, makespan: float) -> str:
     """Return a link as a curve with an arrow, and its figures for the pointer."""
     use = row["used"] / most
     part = [np.interp(use, [0, 0.5, 1], _RAMP[:, i]) for i in range(3)]
@@ -235,11 +231,8 @@ def _link(
         along = head - tail
         unit = along / max(math.hypot(*along), 1.0)
         across = np.array([-unit[1], unit[0]])
-        corners = (
-            middle + 6 * unit,
-            middle - 4 * unit + 4 * across,
-            middle - 4 * unit - 4 * across,
-        )
+        back = middle - 4 * unit
+        corners = middle + 6 * unit, back + 4 * across, back - 4 * across
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
         shape += f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
     text = (
@@ -254,24 +247,13 @@ def _link(
     )
 
 
-def _path(*points: NDArray[np.float64]) -> str:
+def _path(*points: Floats) -> str:
     """Return the data of a line through two points, or of a curve of three."""
     begin, *others = (f"{x:.0f} {y:.0f}" for x, y in points)
     return f"M{begin}{'Q' if len(others) > 1 else 'L'}{' '.join(others)}"
 
 
-def _node(node: Node, at: NDArray[np.float64], cluster: Cluster) -> str:
-    """Return a machine as a named disc, a junction as a small square."""
-    x, y = at
-    if node[1]:
-        place = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'
-        return f'<rect class="junction" {place} width="10" height="10"/>'
-    name = cluster.machines[node[0]].name
-    disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
-    return disc + _label(at, name[:6], "inside", name)
-
-
-def _label(at: NDArray[np.float64], text: str, kind: str, title: str = "") -> str:
+def _label(at: Floats, text: str, kind: str, title: str = "") -> str:
     said = f"<title>{escape(title)}</title>" if title else ""
     place = f'x="{at[0]:.0f}" y="{at[1] + 4:.0f}"'
     return (

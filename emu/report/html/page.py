@@ -42,13 +42,21 @@ from emu.report.facts import (
     run_facts,
     setting,
 )
-from emu.report.html.chart_data import chart_data, training_data
+from emu.report.html.chart_data import Charts, chart_data, training_data
 from emu.report.html.lab_page import lab_parts
-from emu.report.html.markup import chart, figures, link_graph, meter, section, table
+from emu.report.html.markup import (
+    chart,
+    figures,
+    link_graph,
+    meter,
+    page_title,
+    section,
+    table,
+)
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
-from emu.runs.result import port_rows
+from emu.runs.result import Result, port_rows
 from emu.units import format_duration, format_rate
 
 _DIGITS = 6
@@ -63,7 +71,7 @@ FIRST = (
 _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 
 
-def headline(result: dict[str, Any]) -> str:
+def headline(result: Result) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
     facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
     first = [fact for fact in facts if fact.label in FIRST]
@@ -74,7 +82,7 @@ def headline(result: dict[str, Any]) -> str:
     )
 
 
-def verdict_reasons(verdict: dict[str, Any] | None) -> str:
+def verdict_reasons(verdict: Result | None) -> str:
     """Return why a run is not trusted, and what to do; nothing when it is."""
     if verdict is None:
         return ""
@@ -99,19 +107,13 @@ def chain_table(run: RecordedRun) -> str:
         return ""
     grid = plain_table("", "cause", *(f">{name}" for name in schedules))
     for cause in causes:
-        spent = [
-            _seconds(one.get(cause, 0.0), made.makespan)
-            for one, made in zip(sums, schedules.values(), strict=True)
-        ]
-        grid.add_row(cause, *spent)
+        times = [one.get(cause, 0.0) for one in sums]
+        wholes = [schedule.makespan or math.inf for schedule in schedules.values()]
+        both = zip(times, wholes, strict=True)
+        grid.add_row(cause, *(f"{format_duration(t)} ({t / w:.1%})" for t, w in both))
     total = (format_duration(math.fsum(one.values())) for one in sums)
     grid.add_row("sum = makespan", *total)
     return table(grid)
-
-
-def _seconds(spent: float, makespan: float) -> str:
-    share = spent / makespan if makespan else 0.0
-    return f"{format_duration(spent)} ({share:.1%})"
 
 
 def story(schedule: Schedule) -> str:
@@ -157,9 +159,8 @@ _TOLD = {
 
 def cause_of(problem: Problem, link: ChainLink) -> str:
     """Return the cause of a link with the kind of task or the port it is about."""
-    return (
-        f"{link.cause.value}: {_name_place(problem, link) or 'messages and wake-ups'}"
-    )
+    place = _name_place(problem, link) or "messages and wake-ups"
+    return f"{link.cause.value}: {place}"
 
 
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
@@ -168,23 +169,16 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     through = [] if schedule is None else port_rows(schedule)
     cards = []
     for position, machine in enumerate(problem.cluster.machines):
-        members = [
-            task
-            for task, place in zip(
-                problem.job.tasks, problem.placement.machine_of, strict=True
-            )
-            if place == position
-        ]
+        places = zip(problem.job.tasks, problem.placement.machine_of, strict=True)
         chips = "".join(
             f'<span class=chip title="{escape(task.kind)}">{escape(task.name)}</span>'
-            for task in members
+            for task, place in places
+            if place == position
         )
         meters = [
-            meter(
-                load.resource, load.fraction, load_words(load, " of ", " of no limit")
-            )
-            for load in loads
-            if load.machine == machine.name and (load.used or load.fraction)
+            meter(one.resource, one.fraction, load_words(one, " of ", " of no limit"))
+            for one in loads
+            if one.machine == machine.name and (one.used or one.fraction)
         ]
         for port in problem.links.of_machine(position) if through else ():
             link, use = problem.links[port], through[port]["used"]
@@ -197,7 +191,7 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     return f"<div class=cards>{''.join(cards)}</div>"
 
 
-def edges_section(result: dict[str, Any]) -> str:
+def edges_section(result: Result) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
     text = payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(text)}.</p>" if text else ""
@@ -229,18 +223,13 @@ def which_task(found: Explanation) -> str:
         return ""
     problem, length = found.schedule.problem, found.replayed_makespan
     gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
-    line = f"<p>{escape(moves_line(found))}</p>"
-    left = f"<p>{escape(placement_line(gap))}.</p>"
-    if not found.moves.steps:
-        return line + left
-    text = escape(placement_text(found.moves.steps[-1].problem))
-    return (
-        line
-        + table(moves_table(found.moves))
-        + "<details><summary>The placement after them</summary>"
-        + f"<pre>{text}</pre></details>"
-        + left
-    )
+    text = f"<p>{escape(moves_line(found))}</p>"
+    if found.moves.steps:
+        after = escape(placement_text(found.moves.steps[-1].problem))
+        text += table(moves_table(found.moves))
+        text += "<details><summary>The placement after them</summary>"
+        text += f"<pre>{after}</pre></details>"
+    return f"{text}<p>{escape(placement_line(gap))}.</p>"
 
 
 def would_help(found: Explanation) -> str:
@@ -268,7 +257,7 @@ def difference_by_cause(run: RecordedRun, found: Explanation) -> str:
     return table(apart(run.emulated, run.simulated, parts))
 
 
-def budget(result: dict[str, Any]) -> str:
+def budget(result: Result) -> str:
     """Return the error budget of result.json, what the host added; empty without."""
     if not any(result.get("error_budget", {}).values()):
         return ""
@@ -285,12 +274,7 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def write_report(run: Path, out: Path | None = None) -> Path:
-    """Write report.html of a run directory and return its path.
-
-    Parameters
-    ----------
-    out
-        File to write instead of ``run/report.html``.
+    """Write report.html of a run directory, or ``out``, and return its path.
 
     Raises
     ------
@@ -316,40 +300,28 @@ def report_page(run: Path) -> str:
     if (run / "lab.json").exists():
         title, body, script = lab_parts(run, missing)
         return _page(title, _warnings(missing) + body, script)
-    record, result = _read(run, missing)
-    training = _try_read(lambda: training_data(run / "training.csv"), missing) or []
-    data: dict[str, Any] = {"runs": []}
+
+    def read(how: Callable[[], Any]) -> Any:
+        try:
+            return how()
+        except DataError as error:
+            missing.append(str(error))
+            return None
+
+    record: RecordedRun | None = read(lambda: load_run(run))
+    data: Charts = {"runs": []}
     if record is not None:
-        data = chart_data(record)
-    data["training"] = training
+        missing += [name for name in record.missing if "training.csv" not in name]
+        result, data = record.result, chart_data(record)
+    elif not isinstance(result := read(lambda: read_json(run / "result.json")), dict):
+        result = {}
+    data["training"] = read(lambda: training_data(run / "training.csv")) or []
     body = _body(record, result, data, missing)
     return _page(str(result.get("scenario", run.name)), body, data)
 
 
-def _read(run: Path, missing: list[str]) -> tuple[RecordedRun | None, dict[str, Any]]:
-    try:
-        record = load_run(run)
-    except DataError as error:
-        missing.append(str(error))
-        result = _try_read(lambda: read_json(run / "result.json"), missing)
-        return None, result if isinstance(result, dict) else {}
-    missing += [name for name in record.missing if "training.csv" not in name]
-    return record, record.result
-
-
-def _try_read(read: Callable[[], Any], missing: list[str]) -> Any:
-    try:
-        return read()
-    except DataError as error:
-        missing.append(str(error))
-        return None
-
-
 def _body(
-    recorded: RecordedRun | None,
-    result: dict[str, Any],
-    data: dict[str, Any],
-    missing: list[str],
+    recorded: RecordedRun | None, result: Result, data: Charts, missing: list[str]
 ) -> str:
     """Return the sections; one whose numbers are damaged is named instead."""
 
@@ -361,7 +333,12 @@ def _body(
             return ""
 
     best = None if recorded is None else recorded.emulated or recorded.simulated
-    parts = [part("title", lambda: _title(result))]
+    name = str(result.get("scenario", "run"))
+    head = part(
+        "title",
+        lambda: page_title(name, ", ".join(f.note for f in setting(result) if f.note)),
+    )
+    parts = []
     if best is not None:
         parts.append(part("critical path", lambda: story(best)))
     parts.append(part("headline", lambda: headline(result)))
@@ -385,12 +362,12 @@ def _body(
         if key in result:
             content = part(key, lambda make=make: make(result))  # type: ignore[misc]
             parts.append(section(f"{key}-table", title, content))
-    return parts[0] + _warnings(missing) + "".join(parts[1:])
+    return head + _warnings(missing) + "".join(parts)
 
 
 def _causes(
     recorded: RecordedRun,
-    result: dict[str, Any],
+    result: Result,
     part: Callable[[str, Callable[[], str]], str],
 ) -> Iterator[str]:
     """Yield what a schedule says of the run: which tasks should move, and why."""
@@ -409,12 +386,6 @@ def _causes(
     yield chart("ports", "Rate through every NIC and link", _PORTS)
 
 
-def _title(result: dict[str, Any]) -> str:
-    text = ", ".join(fact.note for fact in setting(result) if fact.note)
-    name = escape(str(result.get("scenario", "run")))
-    return f"<header><h1>{name}</h1><p>{escape(text)}</p></header>"
-
-
 def _warnings(missing: list[str]) -> str:
     if not missing:
         return ""
@@ -425,7 +396,7 @@ def _warnings(missing: list[str]) -> str:
     )
 
 
-def _page(title: str, body: str, data: dict[str, Any]) -> str:
+def _page(title: str, body: str, data: Charts) -> str:
     assets = files("emu.report.html") / "assets"
     style = (assets / "report.css").read_text("utf-8")
     scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)

@@ -439,33 +439,6 @@ class World:
             if sock.owner is not None
         ]
         self.complaints += complaints
-        self._bury()
-        self.loop.close()
-        self._give_back()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Keep nothing of the processes' own: each has its files open.
-
-        A coordinator moves all objects that are there when it begins, those of the
-        world too, where the garbage collector seldom looks.
-        """
-        self._lives.clear()
-        for process in self.processes:
-            process.never.clear()
-
-    def _give_back(self) -> None:
-        """Close shared memory, also what killed processes held."""
-        ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
-        for fd in self._opened:  # the number may be another file's by now
-            with contextlib.suppress(OSError):
-                if os.fstat(fd).st_ino in ours:
-                    os.close(fd)
-        for fd in self._memory.values():
-            os.close(fd)
-
-    def _bury(self) -> None:
-        """Have what killed processes were at unwind, now that it shows nowhere."""
         rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
             process.dead, process.dies_at = False, 0
@@ -479,3 +452,16 @@ class World:
                 self.loop.run_until_complete(asyncio.wait(rest, timeout=_UNWIND))
                 self.loop.abort_all()
                 self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+        ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
+        for fd in self._opened:  # the number may be another file's by now
+            with contextlib.suppress(OSError):
+                if os.fstat(fd).st_ino in ours:
+                    os.close(fd)
+        for fd in self._memory.values():
+            os.close(fd)
+        # A coordinator moves all objects that are there when it begins, those of the
+        # world too, where the garbage collector seldom looks.
+        self._lives.clear()
+        for process in self.processes:
+            process.never.clear()

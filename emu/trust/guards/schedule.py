@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import work_of
-from emu.trust.guards.evidence import (
-    CLOCKS,
-    Evidence,
-    fitting,
-    list_hops,
-    most_stated,
-)
+from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
@@ -52,6 +46,7 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         at_once=evidence.at_once,
     )
     names = set()
+    # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
         if violation.constraint not in names:
             names.add(violation.constraint)
@@ -71,22 +66,21 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
         return
     schedule = evidence.schedule
     stated = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
+    # A flow that never came takes no time here: another guard names it.
     volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, stated)
     least = earliest_ends(
         schedule.problem, evidence.times, volumes, at_once=evidence.at_once
     )
-    early = least - schedule.task_end
-    where = np.argwhere(early > _tolerance(evidence) + 1e-9 * least)
-    if not where.size:
+    early = least - schedule.task_end > _tolerance(evidence) + 1e-9 * least
+    if (first := _find_first(early, schedule.task_end)) is None:
         return
-    times = schedule.task_end[tuple(where.T)]
-    task, n = where[int(np.argmin(times))]
+    task, n, at, others = first
     yield Finding(
         BOUNDS,
-        float(times.min()),
-        f"task {schedule.problem.job.tasks[task].name}[{n}] ended at "
-        f"{schedule.task_end[task, n]:.6g} s, before {least[task, n]:.6g} s, which is "
-        f"the least whatever the schedule (and {len(where) - 1} others)",
+        at,
+        f"task {schedule.problem.job.tasks[task].name}[{n}] ended at {at:.6g} s, "
+        f"before {least[task, n]:.6g} s, which is the least whatever the schedule (and "
+        f"{others} others)",
     )
 
 
@@ -117,6 +111,7 @@ def earliest_ends(
         min((capacities[link] for link in hops), default=np.inf)
         for hops in list_hops(problem)
     ]
+    # What a link lets go at once takes no time: a bound must hold for that, too.
     free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
     waits = np.maximum(volumes - free.reshape(-1, 1), 0.0)
     alone = (waits / np.array(narrowest).reshape(-1, 1)).tolist()
@@ -127,6 +122,7 @@ def earliest_ends(
     order, lags = job.order, [edge.lag for edge in job.edges]
     counts = job.flow_counts  # a source may have fewer iterations than its destination
     took = times.tolist()
+    # Edges without lag run along this order: every input is known when it is needed.
     for n in range(job.iterations):
         for task in order:
             start = ends[task][n - 1] if n else 0.0
@@ -154,7 +150,12 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule, in_rows = evidence.schedule, evidence.received
     job = schedule.problem.job
-    due = _due(evidence)
+    # Within a machine frames carry no bytes, and come all the same; credits have none.
+    frames = [
+        0 if control else sent
+        for control, sent in zip(job.control, job.flow_counts, strict=True)
+    ]
+    due = np.arange(job.iterations) < np.array(frames, dtype=np.int64)[:, None]
     count = np.zeros(due.shape, dtype=np.int64)
     is_due = (in_rows["edge"] < due.shape[0]) & (in_rows["iteration"] < due.shape[1])
     rows = in_rows[is_due]
@@ -164,6 +165,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     sizes = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
     is_shaped = _mark_shaped(evidence)
     end = schedule.task_end[[edge.source for edge in job.edges]] if job.edges else last
+    # Real bytes are whole numbers, scaled ones are not: they differ by one at most.
     off = is_shaped & (np.abs(arrivals - sizes) > 1 + 1e-9 * sizes)
     backwards = np.zeros_like(due)
     backwards[:, 1:] = last[:, 1:] < last[:, :-1]
@@ -188,44 +190,25 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         return
     clocks = CLOCKS / evidence.time_scale
     ready = schedule.task_end[[edge.source for edge in job.edges]]
-    first_sends, last_sends = (
-        evidence.grid(evidence.sent, end) for end in ("first", "last")
+    (sends, last_sends), (firsts, arrivals) = (
+        [evidence.grid(rows, end) for end in ("first", "last")]
+        for rows in (evidence.sent, evidence.received)
     )
-    arrivals = evidence.grid(evidence.received, "last")
-    firsts = evidence.grid(evidence.received, "first")
     early = ready - evidence.lead / evidence.time_scale - clocks
     notices = arrivals if evidence.notified is None else evidence.notified
+    # Ends are made of what was notified: only rounding is between the two.
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
+    too_soon = arrivals < last_sends - clocks
+    ended = is_shaped & (notices > schedule.flow_end + later)
+    apart = np.abs(notices - arrivals) > clocks
     for broken, at, words in (
-        (
-            arrivals < last_sends - clocks,
-            arrivals,
-            "came before its last byte was sent",
-        ),
+        (too_soon, arrivals, "came before its last byte was sent"),
         (is_shaped & (firsts < early), firsts, "came before its task ended"),
-        (is_shaped & (first_sends < early), first_sends, "left before its task ended"),
-        (
-            is_shaped & (notices > schedule.flow_end + later),
-            notices,
-            "counts as ended before its last byte came",
-        ),
-        (
-            np.abs(notices - arrivals) > clocks,
-            arrivals,
-            "was notified to have come at another time",
-        ),
+        (is_shaped & (sends < early), sends, "left before its task ended"),
+        (ended, notices, "counts as ended before its last byte came"),
+        (apart, arrivals, "was notified to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
-
-
-def _due(evidence: Evidence) -> NDArray[np.bool_]:
-    """Return which (edge, iteration) carry a frame, within a machine or between two."""
-    job = evidence.schedule.problem.job
-    count = [
-        0 if control else sent
-        for control, sent in zip(job.control, job.flow_counts, strict=True)
-    ]
-    return np.arange(job.iterations) < np.array(count, dtype=np.int64)[:, None]
 
 
 def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
@@ -243,16 +226,25 @@ def _first(
     at: NDArray[np.float64],
     words: str,
 ) -> Iterator[Finding]:
-    if not broken.any():
+    if (first := _find_first(broken, at)) is None:
         return
-    job = evidence.schedule.problem.job
+    e, n, time, count = first
+    others = f" (and {count} others)" if count else ""
+    name = evidence.schedule.problem.job.edge_names[e]
+    yield Finding(guard, time, f"frame {name}[{n}] {words}{others}")
+
+
+def _find_first(
+    broken: NDArray[np.bool_], at: Floats
+) -> tuple[int, int, float, int] | None:
+    """Return row and iteration of the first that is broken, when, and how many more."""
     where = np.argwhere(broken)
+    if not where.size:
+        return None
     times = at[tuple(where.T)]
     first = int(np.argmin(np.where(np.isnan(times), np.inf, times)))
-    e, n = where[first]
-    others = f" (and {len(where) - 1} others)" if len(where) > 1 else ""
-    name = job.edge_names[e]
-    yield Finding(guard, float(times[first]), f"frame {name}[{n}] {words}{others}")
+    row, n = where[first].tolist()
+    return row, n, float(times[first]), len(where) - 1
 
 
 TIMES, WINDOW = "task times", "window"
@@ -271,17 +263,16 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
-    where = np.argwhere(evidence.times - took > slack)
-    if not where.size:
+    first = _find_first(evidence.times - took > slack, schedule.task_end)
+    if first is None:
         return
-    ends = schedule.task_end[tuple(where.T)]
-    task, n = where[int(np.argmin(ends))]
+    task, n, at, others = first
     name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]
     yield Finding(
         TIMES,
-        float(ends.min()),
+        at,
         f"{name}[{n}] took {took[task, n]:.6g} s of the {least:.6g} s that are stated "
-        f"(and {len(where) - 1} others)",
+        f"(and {others} others)",
     )
 
 
@@ -418,6 +409,7 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
+    # Capacities change, so that the inverse of what fits is found by halving.
     low, high = 0.0, 1.0
     while float(fitting(problem, link, np.array([high]))[0]) < volume:
         if high > _NEVER:

@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import best_sums
-from emu.trust.guards.evidence import (
-    CLOCKS,
-    Evidence,
-    fitting,
-    list_hops,
-    most_stated,
-)
+from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -99,7 +93,19 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     """
     problem, scale = evidence.schedule.problem, evidence.time_scale
     ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
-    edge, ready, there, sizes = _flows(evidence)
+    schedule = evidence.schedule
+    source = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
+    edge, iteration = schedule.flows().T
+    there = evidence.grid(evidence.received, "last")[edge, iteration]
+    sizes = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    ready = schedule.task_end[source[edge], iteration]
+    is_known = np.isfinite(ready) & np.isfinite(there) & (sizes > 0)
+    edge, ready, there, sizes = (
+        edge[is_known],
+        ready[is_known],
+        there[is_known],
+        sizes[is_known] / evidence.byte_scale,
+    )
     crossed = list_hops(problem)
     for link, capacity in most_stated(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
@@ -117,23 +123,6 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
                 f"from {start[burst.since]:.6g} to {end[burst.until]:.6g} s, "
                 f"{fit:.4g} fit",
             )
-
-
-def _flows(evidence: Evidence) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
-    """Return edge, end of the task before, arrival and bytes of every flow seen."""
-    schedule = evidence.schedule
-    source = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
-    edge, iteration = schedule.flows().T
-    there = evidence.grid(evidence.received, "last")[edge, iteration]
-    sizes = evidence.grid(evidence.received, "bytes")[edge, iteration]
-    ready = schedule.task_end[source[edge], iteration]
-    is_known = np.isfinite(ready) & np.isfinite(there) & (sizes > 0)
-    return (
-        edge[is_known],
-        ready[is_known],
-        there[is_known],
-        sizes[is_known] / evidence.byte_scale,
-    )
 
 
 BURSTS = "bursts"
