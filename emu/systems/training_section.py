@@ -381,11 +381,6 @@ class TrainingSection(JobSection):
 
     @property
     @override
-    def length(self) -> str:
-        return super().length if self.epochs is None else f"{self.epochs} epochs"
-
-    @property
-    @override
     def measures_worker(self) -> bool:
         """True where a worker's time is measured: a program's, where none is stated."""
         return (
@@ -414,10 +409,6 @@ class TrainingSection(JobSection):
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         for kind, resources in self.demands:
             yield ("job", "demands", kind), resources
-
-    @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
-        return self.times.device_times()
 
     @override
     def scale_times(
@@ -503,6 +494,12 @@ def batch_problem(settings: Mapping[str, Any], train: int) -> str:
 def number_bytes(settings: Mapping[str, Any]) -> int:
     """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
     return 8 if settings["precision"] == "float64" else 4
+
+
+def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
+    """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
+    there = cluster.machines[cluster.index(machine)].resources.get("memory", math.inf)
+    return size - there
 
 
 class ReplicaTimesSection(TimesSection):

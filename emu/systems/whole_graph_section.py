@@ -140,11 +140,6 @@ class WholeGraphSection(JobSection):
         """Nothing runs ahead of the weights: no window is needed."""
         return "unlimited"
 
-    @property
-    @override
-    def length(self) -> str:
-        return f"{self.epochs} epochs"
-
     @override
     def of_steps(self, steps: int) -> Self:
         return self.model_copy(update={"epochs": steps})

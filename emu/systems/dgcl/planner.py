@@ -373,9 +373,26 @@ def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
         raise PlanError("transfers are not in ascending order, or one occurs twice")
     vertices = np.unique(needs.vertices)
     depth = np.full((len(vertices), plan.devices), -1, np.int8)
+    # Links that a row has come over from its owner to each device.
     depth[np.searchsorted(vertices, needs.vertices), needs.owners] = 0
-    for transfer in plan:
-        _follow(depth, vertices, transfer)
+    for stage, sender, receiver, rows in plan:
+        where = f"stage {stage}, {sender} to {receiver}"
+        if not rows.size or (np.diff(rows) <= 0).any():
+            raise PlanError(f"{where}: vertices are none or not ascending")
+        at = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
+        if not len(vertices) or (vertices[at] != rows).any():
+            raise PlanError(f"{where}: a vertex that no device needs")
+        if (wrong := depth[at, sender] != stage).any():
+            row = int(np.flatnonzero(wrong)[0])
+            had = int(depth[at[row], sender])
+            state = (
+                "does not have" if had < 0 else f"has since stage {had} and not {stage}"
+            )
+            raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
+        if (again := depth[at, receiver] >= 0).any():
+            row = rows[np.flatnonzero(again)[0]]
+            raise PlanError(f"{where}: vertex {row} comes to {receiver} again")
+        depth[at, receiver] = stage + 1
     at = np.searchsorted(vertices, needs.vertices)
     for reader in range(plan.devices):
         is_need = needs.readers >> reader & 1 == 1
@@ -383,27 +400,3 @@ def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
         if missing.any():
             vertex = needs.vertices[np.flatnonzero(missing)[0]]
             raise PlanError(f"vertex {vertex} does not come to device {reader}")
-
-
-def _follow(
-    depth: NDArray[np.int8],
-    known: NDArray[np.int64],
-    transfer: tuple[int, int, int, NDArray[np.int64]],
-) -> None:
-    """Enter the rows of a transfer into ``depth``: links from each row's owner."""
-    stage, sender, receiver, rows = transfer
-    where = f"stage {stage}, {sender} to {receiver}"
-    if not rows.size or (np.diff(rows) <= 0).any():
-        raise PlanError(f"{where}: vertices are none or not ascending")
-    at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    if not len(known) or (known[at] != rows).any():
-        raise PlanError(f"{where}: a vertex that no device needs")
-    if (wrong := depth[at, sender] != stage).any():
-        row = int(np.flatnonzero(wrong)[0])
-        had = int(depth[at[row], sender])
-        state = "does not have" if had < 0 else f"has since stage {had} and not {stage}"
-        raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
-    if (again := depth[at, receiver] >= 0).any():
-        row = rows[np.flatnonzero(again)[0]]
-        raise PlanError(f"{where}: vertex {row} comes to {receiver} again")
-    depth[at, receiver] = stage + 1

@@ -45,14 +45,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
 from emu.systems.dorylus.deaths import LATE
-from emu.systems.dorylus.graph import (
-    LAMBDAS,
-    THREADS,
-    DorylusJobSection,
-    Graph,
-)
+from emu.systems.dorylus.graph import Graph
+from emu.systems.dorylus.steps import LAMBDAS, THREADS
 
 if TYPE_CHECKING:
+    from emu.systems.dorylus.keys import DorylusKeys
     from emu.systems.dorylus.steps import Step
     from emu.systems.job_section import BuildContext
 
@@ -125,7 +122,7 @@ def _stash_again(step: Step, i: int, end: str) -> str:
     return f"stash_{step.name}_{i}{end}"
 
 
-def dorylus_job(section: DorylusJobSection, context: BuildContext) -> Job:
+def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     """Return the job that a section states, whose iterations are epochs.
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from emu.problem import Job, Realization, Task
 from emu.systems import Times
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
-from emu.systems.dorylus.graph import DorylusJobSection
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
+    from emu.systems.dorylus.keys import DorylusKeys
 
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
@@ -26,7 +26,7 @@ EDGE_END = 4
 
 
 def step_bytes(
-    name: str, section: DorylusJobSection, widths: tuple[int, ...], itemsize: int
+    name: str, section: DorylusKeys, widths: tuple[int, ...], itemsize: int
 ) -> tuple[int, int]:
     """Return the bytes per vertex that a lambda pulls, and those that it returns.
 
@@ -52,7 +52,7 @@ def step_bytes(
 
 def attention_bytes(
     name: str,
-    section: DorylusJobSection,
+    section: DorylusKeys,
     widths: tuple[int, ...],
     itemsize: int,
     sizes: tuple[int, int],
@@ -89,7 +89,7 @@ def attention_bytes(
 
 
 def dorylus_volumes(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     widths: tuple[int, ...],
@@ -142,7 +142,7 @@ def dorylus_volumes(
 
 
 def weight_bytes(
-    section: DorylusJobSection, widths: Sequence[int], itemsize: int
+    section: DorylusKeys, widths: Sequence[int], itemsize: int
 ) -> list[tuple[int, int]]:
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
     return [
@@ -152,7 +152,7 @@ def weight_bytes(
 
 
 def _rows(
-    settings: Mapping[str, int], section: DorylusJobSection, counts: IntervalCounts
+    settings: Mapping[str, int], section: DorylusKeys, counts: IntervalCounts
 ) -> int:
     """Return the vertices that a lambda, or a part of one, works on."""
     rows = int(counts.vertices[settings["interval"]])
@@ -162,7 +162,7 @@ def _rows(
 
 
 def dorylus_times(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     times: Times,
@@ -234,7 +234,7 @@ def first_attempts(job: Job) -> list[int]:
 
 
 def _end_early(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     count: int,
     found: NDArray[np.float64],
@@ -242,11 +242,9 @@ def _end_early(
 ) -> None:
     """Let lambdas do the part of their work that they do, and servers wait for it.
 
-    ``count``: intervals of all servers.
-
-    ``found``: seconds of every (task, epoch) if all did all of it; changed in place.
-
-    ``usual``: those of the first lambdas where none is slow, as those launched later.
+    ``found`` has the seconds of every (task, epoch) if all did all of it, changed in
+    place; ``usual`` those of the first lambdas where none is slow, as of those launched
+    later; ``count`` intervals of all servers.
     """
     tensors = first_attempts(job)
     work = found[tensors]
@@ -290,7 +288,7 @@ def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def dorylus_realization(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     times: Times,
