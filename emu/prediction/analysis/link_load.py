@@ -56,9 +56,7 @@ def peak_rate(schedule: Schedule) -> float:
     return float(np.cumsum(change[order]).max(initial=0.0))
 
 
-def _changes(
-    schedule: Schedule, history: RateHistory
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
     """Return edge, time and change of rate; nothing ends before its last change."""
     of = pieces(schedule, history)
     return changes_of(of._replace(end=np.maximum(of.end, of.rates.time)))
@@ -71,30 +69,21 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     start, end = schedule.flow_start[at], schedule.flow_end[at]
     moving = end > start
     rate = schedule.flow_bytes[at][moving] / (end - start)[moving]
-    edge = flows[moving, 0]
-    return _running_sums(
-        schedule,
-        np.concatenate([edge, edge]),
-        np.concatenate([start[moving], end[moving]]),
-        np.concatenate([rate, -rate]),
-    )
+    edge, time = flows[moving, 0], np.concatenate([start[moving], end[moving]])
+    change = np.concatenate([rate, -rate])
+    return _running_sums(schedule, np.concatenate([edge, edge]), time, change)
 
 
 def _running_sums(
-    schedule: Schedule,
-    edge: NDArray[np.int64],
-    time: NDArray[np.float64],
-    change: NDArray[np.float64],
+    schedule: Schedule, edge: Ints, time: Floats, change: Floats
 ) -> list[Steps]:
     """Return the running sums of ``change`` per port, one value per distinct time."""
-    problem = schedule.problem
-    ports = range(len(problem.capacities))
-    crossing = np.zeros((len(ports), len(problem.hops)), dtype=bool)
+    problem, steps = schedule.problem, []
+    crossing = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
     for position, hops in enumerate(problem.hops):
         crossing[list(hops), position] = True
-    steps = []
-    for port in ports:
-        here = crossing[port][edge] if len(edge) else np.zeros(0, dtype=bool)
+    for port, edges in enumerate(crossing):
+        here = edges[edge] if len(edge) else np.zeros(0, dtype=bool)
         order = np.argsort(time[here], kind="stable")
         times = time[here][order]
         level = np.cumsum(change[here][order])
@@ -297,29 +286,25 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     hops += [[port] for port in range(ports)]
     at, level = np.zeros(ports), -links.capacities
     peak = level.copy()
-    rows = max(_BLOCK // max(ports, 1), 1)
+    rows, columns = max(_BLOCK // max(ports, 1), 1), ports + 1
+    # The port of every edge at each hop; the last column takes what crosses fewer.
+    crossed = [
+        np.array([path[hop] if hop < len(path) else ports for path in hops])
+        for hop in range(max(map(len, hops), default=0))
+    ]
     for first in range(0, begin.size, rows):
         since, until = np.searchsorted(instant, [first, first + rows])
         there = instant[since:until] - first
-        loads = _sum_changes(there, edge[since:until], change[since:until], hops, ports)
-        loads = level + np.cumsum(loads, axis=0)
+        sums = np.zeros((int(there[-1]) + 1) * columns)
+        for port in crossed:
+            place = there * columns + port[edge[since:until]]
+            sums += np.bincount(place, change[since:until], sums.size)
+        loads = level + np.cumsum(sums.reshape(-1, columns)[:, :ports], axis=0)
         worst = np.argmax(loads, axis=0)
         most = loads[worst, np.arange(ports)]
         at = np.where(most > peak, begin[first + worst], at)
         peak, level = np.maximum(most, peak), loads[-1]
     return list(zip(peak.tolist(), at.tolist(), strict=True))
-
-
-def _sum_changes(
-    instant: Ints, edge: Ints, change: Floats, hops: list[list[int]], ports: int
-) -> Floats:
-    """Return the sum of changes of every (instant, port)."""
-    columns = ports + 1  # the last takes what crosses fewer links
-    sums = np.zeros((int(instant[-1]) + 1) * columns)
-    for hop in range(max(map(len, hops), default=0)):
-        port = np.array([path[hop] if hop < len(path) else ports for path in hops])
-        sums += np.bincount(instant * columns + port[edge], change, sums.size)
-    return sums.reshape(-1, columns)[:, :ports]
 
 
 def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:

@@ -57,8 +57,17 @@ def pace(schedule: Schedule) -> Pace:
         if task.phase == "training":
             spent[task.process_name] += float(length)
     busy = sum(spent.values()) / len(spent) / seconds if spent and seconds else None
-    several = "jobs" in job.settings
-    return Pace(None if several else iteration, samples, busy, _split(schedule))
+
+    def part(link: ChainLink) -> str:
+        if link.cause in MOVING:
+            return "transfer"
+        if link.cause is not Cause.COMPUTE:
+            return "waiting"
+        return "sampling" if job.tasks[link.task].phase == "sampling" else "compute"
+
+    sums = Counter(critical_path(schedule).sums(part)).most_common()
+    shares = {name: spent / seconds for name, spent in sums if spent > 0}
+    return Pace(None if "jobs" in job.settings else iteration, samples, busy, shares)
 
 
 def pipeline_depth(job: Job) -> int:
@@ -102,21 +111,6 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
     return int(settings["batch_size"] * settings["workers"])
 
 
-def _split(schedule: Schedule) -> dict[str, float]:
-    tasks = schedule.problem.job.tasks
-
-    def part(link: ChainLink) -> str:
-        if link.cause in MOVING:
-            return "transfer"
-        if link.cause is not Cause.COMPUTE:
-            return "waiting"
-        return "sampling" if tasks[link.task].phase == "sampling" else "compute"
-
-    sums = Counter(critical_path(schedule).sums(part))
-    whole = schedule.length
-    return {name: spent / whole for name, spent in sums.most_common() if spent > 0}
-
-
 @dataclass(frozen=True)
 class JobTime:
     """One of several jobs; seconds."""
@@ -151,27 +145,21 @@ def job_times(
     policy
         Rate policy.
     """
-    job = schedule.problem.job
-    return [
-        _time(schedule, realization, policy, name) for name in job.job_names if name
-    ]
-
-
-def _time(
-    schedule: Schedule, realization: Realization, policy: str, name: str
-) -> JobTime:
-    problem, times = only(schedule.problem, realization, name)
-    own = [task.job_name == name for task in schedule.problem.job.tasks]
-    releases = [t for t, task in enumerate(problem.job.tasks) if task.kind == RELEASE]
-    release = float(times.times[releases, 0].sum())
-    end = float(np.nanmax(schedule.task_end[own]))
-    profile = Profile(times.times, times.volumes)
-    alone = makespan(problem, times, policy, profile=profile) - release
-    seconds = end - release
-    slowdown = seconds / alone if alone > 0 else 1.0
-    longest = max(problem.job.rounds)
-    _, samples = _speed(problem.job, schedule.task_end[own][:, :longest], seconds)
-    return JobTime(name, release, end, seconds, alone, slowdown, samples)
+    job, times = schedule.problem.job, []
+    for name in filter(None, job.job_names):
+        problem, run = only(schedule.problem, realization, name)
+        own = [task.job_name == name for task in job.tasks]
+        releases = [t for t, one in enumerate(problem.job.tasks) if one.kind == RELEASE]
+        release = float(run.times[releases, 0].sum())
+        end = float(np.nanmax(schedule.task_end[own]))
+        profile = Profile(run.times, run.volumes)
+        alone = makespan(problem, run, policy, profile=profile) - release
+        seconds = end - release
+        slowdown = seconds / alone if alone > 0 else 1.0
+        own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]
+        _, samples = _speed(problem.job, own_ends, seconds)
+        times.append(JobTime(name, release, end, seconds, alone, slowdown, samples))
+    return times
 
 
 def only(

@@ -123,10 +123,10 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
             )
         for task in job.units[process]:
             if machine_of[task] not in {-1, names[machine]}:
-                there = cluster.machines[machine_of[task]].name
+                pin = cluster.machines[machine_of[task]].name
                 raise PlacementError(
                     f"task {name} is placed on {machine}, but "
-                    f"{job.tasks[task].name} must stand on {there} "
+                    f"{job.tasks[task].name} must stand on {pin} "
                     "(pinned, or of the same process)"
                 )
             machine_of[task] = names[machine]
@@ -134,24 +134,18 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     if missing:
         raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
     placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
-    _check_capacities(space, placement)
-    return placement
-
-
-def _check_capacities(space: Space, placement: Placement) -> None:
-    for machine, use in zip(
-        space.cluster.machines, placement.usage(space.job, space.cluster), strict=True
-    ):
+    for there, use in zip(cluster.machines, placement.usage(job, cluster), strict=True):
         for resource in space.resources:
-            capacity = machine.resources.get(resource, np.inf)
+            capacity = there.resources.get(resource, np.inf)
             amount = use.get(resource, 0.0)
             if amount > capacity * (1 + 1e-12):
                 raise InfeasiblePlacement(
-                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
+                    f"machine {there.name} has {capacity:g} {resource}, the tasks "
                     f"placed on it need {amount:g} ({amount - capacity:g} more)",
                     resource=resource,
                     shortfall=float(amount - capacity),
                 )
+    return placement
 
 
 def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
@@ -228,37 +222,26 @@ def _deal(
     order: Callable[[], list[int]],
     preference: Callable[[], list[int]],
 ) -> NDArray[np.int64]:
-    """Return machines by `_one_by_one`; after some attempts with caution, or raise."""
-    for left in range(attempts, -1, -1):
-        machines = _one_by_one(space, order(), preference, cautious=not left)
-        if machines is not None:
-            return machines
-    raise infeasibility(space)
+    """Give every unit, in ``order()``, the first machine of ``preference()`` with room.
 
-
-def _one_by_one(
-    space: Space,
-    order: list[int],
-    preference: Callable[[], list[int]],
-    *,
-    cautious: bool,
-) -> NDArray[np.int64] | None:
-    """Give every unit the first machine of ``preference()`` with room, or None.
-
-    ``cautious`` also tests, by IFS, that the units after it can still be placed, so
-    that it ends in None only when there is no placement at all.
+    Where units are left over it begins anew. The last attempt is cautious: it tests, by
+    IFS, that the units after each can still be placed, and so ends in an error only
+    where there is no placement at all.
     """
-    machines = np.full(len(space.units), -1, dtype=np.int64)
-    if not _possible(space, machines, cautious=False):  # pinned tasks alone: too much
-        return None
-    for unit in order:
-        for machine in preference():
-            machines[unit] = machine
-            if _possible(space, machines, cautious=cautious):
+    for left in range(attempts, -1, -1):
+        machines = np.full(len(space.units), -1, dtype=np.int64)
+        if not _possible(space, machines, cautious=False):
+            break  # pinned tasks alone are too much
+        for unit in order():
+            for machine in preference():
+                machines[unit] = machine
+                if _possible(space, machines, cautious=not left):
+                    break
+            else:
                 break
         else:
-            return None
-    return machines
+            return machines
+    raise infeasibility(space)
 
 
 def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:

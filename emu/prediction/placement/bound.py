@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -89,21 +90,6 @@ class _PortProgram:
             factors[column] += value
         self.rows.append(Row([*factors], [*factors.values()], -np.inf, upper))
 
-    def _add_crossings(self) -> None:
-        for p, edge in enumerate(self.between.tolist()):
-            ends = int(self.source[edge]), int(self.destination[edge])
-            for m in range(self.machines):
-                for direction in (0, 1):
-                    here, there = ends[direction], ends[1 - direction]
-                    self._row(
-                        [
-                            (self._x(here, m), 1.0),
-                            (self._x(there, m), -1.0),
-                            (self._crossing(p, m, direction), -1.0),
-                        ],
-                        0.0,
-                    )
-
     def _add_ports(self) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail).
 
@@ -152,22 +138,22 @@ class _PortProgram:
                     constant += volume
         return terms, constant
 
-    def _add_capacities(self) -> None:
-        room = self.space.free + self.space.slack
-        for m in range(self.machines):
-            for r in range(len(self.space.resources)):
-                if np.isfinite(room[m, r]):
-                    demand = self.space.demand[:, r]
-                    self._row(
-                        [(self._x(u, m), float(demand[u])) for u in range(self.units)],
-                        float(room[m, r]),
-                    )
-
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
-        self._add_crossings()
+        room, units = self.space.free + self.space.slack, range(self.units)
+        for p, edge in enumerate(self.between.tolist()):
+            ends = int(self.source[edge]), int(self.destination[edge])
+            for m, direction in product(range(self.machines), (0, 1)):
+                crossing = self._crossing(p, m, direction)
+                here, there = (
+                    self._x(ends[direction], m),
+                    self._x(ends[1 - direction], m),
+                )
+                self._row([(here, 1.0), (there, -1.0), (crossing, -1.0)], 0.0)
         self._add_ports()
-        self._add_capacities()
+        for m, r in np.argwhere(np.isfinite(room)).tolist():
+            demand = self.space.demand[:, r].tolist()
+            self._row([(self._x(u, m), demand[u]) for u in units], float(room[m, r]))
         once = [1.0] * self.machines
         for u in range(self.units):
             self.rows.append(

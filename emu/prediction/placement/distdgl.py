@@ -125,7 +125,20 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
         machines = None
     else:
         machines = np.full(len(space.units), -1, dtype=np.int64)
-        _name(machines, groups, counts)
+        surplus: list[int] = []
+        orphans: list[int] = []
+        workers_left = iter(groups)
+        for machine, (workers, samplers) in enumerate(counts):
+            own = list(islice(workers_left, workers))
+            machines[own] = machine
+            wanted = [s for worker in own for s in groups[worker]]
+            # Each machine's samplers of its own workers first: that leaves it either
+            # without surplus samplers or without wants, so that surplus ones never
+            # split a pair that could be together.
+            machines[wanted[:samplers]] = machine
+            orphans += wanted[samplers:]
+            surplus += [machine] * (samplers - len(wanted))
+        machines[orphans] = surplus
     if machines is None:
         raise infeasibility(space)
     for unit in np.nonzero(machines < 0)[0].tolist():
@@ -275,44 +288,14 @@ class _Colocation:
         return next_states
 
 
-def _name(
-    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
-) -> None:
-    """Give out names: first each machine's samplers of its own workers, then the rest.
-
-    Own samplers first leaves a machine either without surplus samplers or without
-    wants, so that surplus ones never split a pair that could be together.
-    """
-    surplus: list[int] = []
-    orphans: list[int] = []
-    left = iter(teams)
-    for machine, (workers, samplers) in enumerate(counts):
-        own = list(islice(left, workers))
-        machines[own] = machine
-        wanted = [s for worker in own for s in teams[worker]]
-        machines[wanted[:samplers]] = machine
-        orphans += wanted[samplers:]
-        surplus += [machine] * (samplers - len(wanted))
-    machines[orphans] = surplus
-
-
 def _place_on_best_share(space: Space, machines: NDArray[np.int64], unit: int) -> None:
     """Put ``unit`` where one more flow would get most, min(Bin, Bout) / (flows + 1).
 
     Only where the units after it can still be placed.
     """
-    shares = _shares(space, machines)
-    for machine in np.argsort(-shares, kind="stable").tolist():
-        machines[unit] = machine
-        if fill(space, list(range(len(space.free))), placed=machines) is not None:
-            return
-    raise AssertionError  # the dynamic program made sure of a place
-
-
-def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
     machine_of = space.fixed.copy()
-    for unit, machine in zip(space.units, machines, strict=True):
-        machine_of[list(unit.tasks)] = machine
+    for other, machine in zip(space.units, machines, strict=True):
+        machine_of[list(other.tasks)] = machine
     flows = np.zeros((len(space.free), 2))
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source, destination = machine_of[edge.source], machine_of[edge.destination]
@@ -320,9 +303,12 @@ def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
             continue
         flows[source, 0] += 1
         flows[destination, 1] += 1
-    bandwidth = np.array(
-        [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
-    )
+    nics = [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
+    bandwidth = np.array(nics)
     bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
-    shares: NDArray[np.float64] = (bandwidth / (flows + 1)).min(axis=1)
-    return shares
+    shares = (bandwidth / (flows + 1)).min(axis=1)
+    for machine in np.argsort(-shares, kind="stable").tolist():
+        machines[unit] = machine
+        if fill(space, list(range(len(space.free))), placed=machines) is not None:
+            return
+    raise AssertionError  # the dynamic program made sure of a place

@@ -222,14 +222,10 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
         return InfeasiblePlacement(
             problem, resource=resource, shortfall=shortfall, key="placement.tasks"
         )
-    return (
-        _total(space)
-        or _largest(space)
-        or _alone(space)
-        or InfeasiblePlacement(
-            "the tasks do not fit the cluster: "
-            f"{movable} bind together, none of them alone"
-        )
+    for resource, shortfall, problem in _find_shortfall(space):
+        return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+    return InfeasiblePlacement(
+        f"the tasks do not fit the cluster: {movable} bind together, none of them alone"
     )
 
 
@@ -265,59 +261,42 @@ def _find_overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
                 yield name, resource, float(-free[r]), problem
 
 
-def _total(space: Space) -> InfeasiblePlacement | None:
+def _find_shortfall(space: Space) -> Iterator[tuple[str, float, str]]:
+    """Yield resource, shortfall, sentence: of all tasks, of a unit, of a packing."""
     for r, resource in enumerate(space.resources):
         there = float(space.capacity[:, r].sum())
         needs = float(space.used[:, r].sum() + space.demand[:, r].sum())
         if needs > there * (1 + 1e-12):
-            return InfeasiblePlacement(
+            problem = (
                 f"the tasks need {needs:g} {resource} in total, "
-                f"all machines together have {there:g} ({needs - there:g} short)",
-                resource=resource,
-                shortfall=needs - there,
+                f"all machines together have {there:g} ({needs - there:g} short)"
             )
-    return None
-
-
-def _largest(space: Space) -> InfeasiblePlacement | None:
-    if not space.units:
-        return None
-    for r, resource in enumerate(space.resources):
-        unit = int(np.argmax(space.demand[:, r]))
-        machine = int(np.argmax(space.free[:, r]))
+            yield resource, needs - there, problem
+    for r, resource in enumerate(space.resources if space.units else ()):
+        unit, machine = int(space.demand[:, r].argmax()), int(space.free[:, r].argmax())
         demand, there = float(space.demand[unit, r]), float(space.free[machine, r])
         if demand > there + space.slack[machine, r]:
-            return InfeasiblePlacement(
+            problem = (
                 f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
                 f"machine, {space.cluster.machines[machine].name}, has {there:g} left "
-                f"({demand - there:g} short)",
-                resource=resource,
-                shortfall=demand - there,
+                f"({demand - there:g} short)"
             )
-    return None
-
-
-def _alone(space: Space) -> InfeasiblePlacement | None:
-    """Blame a resource that could not be packed even if all others were unlimited."""
-    for r in _list_demands(space):
-        resource = space.resources[r]
+            yield resource, demand - there, problem
+    for r in _list_demands(space):  # as if all other resources were unlimited
         demands = space.demand[:, r][space.demand[:, r] > 0]
         amounts, sizes = np.unique(demands, return_counts=True)
-        packing = Packing(
-            amounts[:, None], tuple(sizes.tolist()), (space.free + space.slack)[:, [r]]
-        )
+        room = (space.free + space.slack)[:, [r]]
+        packing = Packing(amounts[:, None], tuple(sizes.tolist()), room)
         most = float((packing.reachable() @ amounts).max())
         shortfall = float(demands.sum()) - most
         if shortfall > float(demands.sum()) * 1e-12:
-            return InfeasiblePlacement(
-                f"of {demands.sum():g} {resource} that the movable tasks need, the "
-                f"machines can hold {most:g} at best, in pieces of "
+            problem = (
+                f"of {demands.sum():g} {space.resources[r]} that the movable tasks "
+                f"need, the machines can hold {most:g} at best, in pieces of "
                 f"{', '.join(f'{amount:g}' for amount in amounts)} "
-                f"({shortfall:g} short)",
-                resource=resource,
-                shortfall=shortfall,
+                f"({shortfall:g} short)"
             )
-    return None
+            yield space.resources[r], shortfall, problem
 
 
 class Row(NamedTuple):

@@ -79,8 +79,16 @@ class Space:
         ).reshape(len(cluster.machines), len(self.resources))
         self.used = np.zeros_like(self.capacity)
         self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
-        units = []
-        for process, tasks in (job.units if apart else _together(job)).items():
+        units, units_of = [], dict(job.units)
+        for names in () if apart else slot_teams(job):  # those that share slots are one
+            team = tuple(sorted(t for name in names for t in units_of[name]))
+            # Pinned to several machines they stay apart.
+            if len({job.tasks[t].pinned for t in team} - {None}) <= 1:
+                first = min(names, key=units_of.__getitem__)
+                for name in {*names} - {first}:
+                    del units_of[name]
+                units_of[first] = team
+        for process, tasks in units_of.items():
             pins = {job.tasks[t].pinned for t in tasks} - {None}
             if pins:
                 machine = cluster.index(str(pins.pop()))
@@ -167,23 +175,6 @@ class Space:
         return np.array(
             [placement.machine_of[unit.tasks[0]] for unit in self.units], dtype=np.int64
         )
-
-
-def _together(job: Job) -> dict[str, tuple[int, ...]]:
-    """Return the tasks of every process, those that share slots as one.
-
-    Where they are pinned to several machines they stay apart.
-    """
-    units = dict(job.units)
-    for names in slot_teams(job):
-        tasks = tuple(sorted(t for name in names for t in units[name]))
-        if len({job.tasks[t].pinned for t in tasks} - {None}) <= 1:
-            first = min(names, key=lambda name: units[name])
-            for name in names:
-                if name != first:
-                    del units[name]
-            units[first] = tasks
-    return units
 
 
 # Result of a placement algorithm: the placement, and figures of the search.

@@ -286,7 +286,15 @@ class Scheduler:
             was not on its way.
         """
         for end in ends:
-            self._check(end)
+            if not math.isfinite(end.time):
+                raise SchedulingError(f"an event at time {end.time}")
+            if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
+                problem = f"a flow of edge {end.edge} arrived, which is not there"
+                raise SchedulingError(problem)
+            if not 0 <= end.iteration < self._job.iterations:
+                raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
+            if end.task >= 0:
+                self._task_name(end.task)
         if until is None:
             until = ends[-1].time if ends else -math.inf
         return self._settle_ends(ends, 0, until, ahead)
@@ -384,18 +392,6 @@ class Scheduler:
         item, layout, now = ffi.new("int64_t *"), self._layout.c, self._passage.now
         what = lib.broken_invariant(layout, self._state.c, now, True, item)
         return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
-
-    def _check(self, end: End) -> None:
-        if not math.isfinite(end.time):
-            raise SchedulingError(f"an event at time {end.time}")
-        if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
-            raise SchedulingError(
-                f"a flow of edge {end.edge} arrived, which is not there"
-            )
-        if not 0 <= end.iteration < self._job.iterations:
-            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
-        if end.task >= 0:
-            self._task_name(end.task)
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
         """Return why this cannot have ended."""

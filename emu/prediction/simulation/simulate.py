@@ -209,14 +209,26 @@ def _run(
 
 
 def _stuck(problem: Problem, layout: Layout, state: State) -> str:
-    """Return a text on tasks that would never start, and on the holders of slots."""
-    tasks = problem.job.tasks
+    """Return a text on tasks that never start, flows cut off, holders of slots."""
+    tasks, steps = problem.job.tasks, problem.links.steps
     tasks_left = np.flatnonzero(state.ended < layout.rounds)
     names = ", ".join(tasks[task].name for task in tasks_left[:8])
-    text = f"nothing would ever start {names}{_cut_off(problem, state)}"
-    waiting = state.queued
+    text = f"nothing would ever start {names}"
+    for port in steps.cut_for_good:
+        waiting = [
+            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
+            for e, hops in enumerate(problem.hops)
+            if port in hops and state.ready[e] > state.delivered[e]
+        ]
+        if waiting:
+            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            text += (
+                f"; {', '.join(waiting[:3])}{more} wait for "
+                f"{problem.links[port].name}, which carries nothing from "
+                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
+            )
     for pool in problem.pools:
-        takers = [tasks[j].name for j in waiting if j in pool.takers]
+        takers = [tasks[j].name for j in state.queued if j in pool.takers]
         holders = [
             f"{tasks[j].name} (iteration {state.started[j] - 1})"
             for j in pool.takers
@@ -230,25 +242,6 @@ def _stuck(problem: Problem, layout: Layout, state: State) -> str:
                 f"held by {', '.join(holders) or 'no task'}"
             )
     return text
-
-
-def _cut_off(problem: Problem, state: State) -> str:
-    """Return a text on flows that wait for links that are cut for good."""
-    steps, lines = problem.links.steps, []
-    for port in steps.cut_for_good:
-        waiting = [
-            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
-            for e, hops in enumerate(problem.hops)
-            if port in hops and state.ready[e] > state.delivered[e]
-        ]
-        if waiting:
-            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-            lines.append(
-                f"; {', '.join(waiting[:3])}{more} wait for "
-                f"{problem.links[port].name}, which carries nothing from "
-                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
-            )
-    return "".join(lines)
 
 
 # Measure the rounding in a makespan: the effect of the last digits of its input.
