@@ -25,12 +25,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import LinkContention, fluid_ends
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
 
-Rows = dict[tuple[int, int], NDArray[np.float64]]
+Rows = dict[tuple[int, int], Floats]
 Key = TypeVar("Key")
 
 #: Moments closer than this, relative to the makespan, are the same moment.
@@ -208,7 +208,7 @@ class _Walk:
         return _Part(self._job.edges[edge].source, -1, iteration)
 
     def _ends_between(
-        self, ends: NDArray[np.float64], ready: float, start: float
+        self, ends: Floats, ready: float, start: float
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         within = (ends > ready + self._same) & (ends <= start + self._same)
@@ -442,9 +442,7 @@ def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
     return max(budget[DelayCause.FIRST_BYTES], 0.0) / max(makespan, 1e-12)
 
 
-def divide(
-    due: float, end: float, row: NDArray[np.float64] | None
-) -> dict[DelayCause, float]:
+def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float]:
     """Return one flow's lateness, by cause.
 
     Parameters

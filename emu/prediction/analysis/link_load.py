@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import RateHistory, Schedule
 
-Steps = tuple[NDArray[np.float64], NDArray[np.float64]]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Steps = tuple[Floats, Floats]
 
 # The rate through every port over time: assigned, or the mean of what moved.
 
@@ -107,8 +106,8 @@ class LinkContention:
         self._hops = schedule.problem.hops
         self._steps = schedule.problem.links.steps
         ports = range(len(schedule.problem.links))
-        starts: list[list[NDArray[np.float64]]] = [[] for _ in ports]
-        ends: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+        starts: list[list[Floats]] = [[] for _ in ports]
+        ends: list[list[Floats]] = [[] for _ in ports]
         for edge, hops in enumerate(self._hops):
             moving = schedule.flow_bytes[edge] > 0
             for port in hops:
@@ -117,7 +116,7 @@ class LinkContention:
         self._begun = [_sort_times(times) for times in starts]
         self._ended = [_sort_times(times) for times in ends]
 
-    def degree(self, port: int, times: NDArray[np.float64]) -> NDArray[np.int64]:
+    def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
         return np.searchsorted(self._begun[port], times, "right") - np.searchsorted(
             self._ended[port], times, "right"
@@ -159,7 +158,7 @@ class LinkContention:
         return hops[int(np.argmax(shares))]
 
 
-def _sort_times(times: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _sort_times(times: list[Floats]) -> Floats:
     return np.sort(np.concatenate(times)) if times else np.empty(0)
 
 
@@ -197,7 +196,7 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     return Pieces(schedule, rates, order, rows, goes_on, end)
 
 
-def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
+def fluid_ends(schedule: Schedule) -> Floats:
     """Return when the assigned rates had carried each flow's bytes.
 
     Returns
@@ -214,7 +213,7 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     rates = schedule.rates
     if rates is None:
         raise ValueError("the schedule holds no rates")
-    ends: NDArray[np.float64] = np.full_like(schedule.flow_end, np.nan)
+    ends: Floats = np.full_like(schedule.flow_end, np.nan)
     of = pieces(schedule, rates)
     time, rate = of.rates.time, of.rates.rate
     flow = of.rates.edge * ends.shape[1] + of.rates.iteration
@@ -511,9 +510,7 @@ def _full(
         first = last
 
 
-def _backlog(
-    sent: NDArray[np.float64], rates: NDArray[np.float64], drained: float
-) -> float:
+def _backlog(sent: Floats, rates: Floats, drained: float) -> float:
     """Return the most bytes that wait if senders keep to their NIC's rate alone."""
     moments = sent / rates
     arrivals = np.minimum(sent, rates * moments[:, None]).sum(axis=1)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.critical_path import (
     MOVING,
@@ -20,6 +19,7 @@ from emu.prediction.analysis.critical_path import (
     ChainLink,
     critical_path,
 )
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation import makespan
 from emu.problem import Job, Placement, Problem, Profile, Realization, Schedule
 from emu.problem.workloads import RELEASE
@@ -79,9 +79,7 @@ def pipeline_depth(job: Job) -> int:
     return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
 
 
-def _speed(
-    job: Job, task_end: NDArray[np.float64], seconds: float
-) -> tuple[float, float | None]:
+def _speed(job: Job, task_end: Floats, seconds: float) -> tuple[float, float | None]:
     """Return seconds per iteration, and seeds per second where there are any."""
     depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
@@ -206,7 +204,7 @@ class Prices:
     granularity: float = 0.1
     """Seconds that its time is rounded up to multiples of."""
 
-    def functions(self, seconds: NDArray[np.float64]) -> float:
+    def functions(self, seconds: Floats) -> float:
         """Return the dollars of functions that ran for so long each."""
         bill = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
         running = float(bill.sum()) * self.function_hour / _HOUR
@@ -258,8 +256,8 @@ def schedule_cost(
     hourly: Mapping[str, float],
     prices: Prices,
     *,
-    functions: NDArray[np.float64],
-    lost: NDArray[np.float64],
+    functions: Floats,
+    lost: Floats,
     parameter_kinds: Collection[str] = (),
 ) -> Cost:
     """Return the cost of a schedule.

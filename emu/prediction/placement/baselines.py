@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.packing import Packing, infeasibility
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Placement
 
 
@@ -51,9 +51,7 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     return space.placement(machines.tolist())
 
 
-def fill(
-    space: Space, order: list[int], placed: NDArray[np.int64] | None = None
-) -> NDArray[np.int64] | None:
+def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | None:
     """Return a feasible machine for every unit, or None; machines tried in ``order``.
 
     Parameters
@@ -162,7 +160,7 @@ def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placem
     return space.placement(draw_machines(space, rng))
 
 
-def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_machines(space: Space, rng: np.random.Generator) -> Ints:
     """Return the units' machines in a random feasible placement, see `place_random`.
 
     Raises
@@ -193,7 +191,7 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
     return space.placement(deal_out(space))
 
 
-def deal_out(space: Space) -> NDArray[np.int64]:
+def deal_out(space: Space) -> Ints:
     """Return the units' machines in turn, see `place_round_robin`.
 
     Raises
@@ -221,7 +219,7 @@ def _deal(
     attempts: int,
     order: Callable[[], list[int]],
     preference: Callable[[], list[int]],
-) -> NDArray[np.int64]:
+) -> Ints:
     """Give every unit, in ``order()``, the first machine of ``preference()`` with room.
 
     Where units are left over it begins anew. The last attempt is cautious: it tests, by
@@ -244,7 +242,7 @@ def _deal(
     raise infeasibility(space)
 
 
-def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:
+def _possible(space: Space, machines: Ints, *, cautious: bool) -> bool:
     units = np.nonzero(machines >= 0)[0]
     if not cautious:
         use = np.zeros_like(space.free)

@@ -132,10 +132,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(
-    space: Space,
-    realization: Realization,
-    policy: str,
-    cost: JobsCost | None = None,
+    space: Space, realization: Realization, policy: str, cost: JobsCost | None = None
 ) -> Candidates:
     """Return the arrays of a search in ``space`` under one realization.
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
@@ -18,12 +17,11 @@ from emu.prediction.placement.packing import (
     minimise,
 )
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 
 
-def colocate(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> NDArray[np.int64] | None:
+def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     """Return the machine of every unit such that most pairs share one.
 
     Parameters
@@ -71,9 +69,7 @@ def colocate(
     return np.asarray(choice.argmax(axis=1), dtype=np.int64)
 
 
-def _single_worth(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> NDArray[np.float64]:
+def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """Return the worth of unit u on machine m, at u * machines + m.
 
     One per pair whose other end is pinned there, less a little for late machines: all
@@ -219,10 +215,10 @@ class _Colocation:
             found.append(pair)
         return found
 
-    def _pairs(self, option: NDArray[np.int64]) -> int:
+    def _pairs(self, option: Ints) -> int:
         return int(min(self.k * option[0], option[1]))
 
-    def _pairs_to_come(self) -> list[NDArray[np.int64]]:
+    def _pairs_to_come(self) -> list[Ints]:
         """Return the most pairs that machines m.. can add to a state; -1: impossible.
 
         One array per machine and one for the end, shape sizes + 1.
@@ -248,7 +244,7 @@ class _Colocation:
         return best[::-1]
 
     def _first_best(
-        self, machine: int, states: set[Counts], best: list[NDArray[np.int64]]
+        self, machine: int, states: set[Counts], best: list[Ints]
     ) -> tuple[tuple[int, int], set[Counts]]:
         """Return the largest (workers, samplers) on an optimal way, and where it leads.
 
@@ -273,9 +269,9 @@ class _Colocation:
         self,
         machine: int,
         states: set[Counts],
-        option: NDArray[np.int64],
+        option: Ints,
         wanted: int,
-        best: list[NDArray[np.int64]],
+        best: list[Ints],
     ) -> set[Counts]:
         next_states = set()
         for state in states:
@@ -288,7 +284,7 @@ class _Colocation:
         return next_states
 
 
-def _place_on_best_share(space: Space, machines: NDArray[np.int64], unit: int) -> None:
+def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     """Put ``unit`` where one more flow would get most, min(Bin, Bout) / (flows + 1).
 
     Only where the units after it can still be placed.

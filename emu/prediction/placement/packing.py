@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 
 Counts = tuple[int, ...]
@@ -29,11 +30,11 @@ CHUNK = 2_000_000  # (state, option) pairs looked at together: 100 MB at most
 class Packing:
     """Groups of equal items, and bins."""
 
-    demand: NDArray[np.float64]
+    demand: Floats
     """Demand of one item of each group, shape (groups, resources)."""
     sizes: Counts
     """Number of items of each group."""
-    free: NDArray[np.float64]
+    free: Floats
     """Room of each bin, shape (bins, resources)."""
 
     def most_per_bin(self) -> Counts:
@@ -49,12 +50,12 @@ class Packing:
             most.append(int(min(max(count, 0), size)))
         return tuple(most)
 
-    def options(self, where: int) -> NDArray[np.int64]:
+    def options(self, where: int) -> Ints:
         """Return every vector of counts that fits one bin, in lexicographic order.
 
         Shape (options, groups).
         """
-        counts: NDArray[np.int64] = np.zeros((1, 0), dtype=np.int64)
+        counts: Ints = np.zeros((1, 0), dtype=np.int64)
         for group, most in enumerate(self.most_per_bin()):
             choices = np.tile(np.arange(most + 1), len(counts))
             counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
@@ -75,7 +76,7 @@ class Packing:
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         states = np.zeros((1, len(sizes)), dtype=np.int64)
-        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        steps: list[tuple[Ints, Ints]] = []
         for position, where in enumerate(order):
             rest = (sizes - states) @ self.demand
             fits = (rest <= self.free[where]).all(axis=1)
@@ -94,16 +95,14 @@ class Packing:
                 return None
         return None
 
-    def reachable(self) -> NDArray[np.int64]:
+    def reachable(self) -> Ints:
         """Return the counts that the bins can hold together, shape (states, groups)."""
         states = np.zeros((1, len(self.sizes)), dtype=np.int64)
         for where in range(len(self.free)):
             states, _ = self._extend(states, self.options(where))
         return states
 
-    def _extend(
-        self, states: NDArray[np.int64], options: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _extend(self, states: Ints, options: Ints) -> tuple[Ints, tuple[Ints, Ints]]:
         """Put every option on top of every state; return what is new, and its origin.
 
         The origin is (position of the state before, counts put on top).
@@ -192,7 +191,7 @@ def resource_loads(
     )
 
 
-def sum_edge_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
+def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
     """Return the bytes that every edge sends in the whole run, shape (edges,).
 
     Edges of control carry nothing, and what no task would receive is not sent.
@@ -315,13 +314,13 @@ class Solution(NamedTuple):
     no x goes below, -inf where that is not known.
     """
 
-    x: NDArray[np.float64] | None
+    x: Floats | None
     bound: float
 
 
 def minimise(
-    costs: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    costs: Floats,
+    upper: Floats,
     whole: NDArray[np.bool_],
     rows: Iterable[Row],
     *,

@@ -292,7 +292,7 @@ class _Run:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
 
-    def _starts(self) -> Iterator[NDArray[np.int64]]:
+    def _starts(self) -> Iterator[Ints]:
         """Yield the units' machines in simple placements.
 
         Raises InfeasiblePlacement when no placement exists.
@@ -372,7 +372,7 @@ class _Run:
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
-    def _anneal_by_estimate(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _anneal_by_estimate(self, machines: Ints) -> Ints:
         """Return the result of annealing a placement under an estimate."""
         if not self.space.units:
             return machines

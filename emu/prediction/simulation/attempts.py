@@ -184,11 +184,7 @@ class Holders:
         """Copies that died, until the state of the cut comes to them anew."""
 
     def left_of(
-        self,
-        newest: int,
-        first: int,
-        fallen: Iterable[Kill],
-        came: Collection[int],
+        self, newest: int, first: int, fallen: Iterable[Kill], came: Collection[int]
     ) -> int:
         """Return the cut that is left of the newest one after deaths; 0 for none.
 
