@@ -186,13 +186,7 @@ def parse_document(text: str, file: str) -> Document:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
-    _count(data, file)
-    return Document(file, _as_mapping(file, data), text=text)
-
-
-def _count(data: Any, file: str) -> None:
-    """Refuse what would take too long to check."""
-    level, values = [data], 0
+    level, values = [data], 0  # what would take too long to check is refused
     for _ in range(_DEEPEST):
         values += len(level)
         if values > _MOST_VALUES:
@@ -205,6 +199,7 @@ def _count(data: Any, file: str) -> None:
         level = [*chain.from_iterable(sizes)]
     if level:
         raise ScenarioError("has too many values or levels", file=file)
+    return Document(file, _as_mapping(file, data), text=text)
 
 
 def _read_yaml(file: str, text: str) -> Document:

@@ -233,19 +233,15 @@ class ScenarioEdits:
         have to state more: the way between two machines without NICs.
         """
         job = base.problem.job
-        tasks = job.tasks
-        if len(tasks) > MOST_TASKS and not job.fixed:
-            self.notes.append(
-                f"one more machine was not tried: to place {len(tasks)} tasks again "
-                "takes too long"
-            )
-            return
-        names = []
-        for name, position in self._cluster.names_and_positions():
+        tried = len(job.tasks) <= MOST_TASKS or job.fixed
+        if not tried:
+            self._note_untried(f"to place {len(job.tasks)} tasks again takes too long")
+        kinds: list[object] = []
+        for name, position in self._cluster.names_and_positions() if tried else ():
             edit, kind = self._one_more(name, position)
-            if kind in names:
+            if kind in kinds:
                 continue
-            names.append(kind)
+            kinds.append(kind)
             edit |= placement_edit(self._scenario, "best")
             try:
                 scenario = load(self._scenario, edit | {"expect": None})
@@ -262,31 +258,31 @@ class ScenarioEdits:
             more = replace(base, problem=problem, realization=realization, edit=edit)
             yield replace(more, kind="machine", what=what)
 
+    def _note_untried(self, problem: str) -> bool:
+        self.notes.append(f"one more machine was not tried: {problem}")
+        return False
+
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
-        if self._vertices > MOST_PLANNED:
-            problem = f"to plan for {self._vertices:,} vertices again takes too long"
-            self.notes.append(f"one more machine was not tried: {problem}")
-            return False
+        if (count := self._vertices) > MOST_PLANNED:
+            problem = f"to plan for {count:,} vertices again takes too long"
+            return self._note_untried(problem)
         changed = build_job(edited)
-        if job.fixed and _names(changed) == _names(job):
+        alike = _names(changed) == _names(job)
+        if alike and job.fixed:
             return False
-        by_measurement = self._measured or self._scenario.profile is not None
-        if by_measurement and _names(changed) != _names(job):
+        if not alike and (self._measured or self._scenario.profile is not None):
             problem = "it would have tasks without measured times"
-            self.notes.append(f"one more machine was not tried: {problem}")
-            return False
+            return self._note_untried(problem)
         for name in job.job_names:
             settings = job.settings_of(name)
             if settings.get("parts") == changed.settings_of(name).get("parts"):
                 continue
-            vertices = len(open_for(settings).owner)
-            if vertices > MOST_PARTED:
-                self.notes.append(
-                    "one more machine was not tried: it would have a graph store, and "
-                    f"to partition {vertices:,} vertices again takes too long"
+            if (count := len(open_for(settings).owner)) > MOST_PARTED:
+                return self._note_untried(
+                    "it would have a graph store, and to partition "
+                    f"{count:,} vertices again takes too long"
                 )
-                return False
         return True
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:

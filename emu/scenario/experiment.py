@@ -93,12 +93,17 @@ def place(
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
+        cost, weights = scenario.joint_cost, dict[str, float]()
+        for item in scenario.jobs:
+            weights |= {} if item.weight is None else {item.name: item.weight}
+        # None where several jobs are judged by the makespan.
+        by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
         count = min(section.simulated_iterations, job.iterations)
         short = replace(job, iterations=count)
         options |= {
             "transfers": section.iterations or affordable(short, rates),
             "iterations": count,
-            "cost": _jobs_cost(scenario),
+            "cost": JobsCost(cost != "max", weights) if by_jobs else None,
         }
     if section.policy == "etp":
         options |= {
@@ -124,16 +129,6 @@ def place(
     )
     placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
     return replace(outcome, placement=placement)
-
-
-def _jobs_cost(scenario: Scenario) -> JobsCost | None:
-    """Return the cost to judge several jobs by, None where that is the makespan."""
-    cost = scenario.joint_cost
-    if cost == "max" and not any(item.release for item in scenario.jobs):
-        return None
-    stated = {item.name: item.weight for item in scenario.jobs}
-    weights = {name: weight for name, weight in stated.items() if weight is not None}
-    return JobsCost(cost != "max", weights)
 
 
 class NoPeer(PlacementError):

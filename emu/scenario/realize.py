@@ -68,8 +68,7 @@ def build_job(scenario: Scenario) -> Job:
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
-    figures = model_figures(scenario)
-    if figures is None:
+    if (figures := model_figures(scenario)) is None:
         return job
     model = {**job.settings["model"], "parameters": figures.parameters}
     return replace(job, settings={**job.settings, "model": model})
@@ -140,11 +139,11 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
         When the data set is missing or damaged.
     """
     section = scenario.job
-    if not isinstance(section, TrainingSection):
+    model = section.model if isinstance(section, TrainingSection) else None
+    if not isinstance(model, ModelProgramSection):
         return None
-    model = section.model
-    if not isinstance(model, ModelProgramSection) or model.measured is not None:
-        return None if not isinstance(model, ModelProgramSection) else model.measured
+    if model.measured is not None:
+        return model.measured
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:

@@ -68,8 +68,14 @@ def workload_document(document: Document) -> Document:
                 key=key,
             )
     try:
+        nics = [[*map(float, bandwidths)] for bandwidths in data["machines"]]
         scenario = {
-            "cluster": {"machines": [*map(_machine, data["machines"])]},
+            "cluster": {
+                "machines": [
+                    {"nic": {"in": RATE.exact(inward), "out": RATE.exact(outward)}}
+                    for inward, outward in nics
+                ]
+            },
             "job": {
                 "system": "custom",
                 "iterations": data["n_iterations"],
@@ -113,11 +119,6 @@ def expect_listed_makespan(data: dict[str, Any], workload: dict[str, Any]) -> No
         and "expect" not in data
     ):
         data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
-
-
-def _machine(bandwidths: Sequence[float]) -> dict[str, Any]:
-    inward, outward = map(float, bandwidths)
-    return {"nic": {"in": RATE.exact(inward), "out": RATE.exact(outward)}}
 
 
 def _flows(
