@@ -196,7 +196,19 @@ def place_one_by_one(
         found = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
-        free = _without_load(free, part, found)
+        # What a placed job takes is not there for the next.
+        use = found.usage(part, free)
+        machines = [
+            replace(
+                machine,
+                resources={
+                    resource: amount - amounts.get(resource, 0.0)
+                    for resource, amount in machine.resources.items()
+                },
+            )
+            for machine, amounts in zip(free.machines, use, strict=True)
+        ]
+        free = replace(free, machines=tuple(machines))
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
     placement = tuple(machine_of[task.process_name] for task in job.tasks)
@@ -206,22 +218,6 @@ def place_one_by_one(
         candidates=sum(candidates),
         budget=max(budgets),
     )
-
-
-def _without_load(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
-    """Return the cluster without what a placed job takes of its resources."""
-    use = placement.usage(job, cluster)
-    machines = [
-        replace(
-            machine,
-            resources={
-                resource: amount - amounts.get(resource, 0.0)
-                for resource, amount in machine.resources.items()
-            },
-        )
-        for machine, amounts in zip(cluster.machines, use, strict=True)
-    ]
-    return replace(cluster, machines=tuple(machines))
 
 
 def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:

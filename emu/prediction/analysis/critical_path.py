@@ -171,7 +171,19 @@ class _Walk:
                 yield _gap(after, end, cursor)
                 cursor = end
             start = min(start, cursor)
-            yield from self._split(part, start, cursor)
+            # The later, waited-for piece of a part, then the piece before it.
+            moving = part.edge >= 0
+            plain = Cause.TRANSFER if moving else Cause.COMPUTE
+            ready = min(max(part.wanted, start), cursor)
+            pieces = [(part.cause or plain, ready, cursor), (plain, start, ready)]
+            for cause, begin, over in pieces:
+                if over > begin:
+                    port = (
+                        self._crowd.bottleneck(part.edge, begin, over) if moving else -1
+                    )
+                    what = part.task, part.edge, part.iteration
+                    pool = part.pool if cause is Cause.SLOT else ""
+                    yield ChainLink(cause, begin, over, *what, port, pool)
             cursor, after = start, part
             if part.edge >= 0:
                 part = self._before_flow(part.edge, part.iteration)
@@ -179,19 +191,6 @@ class _Walk:
                 part = self._before_task(part.task, part.iteration)
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
-
-    def _split(self, part: _Part, start: float, end: float) -> Iterator[ChainLink]:
-        """Yield the later, waited-for piece of a part, then the piece before it."""
-        moving = part.edge >= 0
-        plain = Cause.TRANSFER if moving else Cause.COMPUTE
-        ready = min(max(part.wanted, start), end)
-        pieces = [(part.cause or plain, ready, end), (plain, start, ready)]
-        for cause, begin, over in pieces:
-            if over > begin:
-                port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
-                what = part.task, part.edge, part.iteration
-                pool = part.pool if cause is Cause.SLOT else ""
-                yield ChainLink(cause, begin, over, *what, port, pool)
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""

@@ -217,8 +217,24 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     that changes.
     """
     yield from _network(base, chain)
-    yield from _compute(base, chain)
-    yield from _volumes(base, chain)
+    tasks = base.problem.job.tasks
+    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
+    choices = [
+        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
+        for kind in kinds
+    ]
+    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
+    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
+    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
+    for name, rows in choices:
+        for factor, word in _TIME if base.realization.times[rows].any() else ():
+            yield _scale(base, "compute", f"{name} {word}", rows, factor)
+    job = base.problem.job
+    moving = {link.edge for link in chain.links if link.port >= 0}
+    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
+        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
+        for factor, word in _BYTES:
+            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
     # The policies that are neither the one in use nor another name of it.
     codes = {policy_named(base.policy).code, policy_named("portfolio").code}
     for policy in RATE_POLICIES.values():
@@ -273,33 +289,9 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
             yield _scale(base, "network", f"{name} {word}", sorted(ports), factor)
 
 
-def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    tasks = base.problem.job.tasks
-    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
-    choices = [
-        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
-        for kind in kinds
-    ]
-    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
-    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
-    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
-    for name, rows in choices:
-        for factor, word in _TIME if base.realization.times[rows].any() else ():
-            yield _scale(base, "compute", f"{name} {word}", rows, factor)
-
-
 def edge_kind(job: Job, edge: Edge) -> str:
     """Return ``kind -> kind`` of the tasks that an edge joins."""
     return f"{job.tasks[edge.source].kind} -> {job.tasks[edge.destination].kind}"
-
-
-def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    job = base.problem.job
-    moving = {link.edge for link in chain.links if link.port >= 0}
-    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
-        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
-        for factor, word in _BYTES:
-            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
 
 
 def _window(base: Change) -> Iterator[Change]:

@@ -106,37 +106,33 @@ class _PortProgram:
                 if not links.always_crossed(m, direction):
                     continue
                 capacity = links.steps.most[links.nic[m, direction]]
-                terms, constant = self._port(m, direction)
+                c = self.c
+                sizes, machines = c.transfers.sent, c.units.fixed
+                near, far = self.source, self.destination
+                near_task, far_task = c.arrays.source, c.arrays.destination
+                if direction == 1:
+                    near, far, near_task, far_task = far, near, far_task, near_task
+                terms = [
+                    (self._crossing(p, m, direction), float(sizes[edge]))
+                    for p, edge in enumerate(self.between.tolist())
+                ]
+                constant = 0.0
+                for edge in np.nonzero(sizes > 0)[0].tolist():
+                    near_fixed, far_fixed = (
+                        machines[near_task[edge]],
+                        machines[far_task[edge]],
+                    )
+                    volume = float(sizes[edge])
+                    if near[edge] >= 0 and far[edge] < 0 and far_fixed != m:
+                        terms.append((self._x(int(near[edge]), m), volume))
+                    elif near[edge] < 0 and near_fixed == m:
+                        if far[edge] >= 0:
+                            constant += volume
+                            terms.append((self._x(int(far[edge]), m), -volume))
+                        elif far_fixed != m:
+                            constant += volume
                 terms_scaled = [(column, value / capacity) for column, value in terms]
                 self._row([(0, -1.0), *terms_scaled], -idle - constant / capacity)
-
-    def _port(
-        self, machine: int, direction: int
-    ) -> tuple[list[tuple[int, float]], float]:
-        """Return bytes through one port as (column, factor) terms and a constant."""
-        c = self.c
-        sizes, machines = c.transfers.sent, c.units.fixed
-        near, far = self.source, self.destination
-        near_task, far_task = c.arrays.source, c.arrays.destination
-        if direction == 1:
-            near, far, near_task, far_task = far, near, far_task, near_task
-        terms = [
-            (self._crossing(p, machine, direction), float(sizes[edge]))
-            for p, edge in enumerate(self.between.tolist())
-        ]
-        constant = 0.0
-        for edge in np.nonzero(sizes > 0)[0].tolist():
-            near_fixed, far_fixed = machines[near_task[edge]], machines[far_task[edge]]
-            volume = float(sizes[edge])
-            if near[edge] >= 0 and far[edge] < 0 and far_fixed != machine:
-                terms.append((self._x(int(near[edge]), machine), volume))
-            elif near[edge] < 0 and near_fixed == machine:
-                if far[edge] >= 0:
-                    constant += volume
-                    terms.append((self._x(int(far[edge]), machine), -volume))
-                elif far_fixed != machine:
-                    constant += volume
-        return terms, constant
 
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""

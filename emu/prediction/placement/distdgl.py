@@ -205,24 +205,7 @@ class _Colocation:
         """Return (workers, samplers) of every machine, or None when nothing fits."""
         if not self.room:
             return None
-        best = self._pairs_to_come()
-        start = (0,) * len(self.sizes)
-        if best[0][start] < 0:
-            return None
-        found, states = [], {start}
-        for machine in range(self.machines):
-            pair, states = self._first_best(machine, states, best)
-            found.append(pair)
-        return found
-
-    def _pairs(self, option: Ints) -> int:
-        return int(min(self.k * option[0], option[1]))
-
-    def _pairs_to_come(self) -> list[Ints]:
-        """Return the most pairs that machines m.. can add to a state; -1: impossible.
-
-        One array per machine and one for the end, shape sizes + 1.
-        """
+        # The most pairs that machines m.. can add to a state; -1: impossible.
         shape = tuple(size + 1 for size in self.sizes)
         after = np.full(shape, -1, dtype=np.int64)
         after[self.sizes] = 0
@@ -241,7 +224,18 @@ class _Colocation:
                 np.maximum(here[source], value, out=here[source])
             best.append(here)
             after = here
-        return best[::-1]
+        best.reverse()
+        start = (0,) * len(self.sizes)
+        if best[0][start] < 0:
+            return None
+        found, states = [], {start}
+        for machine in range(self.machines):
+            pair, states = self._first_best(machine, states, best)
+            found.append(pair)
+        return found
+
+    def _pairs(self, option: Ints) -> int:
+        return int(min(self.k * option[0], option[1]))
 
     def _first_best(
         self, machine: int, states: set[Counts], best: list[Ints]

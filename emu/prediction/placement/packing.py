@@ -111,7 +111,14 @@ class Packing:
         # The weight of every count in the number of a state.
         above = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
         strides = np.cumprod(above[::-1])[::-1].astype(np.int64)
-        is_old: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
+        count = prod(size + 1 for size in self.sizes)
+        if count > MAX_STATES:
+            raise PlacementError(
+                f"{len(self.sizes)} kinds of tasks with different demands make "
+                f"{count:.2g} states, more than {MAX_STATES:.2g}; give tasks equal "
+                "kinds and demands, or place them explicitly"
+            )
+        is_old: NDArray[np.bool_] = np.zeros(count, dtype=np.bool_)
         origins, additions = [], []
         rows = max(1, CHUNK // max(1, len(options)))
         for first in range(0, len(states), rows):
@@ -126,17 +133,6 @@ class Packing:
             additions.append(options[option[at]])
         origin, counts = np.concatenate(origins), np.concatenate(additions)
         return states[origin] + counts, (origin, counts)
-
-
-def _state_count(sizes: Counts) -> int:
-    count = prod(size + 1 for size in sizes)
-    if count > MAX_STATES:
-        raise PlacementError(
-            f"{len(sizes)} kinds of tasks with different demands make {count:.2g} "
-            f"states, more than {MAX_STATES:.2g}; give tasks equal kinds and demands, "
-            "or place them explicitly"
-        )
-    return count
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.

@@ -364,7 +364,13 @@ def _check(job: JobArrays) -> None:
     if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):
         raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
-        _check_tuners(job.tuners, job.slots)
+        tuners, slots = job.tuners, job.slots
+        if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
+            raise ValueError("tuners must have a pool to tune and one to watch each")
+        _within("tuned pool", tuners.tuned, 0, slots.size)
+        _within("watched pool", tuners.watched, 0, slots.size)
+        if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
+            raise ValueError("a tuned pool must have slots, and a tuner a period")
     speeds = job.speeds
     if speeds.time.size:
         _starts("start of speeds", speeds.start, machines, speeds.time)
@@ -399,15 +405,6 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
     if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
         raise ValueError(f"slowness must be of every task on {machines} machines")
-
-
-def _check_tuners(tuners: Tuners, slots: Ints) -> None:
-    if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
-        raise ValueError("tuners must have a pool to tune and one to watch each")
-    _within("tuned pool", tuners.tuned, 0, slots.size)
-    _within("watched pool", tuners.watched, 0, slots.size)
-    if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
-        raise ValueError("a tuned pool must have slots, and a tuner a period")
 
 
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:

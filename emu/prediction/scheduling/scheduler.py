@@ -193,10 +193,7 @@ class Scheduler:
         self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
-        self._bind(np.empty((0, 0)) if holds is None else plain(holds))
-
-    def _bind(self, least: Floats) -> None:
-        """Hand the arrays over to the core, once for all calls."""
+        # The arrays are handed over to the core once for all calls.
         room = self._room
         sizes = {
             "room": len(room.time),
@@ -207,7 +204,10 @@ class Scheduler:
         self._passage = structure("Passage", next=math.inf)
         self._found = structure("Instants", **sizes, **room._asdict())
         self._passed = structure("Gates", **self._gates._asdict())
-        self._arrays = pointer(self.volumes), pointer(least)
+        self._arrays = (
+            pointer(self.volumes),
+            pointer(np.empty((0, 0)) if holds is None else plain(holds)),
+        )
         self._lines = structure("RateChanges", **self._board._asdict())
 
     def begin(self) -> Decisions:

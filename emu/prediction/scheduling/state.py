@@ -115,24 +115,6 @@ class Log(NamedTuple):
     quotas: Ints
 
 
-def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
-    job = layout.job.arrays
-    tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
-
-    def times(rows: int, *, kept: bool) -> Floats:
-        return np.full((rows, columns) if kept else (0, 0), np.nan)
-
-    return Log(
-        task_start=times(tasks, kept=logged),
-        task_end=times(tasks, kept=logged),
-        flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
-        flow_start=times(edges, kept=logged),
-        flow_end=times(edges, kept=logged),
-        reads=np.full((job.latest.size, columns), -1),
-        quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
-    )
-
-
 class State:
     """The state of one schedule, and what Python reads of it.
 
@@ -159,7 +141,21 @@ class State:
         self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
     ) -> None:
         memory = new_room(lib.room_of_state(layout.c))
-        self.log = _new_log(layout, looks, logged=logged)
+        job = layout.job.arrays
+        tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
+
+        def times(rows: int, *, kept: bool) -> Floats:
+            return np.full((rows, columns) if kept else (0, 0), np.nan)
+
+        self.log = Log(
+            task_start=times(tasks, kept=logged),
+            task_end=times(tasks, kept=logged),
+            flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
+            flow_start=times(edges, kept=logged),
+            flow_end=times(edges, kept=logged),
+            reads=np.full((job.latest.size, columns), -1),
+            quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
+        )
         self.c = state = ffi.new("State *")
         log = structure("Log", **self.log._asdict(), tuning_room=looks)
         self._kept = memory, layout, after, log

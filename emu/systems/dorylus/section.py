@@ -283,19 +283,7 @@ class DorylusJobSection(DorylusKeys):
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
-        self._check_stash(cluster, widths, itemsize)
-        times = {**measured, **self.times.default_times()}
-        return dorylus_realization(
-            self, job, counts, times, context.seed, widths, itemsize
-        )
-
-    def _check_stash(
-        self, cluster: Cluster, widths: Sequence[int], itemsize: int
-    ) -> None:
-        """Compare the versions of the weights with every parameter server's memory.
-
-        Raises ScenarioError when one has not that much.
-        """
+        # The versions of the weights against every parameter server's memory.
         versions = self.lag + 1
         size = versions * sum(map(sum, weight_bytes(self, widths, itemsize)))
         for name in self.parameter_servers:
@@ -306,6 +294,10 @@ class DorylusJobSection(DorylusKeys):
                     f"{SIZE.format(lacking)} more than the memory of {name}"
                 )
                 raise ScenarioError(problem, key="job.parameter_servers")
+        times = {**measured, **self.times.default_times()}
+        return dorylus_realization(
+            self, job, counts, times, context.seed, widths, itemsize
+        )
 
 
 def _nic(rate: float) -> Nic:

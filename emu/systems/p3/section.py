@@ -191,19 +191,7 @@ class P3JobSection(P3Keys):
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
-        yield from self._group_problems(len(self.ranks(cluster.names)))
-        if self.push == "derived" and self.structure == "hashed":
-            problem = "found derived, which needs the whole structure: write shipped"
-            yield ("job", "push"), problem
-        phases = PIPELINES[self.pipeline].depth + 1
-        if self.iterations is not None and self.iterations < phases:
-            problem = (
-                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
-                f"{phases} under way: write {phases} or more, or pipeline: none"
-            )
-            yield ("job", "iterations"), problem
-
-    def _group_problems(self, machines: int) -> Problems:
+        machines = len(self.ranks(cluster.names))
         members = self.cache or machines
         if machines % members:
             fitting = [c for c in range(1, machines + 1) if machines % c == 0]
@@ -226,6 +214,16 @@ class P3JobSection(P3Keys):
                 ("job", "columns"),
                 "found only zeros: a machine must hold the columns",
             )
+        if self.push == "derived" and self.structure == "hashed":
+            problem = "found derived, which needs the whole structure: write shipped"
+            yield ("job", "push"), problem
+        phases = PIPELINES[self.pipeline].depth + 1
+        if self.iterations is not None and self.iterations < phases:
+            problem = (
+                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
+                f"{phases} under way: write {phases} or more, or pipeline: none"
+            )
+            yield ("job", "iterations"), problem
 
     @override
     def build(self, context: BuildContext) -> Job:
