@@ -17,7 +17,7 @@ from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.host.input_file import one_error, read_json
 from emu.names import printable
-from emu.prediction.placement import place_ifs
+from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (

@@ -5,7 +5,6 @@ Must not know: systems, scenario files, machines beyond their names, placements.
 
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
-    credit_edges,
     part_bounds,
     steps_of,
     window_of,
@@ -48,7 +47,6 @@ __all__ = [
     "copies_of",
     "copy_names",
     "count_copy_bytes",
-    "credit_edges",
     "first_layer_share",
     "layer_shapes",
     "parameter_count",
