@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
+from emu.prediction.placement.packing import overload
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
@@ -27,7 +28,6 @@ from emu.scenario.run_sections import (
     PlacementSection,
     pin,
     pin_errors,
-    pins_too_large,
 )
 from emu.systems import Problems
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
@@ -244,7 +244,23 @@ def _structure(scenario: Scenario) -> Problems:
         yield ("job",), str(error)
         return
     problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
-    yield from problems or _rooms(scenario, job)
+    yield from problems
+    if problems:
+        return
+    pinned, found = (
+        pin(job, scenario.placement.tasks),
+        defaultdict[Trail, list[str]](list),
+    )
+    for machine, resource, problem in overload(pinned, scenario.cluster.build()):
+        here = [task for task in pinned.tasks if task.pinned == machine]
+        task = [one for one in here if one.demands.get(resource, 0.0) > 0][-1]
+        names = {job.tasks[t].name for t in job.units[task.process_name]}
+        keys = [k for k in scenario.placement.tasks if k in names | {task.process_name}]
+        own = (*scenario.job.demands_at(task), resource)
+        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
+    for trail, several in found.items():
+        others = f"; {len(several) - 1} more machines likewise" if several[1:] else ""
+        yield trail, scenario.advice(several[0] + others)
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
@@ -279,20 +295,6 @@ def _standing(scenario: Scenario, job: Job) -> Problems:
     if missing:
         problem = f"no machine for {', '.join(missing[:8])}"
         yield ("placement", "tasks"), problem
-
-
-def _rooms(scenario: Scenario, job: Job) -> Problems:
-    """Yield machines on which the tasks that are stated to stand there have no room."""
-    places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
-    cluster = scenario.cluster.build()
-    for task, resource, problem in pins_too_large(pin(job, places), cluster):
-        names = {job.tasks[t].name for t in job.units[task.process_name]}
-        keys = [key for key in places if key in names | {task.process_name}]
-        own = (*scenario.job.demands_at(task), resource)
-        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
-    for trail, problems in found.items():
-        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
-        yield trail, scenario.advice(problems[0] + others)
 
 
 @_reads("cluster", "job")

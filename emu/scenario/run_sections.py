@@ -6,7 +6,7 @@ Of these ``placement.tasks`` pins tasks: no placement policy may move them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
@@ -22,8 +22,7 @@ from pydantic import (
 from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
-from emu.prediction.placement.packing import overload
-from emu.problem import Cluster, Job, Task
+from emu.problem import Cluster, Job
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
@@ -131,23 +130,6 @@ def pin_errors(
                 f"found {machine!r}, but {first} of the same process is on {there}"
             )
             yield trail, problem
-
-
-def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[Task, str, str]]:
-    """Yield (task, resource, problem): the last task pinned where it has no room.
-
-    Parameters
-    ----------
-    job
-        With its pins.
-    """
-    for machine, resource, problem in overload(job, cluster):
-        pinned_there = [
-            task
-            for task in job.tasks
-            if task.pinned == machine and task.demands.get(resource, 0.0) > 0
-        ]
-        yield pinned_there[-1], resource, problem
 
 
 def _check_placement(found: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -276,7 +276,18 @@ class _Run:
     def begin(self, known: Iterable[Placement]) -> None:
         """Start from the best of simple, ``known`` and sketched placements."""
         memory = min(self.options.transfers, REMEMBERED)
-        starts = [*self._starts(), *(self.space.machines(one) for one in known)]
+        space, rng, starts = self.space, self.rng, []
+        for _ in range(IFS_STARTS):
+            machines = fill(space, rng.permutation(len(space.free)).tolist())
+            if machines is None:
+                raise infeasibility(space)
+            starts.append(machines)
+        starts.append(deal_out(space))
+        try:
+            starts.append(space.machines(place_distdgl(space.job, space.cluster)))
+        except PlacementError:  # not a job of workers with samplers
+            starts.append(draw_machines(space, rng))
+        starts += [space.machines(one) for one in known]
         count = min(self.options.sketches, self.options.transfers // 4)
         starts += [
             self._anneal_by_estimate(starts[k % len(starts)]) for k in range(count)
@@ -291,23 +302,6 @@ class _Run:
     def best(self) -> float:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
-
-    def _starts(self) -> Iterator[Ints]:
-        """Yield the units' machines in simple placements.
-
-        Raises InfeasiblePlacement when no placement exists.
-        """
-        space, rng = self.space, self.rng
-        for _ in range(IFS_STARTS):
-            machines = fill(space, rng.permutation(len(space.free)).tolist())
-            if machines is None:
-                raise infeasibility(space)
-            yield machines
-        yield deal_out(space)
-        try:
-            yield space.machines(place_distdgl(space.job, space.cluster))
-        except PlacementError:  # not a job of workers with samplers
-            yield draw_machines(space, rng)
 
     def listing(self) -> Listing | None:
         """Return all placements when they can be listed, else None."""

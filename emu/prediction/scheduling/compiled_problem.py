@@ -6,7 +6,6 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.policies import OwnRates, Policy
-from emu.problem import Cluster, Job, Tuner
+from emu.problem import Cluster, Job
 from emu.problem.cluster import IN
 from emu.problem.placement import slot_names, slots_on, slowness
 
@@ -40,7 +39,23 @@ def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]
         for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
-    tuners = _tuners(cluster.tuners, names)
+    path = np.zeros(
+        (max((len(t.path) for t in cluster.tuners), default=0), len(cluster.tuners)),
+        int,
+    )
+    for column, tuner in enumerate(cluster.tuners):
+        path[: len(tuner.path), column] = tuner.path
+    tuned, watched = (
+        [t.machine * len(names) + names[getattr(t, name)] for t in cluster.tuners]
+        for name in ("pool", "watched")
+    )
+    tuners = Tuners(
+        np.array(tuned, np.int64),
+        np.array(watched, np.int64),
+        np.array([tuner.most for tuner in cluster.tuners], np.int64),
+        np.array([tuner.period for tuner in cluster.tuners], np.float64),
+        path.astype(np.int64),
+    )
     return np.array(takes, np.int64), np.array(frees, np.int64), slots, tuners
 
 
@@ -66,23 +81,6 @@ class Tuners(NamedTuple):
     most: Ints
     period: Floats
     path: Ints
-
-
-def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
-    path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
-    for column, tuner in enumerate(tuners):
-        path[: len(tuner.path), column] = tuner.path
-    tuned, watched = (
-        [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
-        for name in ("pool", "watched")
-    )
-    return Tuners(
-        np.array(tuned, np.int64),
-        np.array(watched, np.int64),
-        np.array([tuner.most for tuner in tuners], np.int64),
-        np.array([tuner.period for tuner in tuners], np.float64),
-        path.astype(np.int64),
-    )
 
 
 class Speeds(NamedTuple):

@@ -123,7 +123,14 @@ def attempts(
         if not ran < schedule.length:
             length = began + schedule.length - start
             return Attempts(tuple(deaths), length, schedule)
-        error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
+            # A crash names no process, nor the task that it came in.
+            kill = due.now[0]
+            error = kill.name
+            if kill.processes:
+                task = job.processes[kill.processes[0]][0]
+                at = first + int((schedule.task_end[task] <= ran).sum())
+                where = f"task {job.tasks[task].name}, iteration {at}"
+                error = f"{kill.name} is killed at {began + ran:g} s ({where})"
         if len(deaths) == rules.restarts:
             text = f"; there were {rules.restarts} restarts before (max_restarts: "
             text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
@@ -266,14 +273,3 @@ def _last_cut(
             if whole < rest and there[whole] < ran:
                 return cut, float(starts[cut - first])
     return first, 0.0
-
-
-def _story(kill: Kill, schedule: Schedule, ran: float, first: int) -> str:
-    """Return a text on what is killed, when, and in which iteration."""
-    job = schedule.problem.job
-    if not kill.processes:
-        return kill.name
-    task = job.processes[kill.processes[0]][0]
-    at = first + int((schedule.task_end[task] <= ran).sum())
-    where = f"task {job.tasks[task].name}, iteration {at}"
-    return f"{kill.name} is killed at {kill.time:g} s ({where})"
