@@ -123,14 +123,14 @@ def attempts(
         if not ran < schedule.length:
             length = began + schedule.length - start
             return Attempts(tuple(deaths), length, schedule)
-            # A crash names no process, nor the task that it came in.
-            kill = due.now[0]
-            error = kill.name
-            if kill.processes:
-                task = job.processes[kill.processes[0]][0]
-                at = first + int((schedule.task_end[task] <= ran).sum())
-                where = f"task {job.tasks[task].name}, iteration {at}"
-                error = f"{kill.name} is killed at {began + ran:g} s ({where})"
+        # A crash names no process, nor the task that it came in.
+        kill = due.now[0]
+        error = kill.name
+        if kill.processes:
+            task = job.processes[kill.processes[0]][0]
+            at = first + int((schedule.task_end[task] <= ran).sum())
+            where = f"task {job.tasks[task].name}, iteration {at}"
+            error = f"{kill.name} is killed at {began + ran:g} s ({where})"
         if len(deaths) == rules.restarts:
             text = f"; there were {rules.restarts} restarts before (max_restarts: "
             text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
