@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.prediction.placement.packing import overload
@@ -16,6 +16,7 @@ from emu.problem.fields.cluster_section import MachineSection, network_errors
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import CHECKPOINT
+from emu.scenario.document import Data
 from emu.scenario.error_messages import NO_LATENCY
 from emu.scenario.events_section import (
     checkpoint_errors,
@@ -43,7 +44,7 @@ _MACHINE_KEYS = [*MachineSection.model_fields]
 _CHECKS: list[tuple[set[str], Check]] = []
 
 
-def misspelt_keys(data: dict[str, Any]) -> Problems:
+def misspelt_keys(data: Data) -> Problems:
     """Yield keys that look like a known one but are not, or belong to another file.
 
     Machines may have any further resource, so ``memroy`` would pass as one.

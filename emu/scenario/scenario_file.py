@@ -33,6 +33,7 @@ from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
+    Data,
     Document,
     Source,
     apply_overrides,
@@ -90,7 +91,7 @@ LAB_KEYS = ("cluster", "lab", "events")
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
-_STAND_INS: dict[str, Any] = {
+_STAND_INS: Data = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
     "job": {
         "system": "custom",

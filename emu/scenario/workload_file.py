@@ -16,7 +16,7 @@ from emu.errors import DataError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.input_file import one_error, read_json
 from emu.problem import Job, Profile
-from emu.scenario.document import Document
+from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
@@ -42,7 +42,7 @@ VERSION = 1
 _OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
 
 
-def is_workload(data: dict[str, Any]) -> bool:
+def is_workload(data: Data) -> bool:
     """Return True where ``data`` is a workload file rather than a scenario."""
     return {"machines", "edges", "volumes"} <= data.keys()
 
@@ -102,7 +102,7 @@ def workload_document(document: Document) -> Document:
     return Document(document.file, scenario)
 
 
-def expect_listed_makespan(data: dict[str, Any], workload: dict[str, Any]) -> None:
+def expect_listed_makespan(data: Data, workload: Data) -> None:
     """Write the makespan that ``workload`` lists for the policy of ``data`` there.
 
     Nothing is written where the overrides changed the number of iterations or say
@@ -137,7 +137,7 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: dict[str, Any] = {
+        fields: Data = {
             "from": source,
             "to": destination,
             "lag": lag,
@@ -258,7 +258,7 @@ def read_profile(path: str | Path) -> ProfileFile:
     return ProfileFile(tasks, edges, content["settings"], file)
 
 
-def _rows(stated: dict[str, Any], file: str) -> dict[str, NDArray[np.float64]]:
+def _rows(stated: Data, file: str) -> dict[str, NDArray[np.float64]]:
     rows = {}
     for name, values in stated.items():
         try:

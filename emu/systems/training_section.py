@@ -31,7 +31,7 @@ from emu.problem.fields.quantities import (
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Problems, Settings, Times
 from emu.systems.job_section import JobSection, KindTimesSection, whole_kinds
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class DatasetSection(Section):
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
 
-    def settings(self, seed: int) -> dict[str, Any]:
+    def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it.
 
         Parameters
@@ -358,7 +358,7 @@ class TrainingSection(JobSection):
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
-    def training_settings(self, context: BuildContext) -> dict[str, Any]:
+    def training_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         every = [ALL_NEIGHBOURS] * self.hops
         if isinstance(self.model, ModelSection):
@@ -528,7 +528,7 @@ class ReplicaSection(TrainingSection):
     times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
 
-    def replica_settings(self, context: BuildContext) -> dict[str, Any]:
+    def replica_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         ranks = len(self.ranks(context.machines))
         return {

@@ -15,7 +15,7 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.section import Section
-from emu.systems import Problems
+from emu.systems import Problems, Settings
 from emu.systems.job_section import JobSection
 from emu.systems.training_section import (
     DatasetSection,
@@ -85,7 +85,7 @@ class WholeGraphModelSection(Section):
     activation: Literal["relu", "tanh"] = "relu"
     """Function between the layers."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it, with the norm of its kind."""
         norm = {"gcn": "symmetric", "gin": "sum"}.get(self.kind, "mean")
         return {**self.model_dump(), "norm": self.norm or norm}
@@ -144,7 +144,7 @@ class WholeGraphSection(JobSection):
     def of_steps(self, steps: int) -> Self:
         return self.model_copy(update={"epochs": steps})
 
-    def whole_graph_settings(self, context: BuildContext) -> dict[str, Any]:
+    def whole_graph_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         return {
             "system": self.system,

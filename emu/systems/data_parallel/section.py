@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import override
 
@@ -25,7 +25,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
-from emu.systems import Times
+from emu.systems import Keys, Times
 from emu.systems.dgtp.job import PROGRAMS, dgtp_times
 from emu.systems.dgtp.section import realize_volumes
 from emu.systems.training_section import ReplicaSection
@@ -135,7 +135,7 @@ class DataParallelJobSection(ReplicaSection):
         return Realization(seconds, realize_volumes(job, dataset))
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     common = common.spread(len(common.machines), len(common.machines))
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     times |= {k: add_times(times[k], common.step) for k in times.keys() & {"worker"}}

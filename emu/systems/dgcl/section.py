@@ -17,7 +17,7 @@ from emu.problem.fields.quantities import default_time
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
@@ -141,7 +141,7 @@ class DgclJobSection(DgclKeys):
         settings = self.settings(context)
         return dgcl_job(self.builder(context, settings), settings)
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
         ranks = self.ranks(context.machines)
         settings = self.whole_graph_settings(context) | {

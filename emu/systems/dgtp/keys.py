@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
+from emu.systems import Settings
 from emu.systems.training_section import TrainingSection
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class DgtpKeys(TrainingSection):
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
         return {
             **self.training_settings(context),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from emu.problem.workloads.all_reduce import (
     elements_sent,
 )
 from emu.problem.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.dgtp.keys import DgtpKeys
 from emu.systems.training_section import number_bytes
@@ -261,7 +261,7 @@ class DgtpJobSection(DgtpKeys):
         return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
 
 
-def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
+def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = demands_of(job), job.times.by_kind()
     ranks = job.ranks(cluster.names)
@@ -284,7 +284,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     }
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     stores = common.stated or common.everywhere
     common = common.spread(common.workers, len(stores))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
 from emu.problem.fields.quantities import DurationPerDevice, Few, Index, Name, Rate
+from emu.systems import Settings
 from emu.systems.dorylus.lambda_sections import (
     DyingLambdasSection,
     LaunchSection,
@@ -45,7 +46,7 @@ class DorylusModelSection(WholeGraphModelSection):
     """Function between the layers."""
 
     @override
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it: one without biases."""
         found = {**super().settings(), "kind": f"plain_{self.kind}"}
         return found | ({"norm": "sum"} if self.kind == "gat" else {})
@@ -204,7 +205,7 @@ class DorylusKeys(WholeGraphSection):
             if name not in self.parameter_servers and not name.startswith(LAMBDA)
         )
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
         return {
             **self.whole_graph_settings(context),

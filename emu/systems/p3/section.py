@@ -27,7 +27,7 @@ from emu.problem.workloads.model_shapes import (
     layer_shapes,
     parameter_count,
 )
-from emu.systems import Problems, Times
+from emu.systems import Keys, Problems, Times
 from emu.systems.p3.job import PIPELINES, P3Builder
 from emu.systems.p3.keys import P3Keys
 from emu.systems.training_section import (
@@ -278,7 +278,7 @@ class P3JobSection(P3Keys):
         return {"pipeline": {**order, "updates_missed": pipeline.missed}}
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))
