@@ -21,7 +21,7 @@ from emu.prediction.analysis.critical_path import (
 )
 from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation import makespan
-from emu.problem import Job, Placement, Problem, Profile, Realization, Schedule
+from emu.problem import Job, Placement, Problem, Realization, Schedule
 from emu.problem.workloads import RELEASE
 
 
@@ -150,8 +150,7 @@ def job_times(
         releases = [t for t, one in enumerate(problem.job.tasks) if one.kind == RELEASE]
         release = float(run.times[releases, 0].sum())
         end = float(np.nanmax(schedule.task_end[own]))
-        profile = Profile(run.times, run.volumes)
-        alone = makespan(problem, run, policy, profile=profile) - release
+        alone = makespan(problem, run, policy) - release
         seconds = end - release
         slowdown = seconds / alone if alone > 0 else 1.0
         own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]

@@ -82,6 +82,7 @@ class Packing:
             fits = (rest <= self.free[where]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
+                # Back by the origins of the states, from the last bin to the first.
                 path = [(where, tuple((sizes - states[state]).tolist()))]
                 for (origin, counts), before in zip(
                     steps[::-1], order[:position][::-1], strict=True

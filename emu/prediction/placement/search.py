@@ -230,12 +230,15 @@ def search_run(
     ValueError
         When the realization does not fit the job or there is no such rate policy.
     """
+    # Apart first: where a pool is unlimited, who shares it need not stand together.
     run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
     run.begin(known)
     listing = run.listing()
     if listing is not None:
         run.exhaust(listing)
     if not (run.optimal or (run.best < np.inf and listing is not None)):
+        # Too many to list, or none ends: where slots keep processes together, the walk is over these
+        # teams, since most moves of one alone would leave a pool in debt.
         together = Space(job, cluster)
         order = list(range(len(together.free)))
         if (
@@ -288,6 +291,7 @@ class _Run:
         except PlacementError:  # not a job of workers with samplers
             starts.append(draw_machines(space, rng))
         starts += [space.machines(one) for one in known]
+        # Each is simulated in the end: a quarter of the candidates at most.
         count = min(self.options.sketches, self.options.transfers // 4)
         starts += [
             self._anneal_by_estimate(starts[k % len(starts)]) for k in range(count)
@@ -315,7 +319,7 @@ class _Run:
         """Simulate by ascending bound until no bound is better than the best."""
         c, chain = self.arrays, self.chain
         for machines, bound in zip(listing.machines, listing.bound, strict=True):
-            if bound >= self.best:
+            if bound >= self.best:  # nor is any behind it, by ascending bound, better
                 self.optimal = True
                 return
             if chain.tally[lib.PROPOSED] >= self.options.transfers:
@@ -338,6 +342,7 @@ class _Run:
         rounds = min(self.options.rounds, max(budget // ROUND, 1))
         for part in range(rounds):
             budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
+            # Rounded down: what is left over goes to the rounds that follow.
             steps = max(budget, 0) // (rounds - part)
             if part % 2:  # the chain begins anew, the best placement stays noted
                 drawn = draw_machines(self.space, self.rng)

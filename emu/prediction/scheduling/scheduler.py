@@ -175,6 +175,7 @@ class Scheduler:
         if profile is None:
             if rule.looks_ahead:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
+            # Nobody reads it: one of no time, so that its shape is right.
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
         arrays = job_arrays(job, problem.cluster, rule)
@@ -237,6 +238,7 @@ class Scheduler:
             or a volume is not a number that can be.
         """
         name = self._task_name(task)
+        # All is looked at before any is noted: a message counts whole or not at all.
         for edge, volume in volumes.items():
             if not 0 <= edge < len(self._job.edges) or (
                 self._job.edges[edge].source != task
@@ -311,6 +313,7 @@ class Scheduler:
         passage.taken, passage.ahead = taken, ahead
         decisions: list[Decisions] = []
         how = lib.FULL
+        # A call returns where its room for instants is used up; the next one goes on.
         while how == lib.FULL:
             self._state.keep_room(ROOM)
             how = lib.pass_instants(
@@ -327,6 +330,8 @@ class Scheduler:
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""
         room = self._room
+        # The lists of all instants stand one behind the other: each begins where the one
+        # before it ends. Converting whole columns at once is what makes this cheap.
         tasks, flows, lines, gates = (
             begin[: count + 1].tolist()
             for begin in (room.tasks, room.flows, room.lines, room.gates)
@@ -366,8 +371,9 @@ class Scheduler:
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
-        if state.served[edge] > iteration:
+        if state.served[edge] > iteration:  # the last byte is on its way
             return float(self.volumes[edge, iteration])
+        # Flows of a group share a service clock; `base` is where it stood at the start.
         fluid = state.c.fluid[self._layout.group[edge]]
         ahead = fluid.rate * max(0.0, time - fluid.since)
         progress = fluid.service + ahead - state.base[edge]

@@ -17,7 +17,7 @@ import numpy as np
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
-from emu.problem import Job, Profile
+from emu.problem import Job, Realization
 
 
 def means(values: Floats) -> Floats:
@@ -90,7 +90,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     return np.zeros((0, 0))
 
 
-def check_rows(job: Job, profile: Profile) -> None:
+def check_rows(job: Job, profile: Realization) -> None:
     """Raise ValueError unless ``profile`` has a row for every task and edge."""
     rows = profile.times.shape[0], profile.volumes.shape[0]
     if rows != (len(job.tasks), len(job.edges)):
@@ -158,6 +158,7 @@ class State:
         )
         self.c = state = ffi.new("State *")
         log = structure("Log", **self.log._asdict(), tuning_room=looks)
+        # The core holds pointers into these: they must live as long as the state.
         self._kept = memory, layout, after, log
         lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
         tasks, edges = layout.c.tasks, layout.c.edges
@@ -190,6 +191,7 @@ class State:
         """Have room for ``looks`` more looks at quotas."""
         total = self.looks + looks
         if self._tunings.size and total > len(self.log.quotas):
+            # Twice as much each time: copying stays in proportion to what is kept.
             more = np.zeros((2 * total, self._tunings.size), np.int64)
             more[: len(self.log.quotas)] = self.log.quotas
             self.log = self.log._replace(quotas=more)
@@ -249,7 +251,9 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
     elif times is None:
         raise ValueError("the job has gates: how long they take must be stated")
     else:
+        # Times of processes are theirs to report: NaN shows where one were read.
         times = np.where(gates[:, None], times, np.nan)
+    # One call may take in all that is left: every iteration of every gate.
     room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
     return Gates(
         times=plain(times),
@@ -286,6 +290,7 @@ class Instants(NamedTuple):
 
 def room_for(tasks: int, edges: int) -> Instants:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
+    # At one instant every task may start and every rate change, at others few do.
     few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
     sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
     measured = {"time", "amount", "rate", "since"}

@@ -25,7 +25,6 @@ from emu.prediction.scheduling.state import (
 )
 from emu.problem import (
     Problem,
-    Profile,
     RateHistory,
     Realization,
     Schedule,
@@ -38,7 +37,7 @@ def simulate(
     policy: str = "oes",
     *,
     record_rates: bool = False,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
     step: float = 0.0,
 ) -> Schedule:
     """Return the Schedule of ``problem`` under ``policy``.
@@ -99,7 +98,7 @@ def makespan(
     realization: Realization,
     policy: str = "oes",
     *,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
     step: float = 0.0,
 ) -> float:
     """Return the makespan in seconds; faster than `simulate`, same parameters.
@@ -113,7 +112,7 @@ def makespan(
 
 
 def best_policy(
-    problem: Problem, profile: Profile, candidates: Collection[str] = ()
+    problem: Problem, profile: Realization, candidates: Collection[str] = ()
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -176,7 +175,7 @@ def _run(
     problem: Problem,
     realization: Realization,
     policy: str,
-    profile: Profile | None,
+    profile: Realization | None,
     step: float,
     recorder: _Recorder | None = None,
     *,
@@ -187,8 +186,7 @@ def _run(
     realization.check_shapes(job)
     if not 0.0 <= step < math.inf:
         raise ValueError(f"a step of {step} s")
-    if profile is None:
-        profile = Profile(realization.times, realization.volumes)
+    profile = profile or realization
     check_rows(job, profile)
     if policy_named(policy).code == PORTFOLIO:
         policy = best_policy(problem, profile)
@@ -257,7 +255,7 @@ def sensitivity(
     realization: Realization,
     policy: str = "oes",
     *,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
 ) -> float:
     """Return by how many seconds the last digits of times and volumes move a makespan.
 
