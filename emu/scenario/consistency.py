@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.prediction.placement.packing import overload
+from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
@@ -252,7 +253,8 @@ def _structure(scenario: Scenario) -> Problems:
         pin(job, scenario.placement.tasks),
         defaultdict[Trail, list[str]](list),
     )
-    for machine, resource, problem in overload(pinned, scenario.cluster.build()):
+    space = Space(pinned, scenario.cluster.build(), apart=True)
+    for machine, resource, _, problem in overload(space):
         here = [task for task in pinned.tasks if task.pinned == machine]
         task = [one for one in here if one.demands.get(resource, 0.0) > 0][-1]
         names = {job.tasks[t].name for t in job.units[task.process_name]}

@@ -231,12 +231,6 @@ def either(one: str, other: str) -> str:
     return f"{one} or {kinds}" if write and one.startswith(head) else one
 
 
-def guess_key(problem: str) -> str:
-    """Return the key that an unknown one was taken for, empty for none."""
-    match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
-    return match[1] if match else ""
-
-
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
     system = systems().get(str(error["loc"][-2])) if len(error["loc"]) > 1 else None

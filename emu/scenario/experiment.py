@@ -22,7 +22,6 @@ from emu.prediction.placement import (
     with_placed_ring,
 )
 from emu.prediction.placement import place as place_by
-from emu.prediction.placement.packing import list_unclaimed
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
@@ -397,6 +396,7 @@ class Experiment:
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
             policy = f"sequential: {', '.join(each)}"
         pins = problem.job.fixed
+        demanded = {resource for t in problem.job.tasks for resource in t.demands}
         return {
             "policy": policy,
             "seed": self.scenario.seed,
@@ -405,9 +405,7 @@ class Experiment:
             "optimal": bool(pins or (outcome and outcome.optimal)),
             "machines": [name for name in own if name in there],
             "machines_in_all": len(own),
-            "unclaimed": sorted(
-                {*list_unclaimed(problem.job, problem.cluster)} - slots
-            ),
+            "unclaimed": sorted({*problem.cluster.resource_names()} - demanded - slots),
         }
 
     @property

@@ -287,18 +287,13 @@ class EmulationSection(Section):
             byte_scale=self.stated_byte_scale,
             compute=self.compute,
             flow_ends=self.flow_ends,
-            catch_up=self.stated_catch_up,
+            catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
             deadline=self.deadline,
             silence=self.silence,
             tls=self.tls,
             ports=self.ports,
             **limit,
         )
-
-    @property
-    def stated_catch_up(self) -> float:
-        """Seconds that a sender may catch up, infinite where it is unlimited."""
-        return math.inf if self.catch_up == "unlimited" else float(self.catch_up)
 
     @property
     def stated_time_scale(self) -> float:

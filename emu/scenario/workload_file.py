@@ -38,13 +38,10 @@ _KIND_OF_LETTER = {
     "p": "parameter_server",
 }
 VERSION = 1
+#: What tells a workload file from a scenario.
+WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
 #: Settings of a job that its times and volumes are of.
 _OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
-
-
-def is_workload(data: Data) -> bool:
-    """Return True where ``data`` is a workload file rather than a scenario."""
-    return {"machines", "edges", "volumes"} <= data.keys()
 
 
 def workload_document(document: Document) -> Document:

@@ -157,15 +157,6 @@ class ResourceLoad:
         return self.used / self.capacity
 
 
-def list_unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
-    """Return the resources that machines state and no task demands, sorted.
-
-    They limit nothing, although machines state them.
-    """
-    resources = {resource for task in job.tasks for resource in task.demands}
-    return tuple(r for r in sorted(cluster.resource_names()) if r not in resources)
-
-
 def resource_loads(
     job: Job, cluster: Cluster, placement: Placement
 ) -> tuple[ResourceLoad, ...]:
@@ -214,7 +205,7 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     tasks demand.
     """
     movable = ", ".join(space.resources[r] for r in _list_demands(space))
-    for _, resource, shortfall, problem in _find_overload(space):
+    for _, resource, shortfall, problem in overload(space):
         return InfeasiblePlacement(
             problem, resource=resource, shortfall=shortfall, key="placement.tasks"
         )
@@ -230,21 +221,8 @@ def _list_demands(space: Space) -> list[int]:
     return np.flatnonzero(space.demand.any(axis=0)).tolist()
 
 
-def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
-    """Yield machine, resource and a sentence wherever pinned tasks alone are too much.
-
-    Raises
-    ------
-    ValueError
-        When a task is pinned to a machine that is not in the cluster.
-    """
-    for machine, resource, _, problem in _find_overload(
-        Space(job, cluster, apart=True)
-    ):
-        yield machine, resource, problem
-
-
-def _find_overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
+def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
+    """Yield machine, resource, shortfall, sentence where pinned tasks are too much."""
     for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
         name = space.cluster.machines[machine].name
         for r, resource in enumerate(space.resources):

@@ -74,31 +74,6 @@ class Listing(NamedTuple):
     """Seconds, shape (placements,)."""
 
 
-def list_placements(
-    c: Candidates, symmetry: Symmetry, *, most: int, most_steps: int
-) -> Listing | None:
-    """Return all feasible placements up to symmetry, or None when there are too many.
-
-    At least one unit must be movable.
-
-    Parameters
-    ----------
-    most
-        Placements that may be listed.
-    most_steps
-        Steps that listing them may take; one is about 0.1 us.
-    """
-    placements = np.empty((most, len(c.units.demand)), np.int16)
-    bound = np.empty(most)
-    count = lib.list_all(
-        c.core, symmetry.core, most, most_steps, pointer(placements), pointer(bound)
-    )
-    if count < 0:
-        return None
-    order = np.argsort(bound[:count], kind="stable")
-    return Listing(placements[:count][order], bound[:count][order])
-
-
 def endless(cluster: Cluster) -> str:
     """Return the error of a job that ends nowhere."""
     steps = cluster.links.steps
@@ -237,8 +212,8 @@ def search_run(
     if listing is not None:
         run.exhaust(listing)
     if not (run.optimal or (run.best < np.inf and listing is not None)):
-        # Too many to list, or none ends: where slots keep processes together, the walk is over these
-        # teams, since most moves of one alone would leave a pool in debt.
+        # Too many to list, or none ends: where processes share slots, the walk is over
+        # teams of them, since most moves of one alone leave a pool in debt.
         together = Space(job, cluster)
         order = list(range(len(together.free)))
         if (
@@ -308,12 +283,19 @@ class _Run:
         return float(self.chain.cost[1])
 
     def listing(self) -> Listing | None:
-        """Return all placements when they can be listed, else None."""
+        """Return all placements up to symmetry, None where they are too many."""
         if not self.options.exhaustive or not self.space.units:
             return None
-        return list_placements(
-            self.arrays, self.symmetry, most=LISTED, most_steps=LISTING_STEPS
-        )
+        placements = np.empty((LISTED, len(self.space.units)), np.int16)
+        bound = np.empty(LISTED)
+        count = lib.list_all(
+            self.arrays.core, self.symmetry.core, LISTED, LISTING_STEPS,
+            pointer(placements), pointer(bound),
+        )  # fmt: skip
+        if count < 0:
+            return None
+        order = np.argsort(bound[:count], kind="stable")
+        return Listing(placements[:count][order], bound[:count][order])
 
     def exhaust(self, listing: Listing) -> None:
         """Simulate by ascending bound until no bound is better than the best."""

@@ -15,7 +15,7 @@ from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure,
 from emu.prediction.scheduling.policies import OwnRates, Policy
 from emu.problem import Cluster, Job
 from emu.problem.cluster import IN
-from emu.problem.placement import slot_names, slots_on, slowness
+from emu.problem.placement import slots_on, slowness
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,7 +31,8 @@ def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
     """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
     tuner_pools = [name for t in cluster.tuners for name in (t.pool, t.watched)]
-    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuner_pools}))}
+    pools = {name for t in job.tasks for name in (t.takes, t.gives_back) if name}
+    names = {name: i for i, name in enumerate(sorted(pools | {*tuner_pools}))}
     takes = [names.get(task.takes, -1) for task in job.tasks]
     frees = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)

@@ -330,7 +330,7 @@ class Scheduler:
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""
         room = self._room
-        # The lists of all instants stand one behind the other: each begins where the one
+        # The lists of all instants stand one behind the other, each from where the one
         # before it ends. Converting whole columns at once is what makes this cheap.
         tasks, flows, lines, gates = (
             begin[: count + 1].tolist()

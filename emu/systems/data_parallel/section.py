@@ -42,35 +42,6 @@ if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext
 
 
-def data_parallel_job(section: DataParallelJobSection, context: BuildContext) -> Job:
-    """Return the job that a section states.
-
-    Edges: every store -> sampler (store-major), sampler -> its worker, the ring, the
-    credit edges.
-
-    Raises
-    ------
-    ValueError
-        As `Job` and `credit_edges`.
-    """
-    tasks = [*_tasks(section, section.ranks(context.machines))]
-    workers = [task for task in tasks if task.kind == "worker"]
-    names = [worker.name for worker in workers]
-    ranks = range(len(names))
-    edges = [
-        *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
-        *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
-        *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
-    ]
-    return build_named_job(
-        [*tasks, *all_reduce_tasks(workers)],
-        edges,
-        section.count_batches(context),
-        section.replica_settings(context) | {"partitioner": section.partitioner},
-        window=context.window,
-    )
-
-
 def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
     demands = section.demands
     for rank, machine in enumerate(machines):
@@ -120,7 +91,27 @@ class DataParallelJobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return data_parallel_job(self, context)
+        """Return the job.
+
+        Edges: every store -> sampler (store-major), sampler -> its worker, the ring,
+        the credit edges.
+        """
+        tasks = [*_tasks(self, self.ranks(context.machines))]
+        workers = [task for task in tasks if task.kind == "worker"]
+        names = [worker.name for worker in workers]
+        ranks = range(len(names))
+        edges = [
+            *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
+            *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
+            *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
+        ]
+        return build_named_job(
+            [*tasks, *all_reduce_tasks(workers)],
+            edges,
+            self.count_batches(context),
+            self.replica_settings(context) | {"partitioner": self.partitioner},
+            window=context.window,
+        )
 
     @override
     def realize_sampled(

@@ -29,16 +29,6 @@ class DgclTimesSection(Section):
     coordination: Duration = 0.0
     """Time of a gate before a stage, for ``coordination: central``."""
 
-    def of_stages(self) -> dict[str, float]:
-        """Return kind -> seconds of stages, of what they receive, and of gates."""
-        return {
-            "gather": self.gather,
-            "scatter": self.scatter,
-            "gathered": self.receive,
-            "scattered": self.receive,
-            "coordination": self.coordination,
-        }
-
 
 class DgclKeys(WholeGraphSection):
     """What a scenario states of a DGCL job."""
@@ -82,9 +72,3 @@ class DgclKeys(WholeGraphSection):
         if self.plan != "swap" or self.machines is not None:
             return found
         return tuple(name for name in found if name != self.host)
-
-    def replicas(self, parts: int) -> list[int]:
-        """Return the devices of each box that has replicas; empty for none."""
-        if self.plan == "replication":
-            return [1] * parts
-        return list(self.boxes or ()) if self.plan == "dgcl_r" else []

@@ -255,15 +255,10 @@ class Plan:
             load[stage, list(links)] += rows
         return load
 
-    def stage_times(self, topology: Topology) -> NDArray[np.float64]:
-        """Return the seconds of each stage: of its slowest link, a row being 1."""
-        busy: NDArray[np.float64] = self.load(topology) / topology.capacities
-        longest: NDArray[np.float64] = busy.max(axis=1, initial=0.0)
-        return longest
-
     def cost(self, topology: Topology) -> float:
         """Return t(S), the sum over the stages (DGCL, equation 4), a row being 1."""
-        return float(self.stage_times(topology).sum())
+        busy = self.load(topology) / topology.capacities  # of a stage its slowest link
+        return float(busy.max(axis=1, initial=0.0).sum())
 
     def reverse(self, *, atomic: bool) -> Plan:
         """Return the plan of the gradients: last stage first, receivers send.

@@ -144,6 +144,7 @@ class DgclJobSection(DgclKeys):
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
         ranks = self.ranks(context.machines)
+        boxes = list(self.boxes or ()) if self.plan == "dgcl_r" else []
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -154,7 +155,7 @@ class DgclJobSection(DgclKeys):
             },
             "cache_features": self.cache_features,
             "backward": self.backward,
-            "replicas": self.replicas(len(ranks)),
+            "replicas": [1] * len(ranks) if self.plan == "replication" else boxes,
         }
         if context.cluster is not None:
             ends = (*ranks, self.host) if self.plan == "swap" else ranks
@@ -195,9 +196,12 @@ class DgclJobSection(DgclKeys):
         hidden = [self.model.hidden] * (self.model.layers - 1)
         model, length = job.settings["model"], dataset.feature_length
         times = {kind: default_time(time) for _, kind, time in self._pass_times()}
+        keys = "gather", "scatter", "coordination"
+        stages = {key: getattr(self.times, key) for key in keys}
+        stages |= dict.fromkeys(("gathered", "scattered"), self.times.receive)
         return dgcl_realization(
             self.builder(context, settings),
-            {**measured, **self.times.of_stages(), **times},
+            {**measured, **stages, **times},
             (length, *hidden),
             parameter_count(model, length, dataset.classes),
             number_bytes(job.settings) / context.byte_scale,

@@ -18,7 +18,12 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edge_count,
     elements_sent,
 )
-from emu.problem.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
+from emu.problem.workloads.model_shapes import (
+    ANSWERED_EDGE_BYTES,
+    BLOCK_EDGE_BYTES,
+    LABEL_BYTES,
+    VERTEX_ID_BYTES,
+)
 from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.dgtp.keys import DgtpKeys
@@ -56,7 +61,9 @@ def _edge_bytes(
         case "graph_store":
             return itemsize * feature_length * counts.owned[place["store"]]
         case "sampler":
-            return counts.batch_bytes(feature_length, itemsize)
+            features = itemsize * feature_length * counts.inputs
+            edges = BLOCK_EDGE_BYTES * counts.edges
+            return features + edges + LABEL_BYTES * counts.seeds
         case "sampler_fetch":
             return VERTEX_ID_BYTES * counts.owned[place["store"]]
         case "sampler_hop":

@@ -50,12 +50,6 @@ class Attempt:
         """Return it as settings of a task, which travel as lists."""
         return {"ends": [*self.ends], "done": [*self.done]}
 
-    @property
-    def presence(self) -> dict[str, list[str] | list[float]]:
-        """Return these settings of a task that works wherever it is not idle."""
-        there = [float(end != IDLE) for end in self.ends]
-        return {"ends": [*self.ends], "done": [*there]}
-
 
 def draw_attempts(
     dying: DyingLambdasSection, seed: int, shape: tuple[int, int, int]

@@ -16,7 +16,7 @@ from emu.systems.dorylus.lambda_sections import (
     SlowLambdasSection,
     TunerSection,
 )
-from emu.systems.dorylus.steps import THREADS, Step, attention_steps, convolution_steps
+from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
 from emu.systems.job_section import KindTimesSection
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
@@ -163,11 +163,6 @@ class DorylusKeys(WholeGraphSection):
         """Return the machines of the lambdas, interval by interval; none without."""
         count = len(servers) * self.intervals if self.uses_lambdas else 0
         return tuple(f"{LAMBDA}{number}" for number in range(count))
-
-    @property
-    def apply_pool(self) -> str:
-        """Pool of the servers that tensor tasks take without lambdas."""
-        return "gpu" if self.backend == "gpu" else THREADS
 
     @property
     def steps(self) -> list[Step]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import Dataset, open_for
-from emu.graph_data.intervals import IntervalCounts, cut_intervals, interval_counts
+from emu.graph_data import open_for
+from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
@@ -27,7 +28,12 @@ from emu.systems.dorylus.lambda_sections import (
     TunerSection,
 )
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
-from emu.systems.dorylus.volumes import dorylus_realization, weight_bytes
+from emu.systems.dorylus.volumes import (
+    dorylus_times,
+    dorylus_volumes,
+    epochs_of_edge,
+    weight_bytes,
+)
 from emu.systems.job_section import whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.whole_graph_section import (
@@ -277,9 +283,13 @@ class DorylusJobSection(DorylusKeys):
     ) -> Realization:
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
-        counts = count_intervals(
-            dataset, self.intervals, self.interval_cut, sources=self.attends
-        )
+        structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
+        how, each = self.interval_cut, self.intervals
+        try:
+            cut = cut_intervals(structure, owner, parts, each, how)
+        except ValueError as error:
+            raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
+        counts = interval_counts(structure, cut, parts, each, sources=self.attends)
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
@@ -295,9 +305,12 @@ class DorylusJobSection(DorylusKeys):
                 )
                 raise ScenarioError(problem, key="job.parameter_servers")
         times = {**measured, **self.times.default_times()}
-        return dorylus_realization(
-            self, job, counts, times, context.seed, widths, itemsize
-        )
+        volumes = dorylus_volumes(self, job, counts, widths, itemsize)
+        seconds = dorylus_times(self, job, counts, times, context.seed)
+        by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
+        for e in np.flatnonzero(volumes).tolist() if self.dying_lambdas.share else ():
+            by_epoch[e] *= epochs_of_edge(job, e)
+        return Realization(seconds, by_epoch)
 
 
 def _nic(rate: float) -> Nic:
@@ -312,25 +325,3 @@ def _without_nic(cluster: ClusterSection) -> list[str]:
 
 def _rack_name(server: str) -> str:
     return f"lambdas of {server}"
-
-
-def count_intervals(
-    dataset: Dataset,
-    intervals: int,
-    how: Literal["contiguous", "balanced"],
-    *,
-    sources: bool = False,
-) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
-
-    Raises
-    ------
-    ScenarioError
-        When a part has fewer vertices than intervals.
-    """
-    structure = dataset.structure
-    try:
-        cut = cut_intervals(structure, dataset.owner, dataset.parts, intervals, how)
-    except ValueError as error:
-        raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-    return interval_counts(structure, cut, dataset.parts, intervals, sources=sources)
