@@ -26,7 +26,7 @@ EDGE_END = 4
 
 
 def step_bytes(
-    name: str, section: DorylusKeys, widths: tuple[int, ...], itemsize: int
+    kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
 ) -> tuple[int, int]:
     """Return the bytes per vertex that a lambda pulls, and those that it returns.
 
