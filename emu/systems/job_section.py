@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from emu.problem import Cluster, Job, Realization, Task, Tuner
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, default_time
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.systems import Edit, Problems, Times
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which

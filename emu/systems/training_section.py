@@ -16,6 +16,7 @@ from emu.graph_data import ALL_NEIGHBOURS, Dataset, open_for
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
 from emu.problem import Cluster, Job, Realization
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -32,12 +33,14 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.systems import Edit, Problems, Settings, Times
-from emu.systems.job_section import JobSection, KindTimesSection, whole_kinds
+from emu.systems.job_section import (
+    BuildContext,
+    JobSection,
+    KindTimesSection,
+    whole_kinds,
+)
 
 if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
-
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})

@@ -13,14 +13,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-
     Time = float | dict[str, float]
 
 #: Keys that mean the same in every system that has them.

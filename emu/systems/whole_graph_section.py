@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
 
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
     DurationPerDevice,
@@ -16,17 +17,13 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.systems import Problems, Settings
-from emu.systems.job_section import JobSection
+from emu.systems.job_section import BuildContext, JobSection
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
     by_name,
 )
 from emu.units import DURATION
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import RateHistory, Schedule
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Steps = tuple[Floats, Floats]
 
 # The rate through every port over time: assigned, or the mean of what moved.

@@ -14,14 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from emu.problem import Edge, Job
+from emu.problem import Edge, Job, Task
 from emu.problem.workloads.model_shapes import shard_bounds
-
-if TYPE_CHECKING:
-    from emu.problem import Task
-
 
 #: Kind of its tasks, which take no time unless it is stated.
 ALL_REDUCE = "all_reduce"

@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Edge, Placement, Task
-
-if TYPE_CHECKING:
-    from emu.problem import Cluster, Job
+from emu.problem import Cluster, Edge, Job, Placement, Task
 
 #: Kind and program of the tasks that take copies.
 CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"

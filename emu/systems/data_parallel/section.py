@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from typing_extensions import override
 
@@ -28,6 +28,7 @@ from emu.problem.workloads.all_reduce import (
 from emu.systems import Keys, Times
 from emu.systems.dgtp.job import PROGRAMS, dgtp_times
 from emu.systems.dgtp.section import realize_volumes
+from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
     CommonJob,
@@ -37,9 +38,6 @@ from emu.systems.translation import (
     read_replicas,
     write_common,
 )
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
 
 
 def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:

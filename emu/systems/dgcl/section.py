@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -13,6 +13,7 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.problem import Cluster, Job, Realization
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
@@ -22,17 +23,13 @@ from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
-from emu.systems.job_section import whole_kinds
+from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import add_times
 from emu.systems.whole_graph_section import (
     layer_time,
     write_time,
 )
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
 
 class DgclJobSection(DgclKeys):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
 from emu.systems import Settings
+from emu.systems.job_section import BuildContext
 from emu.systems.training_section import TrainingSection
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
 
 
 class DemandsSection(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
@@ -27,6 +28,7 @@ from emu.problem.workloads.model_shapes import (
 from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.dgtp.keys import DgtpKeys
+from emu.systems.job_section import BuildContext
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import (
     HOPS,
@@ -38,10 +40,6 @@ from emu.systems.translation import (
     write_common,
 )
 from emu.units import SIZE
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
 _STORE_MEMORY = "job.demands.graph_store.memory"
 

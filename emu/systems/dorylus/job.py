@@ -46,11 +46,10 @@ from typing import TYPE_CHECKING, Any
 from emu.problem import Job, Task
 from emu.systems.dorylus.deaths import IDLE, LATE
 from emu.systems.dorylus.graph import Graph
-from emu.systems.dorylus.steps import LAMBDAS, THREADS
+from emu.systems.dorylus.steps import LAMBDAS, THREADS, Step
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.keys import DorylusKeys
-    from emu.systems.dorylus.steps import Step
     from emu.systems.job_section import BuildContext
 
 

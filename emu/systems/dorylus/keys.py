@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -17,14 +17,11 @@ from emu.systems.dorylus.lambda_sections import (
     TunerSection,
 )
 from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
-from emu.systems.job_section import KindTimesSection
+from emu.systems.job_section import BuildContext, KindTimesSection
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
     WholeGraphSection,
 )
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
 
 #: Beginning of the names of the lambdas' machines.
 LAMBDA = "lambda"

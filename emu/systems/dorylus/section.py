@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -34,15 +34,12 @@ from emu.systems.dorylus.volumes import (
     epochs_of_edge,
     weight_bytes,
 )
-from emu.systems.job_section import whole_kinds
+from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.whole_graph_section import (
     write_time,
 )
 from emu.units import SIZE
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
 
 #: Keys that nothing but lambdas heeds.
 _OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from typing_extensions import override
@@ -12,6 +12,7 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
@@ -28,6 +29,7 @@ from emu.problem.workloads.model_shapes import (
     parameter_count,
 )
 from emu.systems import Keys, Problems, Times
+from emu.systems.job_section import BuildContext
 from emu.systems.p3.job import PIPELINES, P3Builder
 from emu.systems.p3.keys import P3Keys
 from emu.systems.training_section import (
@@ -45,9 +47,6 @@ from emu.systems.translation import (
 )
 from emu.units import SIZE
 
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 #: Of machines and features.
 _TOO_FEW = (
