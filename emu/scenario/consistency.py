@@ -286,7 +286,7 @@ def _standing(scenario: Scenario, job: Job) -> Problems:
         if machine in machines and machine not in part:
             problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
             yield trail, problem
-    if not scenario.placement.spelt_out:
+    if not scenario.placement.is_explicit:
         return
     missing = [
         process

@@ -54,7 +54,7 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
     edit: Edit = {}
     for key, section in sections:
         edit[f"{key}.policy"] = policy
-        if section.spelt_out and policy != section.policy:
+        if section.is_explicit and policy != section.policy:
             edit[f"{key}.tasks"] = None
     return edit
 

@@ -200,7 +200,7 @@ class PlacementSection(Section):
     not of ``best``."""
 
     @property
-    def spelt_out(self) -> bool:
+    def is_explicit(self) -> bool:
         """True where ``tasks`` is the whole placement rather than pins."""
         return self.policy == "explicit"
 

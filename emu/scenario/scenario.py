@@ -281,7 +281,7 @@ class Scenario(FileSection):
             for _, prefix, job in self.each_job()
             for _, task, machine in job.list_pins()
         }
-        return pins_of | ({} if self.placement.spelt_out else self.placement.tasks)
+        return pins_of | ({} if self.placement.is_explicit else self.placement.tasks)
 
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links.

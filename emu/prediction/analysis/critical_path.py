@@ -303,28 +303,20 @@ def divergences(
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
     links = (chain or critical_path(emulated)).links
-    return tuple(drift for drift in _walk(links, simulated) if drift.seconds)
-
-
-def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
-    moment = 0.0  # where the simulation is
-    for _, pieces in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
-        last = None
-        begun = None
-        for link in pieces:
-            if link.cause is Cause.GAP:
-                yield Drift(Cause.GAP, link, link.seconds)
-                continue
-            begun = link.start if begun is None else begun
-            last = link
-        if last is None or begun is None:
-            continue
-        start, end = span(simulated, last)
-        yield Drift(ELSEWHERE, last, moment - start)
-        yield Drift(last.cause, last, (last.end - begun) - (end - start))
-        moment = end
+    drifts, moment = list[Drift](), 0.0  # where the simulation is
+    for _, group in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
+        pieces = [*group]
+        gaps = [one for one in pieces if one.cause is Cause.GAP]
+        drifts += [Drift(Cause.GAP, gap, gap.seconds) for gap in gaps]
+        if own := [one for one in pieces if one.cause is not Cause.GAP]:
+            start, end = span(simulated, own[-1])
+            drifts.append(Drift(ELSEWHERE, own[-1], moment - start))
+            took = own[-1].end - own[0].start
+            drifts.append(Drift(own[-1].cause, own[-1], took - (end - start)))
+            moment = end
     if links:  # a run of no length has no chain
-        yield Drift(ELSEWHERE, links[-1], moment - simulated.length)
+        drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
+    return tuple(drift for drift in drifts if drift.seconds)
 
 
 class DelayCause(StrEnum):

@@ -71,11 +71,6 @@ class Topology:
         flat = [link for pair in self._pairs() for link in self.routes.get(pair, ())]
         return np.array(flat, np.int32)
 
-    @cached_property
-    def row_times(self) -> NDArray[np.float64]:
-        """Time of a row on each link over that on the fastest; shape (links,)."""
-        return self.fastest / self.capacities
-
     @property
     def fastest(self) -> float:
         """Capacity of the widest link."""
