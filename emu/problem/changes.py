@@ -45,10 +45,6 @@ class CapacitySteps:
     ----------
     start
         Bytes per second at time 0, of every port.
-    changes
-        Changes of them, in any order.
-    ports
-        Position of every link by its name.
 
     Attributes
     ----------
@@ -182,13 +178,6 @@ def end_of_work(
 
 class SpeedSteps:
     """The share of its speed that every machine has, as steps over time.
-
-    Parameters
-    ----------
-    changes
-        Changes of them, in any order.
-    machines
-        Position of every machine by its name.
 
     Raises
     ------

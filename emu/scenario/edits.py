@@ -64,8 +64,6 @@ class ScenarioEdits:
 
     Parameters
     ----------
-    scenario
-        What was simulated, or run.
     measured
         Whether times and volumes are those of a run, not those of the scenario.
     chosen

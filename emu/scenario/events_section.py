@@ -225,13 +225,7 @@ def kill_errors(
     hosts: Mapping[str, str],
     job: Job,
 ) -> Problems:
-    """Yield (where, what is wrong and what would be right) of what is killed.
-
-    Parameters
-    ----------
-    hosts
-        Host of each machine, where it is stated.
-    """
+    """Yield (where, what is wrong and what would be right) of what is killed."""
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
     named = {
         "host": {*hosts.values()},
@@ -453,13 +447,7 @@ class CheckpointSection(Section):
 
 
 def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
-    """Yield (where, what is wrong and what would be right) of a stated checkpoint.
-
-    Parameters
-    ----------
-    several
-        Whether there are several jobs.
-    """
+    """Yield (where, what is wrong and what would be right) of a stated checkpoint."""
     able = [name for name, system in systems().items() if system.cuts is not None]
     if several:
         problem = "several jobs keep no checkpoints: run each alone, or remove this key"

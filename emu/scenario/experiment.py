@@ -77,8 +77,6 @@ def place(
     realization
         Of the run, with reference times: what searches judge placements by; default is
         that of `realize`, asked for where it matters.
-    progress
-        Called by searches with (candidates so far, in all, best makespan).
 
     Raises
     ------
@@ -173,11 +171,6 @@ def place_one_by_one(
     progress: Progress | None = None,
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
-
-    Parameters
-    ----------
-    job
-        All jobs, as `build_job` makes them one.
 
     Raises
     ------
@@ -350,13 +343,7 @@ class Experiment:
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
-        """Return sentences on events that change nothing, and on a kill that ends it.
-
-        Parameters
-        ----------
-        schedule
-            As `attempts` takes it.
-        """
+        """Return sentences on events that change nothing, and on a kill that ends it."""
         if not (self.scenario.events or self.scenario.failures):
             return []
         try:
@@ -445,11 +432,6 @@ def prepare(
 
     Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
     in one process; what counts then is as long as that took.
-
-    Parameters
-    ----------
-    progress
-        Called by placement searches with (candidates so far, in all, best makespan).
 
     Raises
     ------

@@ -186,11 +186,6 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     else the stated time of each kind of task, and the volumes of what its samplers will
     really sample: sampling is a function of the seed, so those are exact.
 
-    Parameters
-    ----------
-    job
-        From `build_job`.
-
     Raises
     ------
     ScenarioError

@@ -134,13 +134,7 @@ def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
 def read_replicas(
     job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
 ) -> Keys:
-    """Return the values that differ by system, of replicas, which step themselves.
-
-    Parameters
-    ----------
-    by_hops
-        Whether samplers ask for the structure hop by hop.
-    """
+    """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
     demands = demands_of(job)
     return {

@@ -339,13 +339,7 @@ def placement_line(gap: dict[str, float]) -> str:
 
 
 def optimality_line(result: dict[str, Any]) -> str:
-    """Return the bound, the gap and Theorem 1 in words; empty where there is no gap.
-
-    Parameters
-    ----------
-    result
-        With the keys of `optimality`.
-    """
+    """Return the bound, the gap and Theorem 1 in words; empty where there is no gap."""
     if result.get("gap") is None:
         return ""
     place = str(result["bound_by"])

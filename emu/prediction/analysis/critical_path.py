@@ -375,8 +375,6 @@ def error_budget(
     ----------
     emulated
         With its rates; without any the kernel shared the NICs.
-    simulated
-        Of the same tasks and flows.
     rows
         Of `send_rows`; a flow that is not in it counts as shaping.
     chain

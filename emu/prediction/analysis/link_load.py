@@ -95,13 +95,7 @@ def _running_sums(
 
 
 class LinkContention:
-    """The active flows of every port of a schedule; flows without bytes do not count.
-
-    Parameters
-    ----------
-    schedule
-        Finished, simulated or emulated.
-    """
+    """The active flows of every port of a schedule; those without bytes not counted."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._hops = schedule.problem.hops

@@ -98,11 +98,6 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
     Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
     it; an epoch's last, which may be short, counts in full. None where the job has no
     mini-batches.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``.
     """
     if "batch_size" not in settings:
         return None
@@ -134,15 +129,7 @@ class JobTime:
 def job_times(
     schedule: Schedule, realization: Realization, policy: str
 ) -> list[JobTime]:
-    """Return the times of every job, in order; none where there is but one.
-
-    Parameters
-    ----------
-    realization
-        Times and volumes that the schedule has, and the jobs alone.
-    policy
-        Rate policy.
-    """
+    """Return the times of every job, in order; none where there is but one."""
     job, times = schedule.problem.job, []
     for name in filter(None, job.job_names):
         problem, run = only(schedule.problem, realization, name)

@@ -140,11 +140,6 @@ def rank_pairs(
 
     Links and tasks twice as fast: of two NICs one may take what the other saves. Paired
     are those whose link or task is busy for longest.
-
-    Parameters
-    ----------
-    edited
-        Returns a change with its keys and values.
     """
     before = span(base)
     little = [

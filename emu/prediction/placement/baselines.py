@@ -25,11 +25,6 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     equal demands, whatever their names. Tasks of one process move as one, pinned ones
     (the graph stores) only take room.
 
-    Parameters
-    ----------
-    rng
-        Draws the order of the machines.
-
     Raises
     ------
     InfeasiblePlacement

@@ -66,13 +66,7 @@ class Chain(NamedTuple):
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
-    """Return a chain that starts at a feasible placement of the units.
-
-    Parameters
-    ----------
-    remembered
-        Number of placements to remember.
-    """
+    """Return a chain that starts at a feasible placement of the units."""
     makespan = placement_cost(c, expand(c.units, machines), np.inf)
     parts = {
         "machines": machines.copy(),
@@ -156,8 +150,6 @@ def search_etp(
     ----------
     profile
         Times and volumes to draw the simulated iterations from.
-    seed
-        Seed of all draws.
     progress
         Called with (proposals so far, proposals in all, best makespan).
 

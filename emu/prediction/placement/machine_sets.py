@@ -35,8 +35,6 @@ def machine_sets(
         Its tasks say how slow every machine is.
     most
         How many, at least 1; of more those are left whose sizes are spread evenly.
-    held
-        Machines that are in each set.
     """
     factors = slowness(job, cluster)
     slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))

@@ -138,11 +138,6 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
 
     Tasks and edges keep their places, and with them their times and volumes: a worker
     takes over the steps of another rank.
-
-    Parameters
-    ----------
-    name
-        Name of the job, where there are several.
     """
     job, machine_of = problem.job, problem.placement.machine_of
     steps = {

@@ -171,13 +171,6 @@ class JobArrays(NamedTuple):
 class Layout:
     """A placed job, ready to be scheduled.
 
-    Parameters
-    ----------
-    job
-        The job, bound.
-    machine_of
-        Machine of every task.
-
     Attributes
     ----------
     c
@@ -251,11 +244,6 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
 
 class BoundJob:
     """A job's arrays, checked, as the core has them.
-
-    Parameters
-    ----------
-    arrays
-        The arrays.
 
     Attributes
     ----------

@@ -271,15 +271,6 @@ def check_rates(
 ) -> list[float]:
     """Return the rates that a rule gave, bytes per second, one per flow.
 
-    Parameters
-    ----------
-    name
-        The rule, for errors.
-    capacity
-        Bytes per second of every link.
-    given
-        What it returned.
-
     Raises
     ------
     DataError
@@ -315,13 +306,6 @@ class OwnRates:
 
     Nothing can be raised through C: what happens is kept until `check`, and from then
     on no flow gets a rate, so that the core comes back.
-
-    Parameters
-    ----------
-    job, cluster
-        Whose flows and links are meant.
-    rates
-        The rule, see `Policy.rates`.
     """
 
     def __init__(self, job: Job, cluster: Cluster, rates: Rates) -> None:

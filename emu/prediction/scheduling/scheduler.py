@@ -33,13 +33,7 @@ from emu.problem import Job, Problem, Profile
 
 
 class NewestReads:
-    """The reads of a schedule that goes on.
-
-    Parameters
-    ----------
-    log
-        `Log.reads`; for reading.
-    """
+    """The reads of a schedule that goes on."""
 
     def __init__(self, job: Job, log: Ints) -> None:
         self.log = log
@@ -142,8 +136,6 @@ class Scheduler:
 
     Parameters
     ----------
-    problem
-        Problem to schedule.
     policy
         Name of the rate policy, see `emu.prediction.scheduling.RATE_POLICIES`.
     profile

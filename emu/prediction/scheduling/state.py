@@ -120,16 +120,10 @@ class State:
 
     Parameters
     ----------
-    layout
-        The placed job.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
         seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy
         needs it.
-    logged
-        True to keep when everything happened.
-    looks
-        Looks at quotas that there is room for.
 
     Attributes
     ----------

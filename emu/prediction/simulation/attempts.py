@@ -101,8 +101,6 @@ def attempts(
     part
         Returns the schedule from an iteration of the whole job on that begins so many
         seconds after the whole job began.
-    kills
-        In any order.
     first, began
         Iteration and time with which the first attempt begins.
 
@@ -220,8 +218,6 @@ def time_down(
 
     Parameters
     ----------
-    now, died
-        Kills that it died of, and when, in seconds since the whole job began.
     otherwise
         Seconds of recovery after a death that no kill states them for.
     """

@@ -44,12 +44,8 @@ def simulate(
 
     Parameters
     ----------
-    realization
-        Times and volumes of the run.
     policy
         Name of a rate policy, or ``portfolio``.
-    record_rates
-        True to keep the rate history.
     profile
         Profile by which a policy looks ahead and the portfolio chooses; without
         one, the realization itself.
@@ -263,11 +259,6 @@ def sensitivity(
     seed, a few times over; the largest change of the makespan counts. In a job that
     chains many ties a last digit decides the order, and may move the makespan by a
     percent: two placements that are closer than this are equally good.
-
-    Parameters
-    ----------
-    realization, policy, profile
-        As of `simulate`.
 
     Raises
     ------

@@ -139,11 +139,6 @@ def build_named_job(
 
     Tasks without a phase have that of their kind.
 
-    Parameters
-    ----------
-    window
-        As `credit_edges` takes it.
-
     Raises
     ------
     ValueError

@@ -31,8 +31,6 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
 
     Parameters
     ----------
-    owners
-        Names of the tasks whose state is copied.
     every
         Iterations between two copies.
     missed

@@ -326,13 +326,7 @@ def peer_to_peer(needs: Needs, devices: int) -> Plan:
 
 
 def swap(needs: Needs, host: int) -> Plan:
-    """Return the plan of NeuGraph's swap: all rows to a host, and those needed back.
-
-    Parameters
-    ----------
-    needs
-        As `Needs.swapped` returns them.
-    """
+    """Return the plan of NeuGraph's swap: all rows to a host, and those needed back."""
     up = peer_to_peer(replace(needs, readers=needs.readers & 1 << host), host + 1)
     others = needs.readers & ~(1 << host)
     down = [

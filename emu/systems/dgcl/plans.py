@@ -196,7 +196,7 @@ def _forget(parts: Path, most: int) -> None:
 
 @functools.lru_cache(maxsize=32)
 def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
-    """Return the plan of the gradients of a plan; see `Plan.reversed`."""
+    """Return the plan of the gradients of a plan; see `Plan.reverse`."""
     return plan.reverse(atomic=atomic)
 
 

@@ -88,8 +88,6 @@ def dgtp_volumes(
     ----------
     counts
         Of each sampler, of each iteration of the job.
-    feature_length
-        F.
     parameters
         Parameters of the model, sharded over the servers or summed by an all-reduce.
     itemsize
