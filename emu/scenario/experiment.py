@@ -343,7 +343,7 @@ class Experiment:
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
-        """Return sentences on events that change nothing, and on a kill that ends it."""
+        """Return sentences on events that change nothing, and a kill that ends it."""
         if not (self.scenario.events or self.scenario.failures):
             return []
         try:

@@ -361,7 +361,7 @@ class Scenario(FileSection):
         return pin(job, self.only_present(job, self.pins)) if pins else job
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
-        """Return ``stated`` of the tasks that a job has: its data set may name others."""
+        """Return ``stated`` of the tasks of its job: the data set may name others."""
         if not self.job.shaped_by_data:
             return stated
         names = {*job.units, *(task.name for task in job.tasks)}
