@@ -15,14 +15,11 @@ from typing_extensions import override
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.names import html_table
 from emu.prediction.analysis.throughput import Cost, schedule_cost
-from emu.prediction.placement import (
-    JobsCost,
-    PlacementResult,
-    affordable,
-    with_placed_ring,
-)
+from emu.prediction.placement import PlacementResult, affordable
 from emu.prediction.placement import place as place_by
+from emu.prediction.placement.candidates import JobsCost
 from emu.prediction.placement.place import SEARCHES
+from emu.prediction.placement.ring_order import with_placed_ring
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
@@ -37,13 +34,8 @@ from emu.problem import (
     Schedule,
 )
 from emu.problem.placement import slot_teams
-from emu.problem.workloads import (
-    copies_of,
-    copy_names,
-    repeat,
-    with_peers,
-    without_copies,
-)
+from emu.problem.workloads import copies_of, repeat, without_copies
+from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize

@@ -15,13 +15,9 @@ from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Job, Realization
 from emu.problem.fields.section import Section
-from emu.problem.workloads import (
-    JobPart,
-    count_copy_bytes,
-    several_jobs,
-    several_realizations,
-    without_copies,
-)
+from emu.problem.workloads import JobPart, several_jobs, without_copies
+from emu.problem.workloads.copies import count_copy_bytes
+from emu.problem.workloads.several_jobs import several_realizations
 from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
 from emu.systems.system import state_bytes, system_of, tasks_with_state_of

@@ -19,7 +19,8 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.suggestion import nearest
-from emu.problem.workloads import JobPart, several_jobs, with_copies
+from emu.problem.workloads import JobPart, several_jobs
+from emu.problem.workloads.copies import with_copies
 from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
     DEFAULT_RESTARTS,

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, batch_counts, open_dataset
 from emu.prediction.analysis.bounds import bounds
-from emu.prediction.placement import PlacementResult, placement_bound
+from emu.prediction.placement import PlacementResult
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import common_draws
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, search_etp

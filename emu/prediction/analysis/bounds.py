@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from emu.prediction.analysis.link_load import LinkContention
-from emu.prediction.placement import placement_bound
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
     Floats,

@@ -4,8 +4,6 @@ Every algorithm takes a job and a cluster and returns a `Placement`; the searche
 say what its makespan is. Must not know: scenarios, sockets, clocks.
 """
 
-from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.candidates import JobsCost
 from emu.prediction.placement.packing import resource_loads
 from emu.prediction.placement.place import (
     PLACEMENT_POLICIES,
@@ -13,17 +11,13 @@ from emu.prediction.placement.place import (
     best_placement,
     place,
 )
-from emu.prediction.placement.ring_order import with_placed_ring
 from emu.prediction.placement.space import PlacementResult
 
 __all__ = [
     "PLACEMENT_POLICIES",
-    "JobsCost",
     "PlacementResult",
     "affordable",
     "best_placement",
     "place",
-    "placement_bound",
     "resource_loads",
-    "with_placed_ring",
 ]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from emu.problem import Job, Links, Problem, Task
-from emu.problem.workloads import ALL_REDUCE
+from emu.problem.workloads.all_reduce import ALL_REDUCE
 
 #: Its bound, minus its length, true where it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"

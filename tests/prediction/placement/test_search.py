@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from emu.errors import InfeasiblePlacement
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.core import lib, pointer
-from emu.prediction.placement import placement_bound
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
     Candidates,
     candidates,
