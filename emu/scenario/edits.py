@@ -116,16 +116,7 @@ class ScenarioEdits:
         a plan along its links do, they are built anew for other links; those of a run
         were not measured, so that such a change has no keys then.
         """
-        write = {
-            "network": self._network,
-            "compute": self._compute,
-            "bytes": self._bytes,
-            "policy": self._policy,
-            "window": self._window,
-            "slots": self._slots,
-            "events": self._events,
-        }[change.kind]
-        edit = write(change)
+        edit = self._write(change)
         if edit is None:
             return change
         edit |= self.standing(change.problem)
@@ -404,39 +395,46 @@ class ScenarioEdits:
             names -= {f"{prefix}{name}" for name in keys}
         return edit if times and not names else None
 
-    def _bytes(self, change: Change) -> Edit | None:
-        if self._scenario.profile is not None:
-            return None
-        scale = partial(_scale_value, SIZE, factor=change.factor)
-        return self._scenario.job.scale_volumes([*change.rows], scale) or None
-
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
         share = "flow" if name == change.policy else "job"
         return {"schedule.policy": name, "schedule.share": share}
 
-    def _window(self, change: Change) -> Edit:
-        return {
-            f"{at}job.credit_window": "unlimited"
-            if math.isinf(change.factor)
-            else int(change.factor) * job.credit_window
-            for at, _, job in self._scenario.each_job()
-            if isinstance(job.credit_window, int)
-        }
-
-    def _slots(self, change: Change) -> Edit | None:
-        machines, pool = change.problem.cluster.machines, change.pool
-        more = {machines[row].name: machines[row].slots[pool] for row in change.rows}
-        edit = {
-            f"cluster.machines[{p}].slots.{pool}": more[name]
-            for name, p in self._cluster.names_and_positions()
-            if name in more
-        }
+    def _write(self, change: Change) -> Edit | None:
+        """Return a change as keys and values; None where the scenario has none."""
+        scenario, edit = self._scenario, Edit()
+        match change.kind:
+            case "network":
+                return self._network(change)
+            case "compute":
+                return self._compute(change)
+            case "policy":
+                return self._policy(change)
+            case "events":
+                keys = ("events", "failures")
+                return {key: None for key in keys if getattr(scenario, key)}
+            case "bytes":
+                if scenario.profile is None:
+                    scale = partial(_scale_value, SIZE, factor=change.factor)
+                    edit = scenario.job.scale_volumes([*change.rows], scale)
+            case "window":
+                wide, factor = math.isinf(change.factor), change.factor
+                return {
+                    f"{at}job.credit_window": "unlimited"
+                    if wide
+                    else int(factor) * job.credit_window
+                    for at, _, job in scenario.each_job()
+                    if isinstance(job.credit_window, int)
+                }
+            case _:  # slots
+                machines, pool = change.problem.cluster.machines, change.pool
+                more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
+                edit = {
+                    f"cluster.machines[{p}].slots.{pool}": more[name]
+                    for name, p in self._cluster.names_and_positions()
+                    if name in more
+                }
         return edit or None
-
-    def _events(self, _: Change) -> Edit:
-        keys = ("events", "failures")
-        return {key: None for key in keys if getattr(self._scenario, key)}
 
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
