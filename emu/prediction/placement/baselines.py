@@ -199,7 +199,7 @@ def deal_out(space: Space) -> Ints:
 
     def begin() -> list[int]:
         nonlocal turns
-        turns = itertools.count()
+        turns = itertools.count()  # an attempt begins at the first machine again
         return list(range(units))
 
     def machines_in_turn() -> list[int]:
@@ -239,6 +239,7 @@ def _deal(
 
 def _possible(space: Space, machines: Ints, *, cautious: bool) -> bool:
     units = np.nonzero(machines >= 0)[0]
+    # By IFS the rest is looked at, too: slow, and asked where all else has failed.
     if not cautious:
         use = np.zeros_like(space.free)
         np.add.at(use, machines[units], space.demand[units])

@@ -85,6 +85,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     times, volumes
         Those of iterations that were seen, as in `Profile`; only their means are used.
     """
+    # No other rule looks at paths: they are spared the walk through the job.
     if layout.job.arrays.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
     return np.zeros((0, 0))
@@ -209,6 +210,7 @@ class RateChanges(NamedTuple):
 
 def new_rate_changes(edges: int) -> RateChanges:
     """Return the board before anything was sent."""
+    # No iteration of any edge has been seen: -1, so that the first one differs.
     return RateChanges(
         np.full(edges, -1, np.int64),
         np.zeros(edges),
