@@ -177,7 +177,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     ScenarioError
         When the tasks of the job compute nothing that could be measured.
     DataError, InfeasiblePlacement
-        As `emu.scenario.build_job` and `emu.prediction.placement.place_ifs`.
+        As `emu.scenario.build_job` and `emu.prediction.placement.baselines.place_ifs`.
     """
     for _, _, section in scenario.each_job():
         if section.unmeasured or scenario.jobs:

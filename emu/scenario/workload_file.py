@@ -65,14 +65,10 @@ def workload_document(document: Document) -> Document:
                 key=key,
             )
     try:
-        nics = [[*map(float, bandwidths)] for bandwidths in data["machines"]]
+        rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
+        machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
         scenario = {
-            "cluster": {
-                "machines": [
-                    {"nic": {"in": RATE.exact(inward), "out": RATE.exact(outward)}}
-                    for inward, outward in nics
-                ]
-            },
+            "cluster": {"machines": machines},
             "job": {
                 "system": "custom",
                 "iterations": data["n_iterations"],

@@ -31,7 +31,7 @@ class DgclTimesSection(Section):
 
 
 class DgclKeys(WholeGraphSection):
-    """What a scenario states of a DGCL job."""
+    """Keys of a DGCL job, as a scenario states them."""
 
     system: Literal["dgcl"]
     """Kind of job."""

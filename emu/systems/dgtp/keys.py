@@ -27,7 +27,7 @@ class DemandsSection(Section):
 
 
 class DgtpKeys(TrainingSection):
-    """What a scenario states of a DGTP job."""
+    """Keys of a DGTP job, as a scenario states them."""
 
     system: Literal["dgtp"]
     """Kind of job."""

@@ -96,7 +96,7 @@ class DorylusTimesSection(KindTimesSection):
 
 
 class DorylusKeys(WholeGraphSection):
-    """What a scenario states of a Dorylus job."""
+    """Keys of a Dorylus job, as a scenario states them."""
 
     system: Literal["dorylus"]
     """Kind of job."""

@@ -17,7 +17,7 @@ else:
 
 
 class P3Keys(ReplicaSection):
-    """What a scenario states of a P3 job."""
+    """Keys of a P3 job, as a scenario states them."""
 
     system: Literal["p3"]
     """Kind of job."""
