@@ -16,7 +16,7 @@ import typer
 
 from emu.cli import app
 from emu.cli.app import GROUPS
-from emu.scenario import json_schema
+from emu.scenario.scenario import json_schema
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- What follows is written by tools/document_keys.py. -->\n"

@@ -17,7 +17,7 @@ from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.host.input_file import one_error, read_json
 from emu.names import printable
-from emu.prediction.placement import place_ifs
+from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
@@ -177,7 +177,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     ScenarioError
         When the tasks of the job compute nothing that could be measured.
     DataError, InfeasiblePlacement
-        As `emu.scenario.build_job` and `emu.prediction.placement.place_ifs`.
+        As `emu.scenario.build_job` and `emu.prediction.placement.baselines.place_ifs`.
     """
     for _, _, section in scenario.each_job():
         if section.unmeasured or scenario.jobs:

@@ -6,7 +6,7 @@ Start at ``job.py`` and ``cluster.py``; ``fields/`` makes keys, ``workloads/`` p
 jobs.
 """
 
-from emu.problem.changes import CapacityChange, SpeedChange, end_of_work
+from emu.problem.changes import CapacityChange
 from emu.problem.cluster import Cluster, Link, Links, Machine, Route, Tuner
 from emu.problem.faults import Due, Fault, Kill, disturbances, next_kills, with_faults
 from emu.problem.job import Edge, Job, Profile, Realization, Task
@@ -34,11 +34,9 @@ __all__ = [
     "Realization",
     "Route",
     "Schedule",
-    "SpeedChange",
     "Task",
     "Tuner",
     "disturbances",
-    "end_of_work",
     "next_kills",
     "with_faults",
 ]

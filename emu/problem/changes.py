@@ -28,6 +28,16 @@ class CapacityChange:
     """Bytes per second from then on, finite; 0 where it is cut."""
 
 
+def _sum_steps(
+    since: NDArray[np.float64], level: NDArray[np.float64], times: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what has come by each of ``times`` at a level that changes in steps."""
+    before = np.append(0.0, np.cumsum(np.diff(since) * level[:-1]))
+    place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
+    sums: NDArray[np.float64] = before[place] + level[place] * (times - since[place])
+    return sums
+
+
 class CapacitySteps:
     """The capacity of every port as steps over time.
 
@@ -35,10 +45,6 @@ class CapacitySteps:
     ----------
     start
         Bytes per second at time 0, of every port.
-    changes
-        Changes of them, in any order.
-    ports
-        Position of every link by its name.
 
     Attributes
     ----------
@@ -94,10 +100,7 @@ class CapacitySteps:
 
     def carry(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes that a port can carry by each of ``times``."""
-        since, capacity = self.of(port)
-        before = np.append(0.0, np.cumsum(np.diff(since) * capacity[:-1]))
-        place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-        return before[place] + capacity[place] * (times - since[place])
+        return _sum_steps(*self.of(port), times)
 
     def when(self, port: int, volume: float) -> float:
         """Return when a port can have carried so many bytes, infinite for never."""
@@ -176,13 +179,6 @@ def end_of_work(
 class SpeedSteps:
     """The share of its speed that every machine has, as steps over time.
 
-    Parameters
-    ----------
-    changes
-        Changes of them, in any order.
-    machines
-        Position of every machine by its name.
-
     Raises
     ------
     ValueError
@@ -235,14 +231,7 @@ class SpeedSteps:
         since, share = (np.array(values) for values in self._of[machine])
         if len(since) == 1:
             return end - start
-        sums = np.append(0.0, np.cumsum(np.diff(since) * share[:-1]))
-
-        def by(times: NDArray[np.float64]) -> NDArray[np.float64]:
-            place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-            work: NDArray[np.float64] = share[place] * (times - since[place])
-            return sums[place] + work
-
-        return by(end) - by(start)
+        return _sum_steps(since, share, end) - _sum_steps(since, share, start)
 
     @cached_property
     def flat(

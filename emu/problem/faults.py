@@ -117,21 +117,16 @@ def next_kills(
     return Due(idle=tuple(idle))
 
 
-def factors_over(
-    faults: Iterable[tuple[float, float, float]],
-) -> list[tuple[float, float]]:
+def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
     """Return (time, product of the factors from then on), in the order of time.
 
-    Parameters
-    ----------
-    faults
-        Beginning, end and factor of each; before the first of them the product is 1.
+    Before the first of them it is 1.
     """
     edges = []
-    for since, until, factor in faults:
-        edges.append((since, 1, factor))
-        if until < math.inf:
-            edges.append((until, 0, factor))
+    for fault in faults:
+        edges.append((fault.since, 1, fault.factor))
+        if fault.until < math.inf:
+            edges.append((fault.until, 0, fault.factor))
     active: list[float] = []
     factors: list[tuple[float, float]] = []
     for time, is_start, factor in sorted(edges):
@@ -222,7 +217,3 @@ def _spans(
     for start, ends, part in zip(since, [*since[1:], math.inf], share, strict=True):
         if part < 1 and start < end:
             yield start, min(ends, end), part
-
-
-def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
-    return factors_over((f.since, f.until, f.factor) for f in faults)

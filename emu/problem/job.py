@@ -451,7 +451,7 @@ class Realization:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class Profile(Realization):
     """Measured times and volumes of some iterations, to draw runs from.
 
     Raises
@@ -460,13 +460,9 @@ class Profile:
         As `Realization`, or when nothing was profiled.
     """
 
-    times: NDArray[np.float64]
-    volumes: NDArray[np.float64]
-    """As in `Realization`, over the profiled iterations."""
-
+    @override
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", _check_values(self.times, "times"))
-        object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
+        super().__post_init__()
         if self.times.shape[1] < 1 or self.volumes.shape[1] != self.times.shape[1]:
             raise ValueError("a profile needs the same iterations of times and volumes")
 

@@ -6,7 +6,7 @@ those of its tasks that take it run one at a time.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,22 +68,6 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
     return tuple(pools)
 
 
-def slot_violations(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> list[str]:
-    """Return one sentence per pool of which more slots are given back than taken."""
-    violations = []
-    for pool in pools_of(cluster, job, machine_of):
-        takes = sum(job.rounds[j] for j in pool.takers)
-        frees = sum(job.rounds[j] for j in pool.freers)
-        if frees > takes:
-            name = cluster.machines[pool.machine].name
-            by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
-            violations.append(
-                f"pool {pool.name} of machine {name} gets {frees} slots back from "
-                f"{by}, but {takes} are taken there"
-            )
-    return violations
-
-
 def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     """Return the processes that share slots: one takes what another one gives back.
 
@@ -127,12 +111,6 @@ def _upstream(job: Job, start: int) -> Iterator[int]:
                     tasks.add(source)
                     level.append(source)
     yield from (j for j in range(len(job.tasks)) if j not in tasks)
-
-
-def slot_names(job: Job) -> tuple[str, ...]:
-    """Return the names of all pools that tasks take or free, sorted."""
-    names = Counter(name for t in job.tasks for name in (t.takes, t.gives_back) if name)
-    return tuple(sorted(names))
 
 
 def slowness(job: Job, cluster: Cluster) -> NDArray[np.float64]:
@@ -201,7 +179,17 @@ class Placement:
             ]
             if len({names[task] for task in members}) > 1:
                 found.append(f"process {process} stands on several machines")
-        return found + slot_violations(cluster, job, self.machine_of)
+        for pool in pools_of(cluster, job, self.machine_of):
+            takes = sum(job.rounds[j] for j in pool.takers)
+            frees = sum(job.rounds[j] for j in pool.freers)
+            if frees > takes:
+                by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
+                name = cluster.machines[pool.machine].name
+                found.append(
+                    f"pool {pool.name} of machine {name} gets {frees} slots back from "
+                    f"{by}, but {takes} are taken there"
+                )
+        return found
 
 
 @dataclass(frozen=True)

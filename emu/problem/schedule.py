@@ -94,8 +94,6 @@ class Schedule:
 
     Parameters
     ----------
-    problem
-        Problem that was run.
     task_start, task_end
         Seconds, shape (tasks, iterations); NaN where a task has fewer (`Job.rounds`).
     flow_ready, flow_start, flow_end

@@ -30,7 +30,8 @@ from emu.prediction.analysis.explanation import (
 )
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
-from emu.prediction.placement import ResourceLoad, resource_loads
+from emu.prediction.placement import resource_loads
+from emu.prediction.placement.packing import ResourceLoad
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
 from emu.problem.workloads import window_of

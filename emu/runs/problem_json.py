@@ -39,10 +39,10 @@ from emu.problem import (
     Problem,
     Route,
     Schedule,
-    SpeedChange,
     Task,
     Tuner,
 )
+from emu.problem.changes import SpeedChange
 
 #: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.
 MOST = 1e18

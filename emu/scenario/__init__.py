@@ -5,9 +5,9 @@ processes, or how a schedule is made.
 Start at ``scenario_file.py``, then ``experiment.py``.
 """
 
-from emu.scenario.experiment import Experiment, place, prepare
+from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job, open_data, realize
-from emu.scenario.scenario import Scenario, json_schema
+from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import find_errors, load, write_scenario
 from emu.scenario.workload_file import ProfileFile, read_profile, write_profile
 
@@ -17,10 +17,8 @@ __all__ = [
     "Scenario",
     "build_job",
     "find_errors",
-    "json_schema",
     "load",
     "open_data",
-    "place",
     "prepare",
     "read_profile",
     "realize",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.errors import DataError
+from emu.prediction.placement.packing import overload
+from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
 from emu.problem.cluster import ImpossibleRoute, MissingRoute
@@ -15,6 +17,7 @@ from emu.problem.fields.cluster_section import MachineSection, network_errors
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import CHECKPOINT
+from emu.scenario.document import Data
 from emu.scenario.error_messages import LATENCY_OF_NIC
 from emu.scenario.events_section import (
     checkpoint_errors,
@@ -27,7 +30,6 @@ from emu.scenario.run_sections import (
     PlacementSection,
     pin,
     pin_errors,
-    pins_too_large,
 )
 from emu.systems import Problems
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
@@ -43,7 +45,7 @@ _MACHINE_KEYS = [*MachineSection.model_fields]
 _CHECKS: list[tuple[set[str], Check]] = []
 
 
-def misspelt_keys(data: dict[str, Any]) -> Problems:
+def misspelt_keys(data: Data) -> Problems:
     """Yield keys that look like a known one but are not, or belong to another file.
 
     Machines may have any further resource, so ``memroy`` would pass as one.
@@ -244,7 +246,24 @@ def _structure(scenario: Scenario) -> Problems:
         yield ("job",), str(error)
         return
     problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
-    yield from problems or _rooms(scenario, job)
+    yield from problems
+    if problems:
+        return
+    pinned, found = (
+        pin(job, scenario.placement.tasks),
+        defaultdict[Trail, list[str]](list),
+    )
+    space = Space(pinned, scenario.cluster.build(), apart=True)
+    for machine, resource, _, problem in overload(space):
+        here = [task for task in pinned.tasks if task.pinned == machine]
+        task = [one for one in here if one.demands.get(resource, 0.0) > 0][-1]
+        names = {job.tasks[t].name for t in job.units[task.process_name]}
+        keys = [k for k in scenario.placement.tasks if k in names | {task.process_name}]
+        own = (*scenario.job.demands_at(task), resource)
+        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
+    for trail, several in found.items():
+        others = f"; {len(several) - 1} more machines likewise" if several[1:] else ""
+        yield trail, scenario.advice(several[0] + others)
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
@@ -267,7 +286,7 @@ def _standing(scenario: Scenario, job: Job) -> Problems:
         if machine in machines and machine not in part:
             problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
             yield trail, problem
-    if not scenario.placement.spelt_out:
+    if not scenario.placement.is_explicit:
         return
     missing = [
         process
@@ -279,20 +298,6 @@ def _standing(scenario: Scenario, job: Job) -> Problems:
     if missing:
         problem = f"no machine for {', '.join(missing[:8])}"
         yield ("placement", "tasks"), problem
-
-
-def _rooms(scenario: Scenario, job: Job) -> Problems:
-    """Yield machines on which the tasks that are stated to stand there have no room."""
-    places, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
-    cluster = scenario.cluster.build()
-    for task, resource, problem in pins_too_large(pin(job, places), cluster):
-        names = {job.tasks[t].name for t in job.units[task.process_name]}
-        keys = [key for key in places if key in names | {task.process_name}]
-        own = (*scenario.job.demands_at(task), resource)
-        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
-    for trail, problems in found.items():
-        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
-        yield trail, scenario.advice(problems[0] + others)
 
 
 @_reads("cluster", "job")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import attempts
-from emu.problem import Problem, Profile, Realization, Schedule
+from emu.problem import Problem, Realization, Schedule
 
 if TYPE_CHECKING:
     from emu.scenario import Experiment
@@ -40,8 +40,7 @@ def makespan_of(
     def part(first: int, began: float) -> Schedule:
         rest = problem.beginning_at(first, began)
         run = realization.beginning_at(first, problem.job)
-        profile = Profile(run.times, run.volumes)
-        return simulate(rest, run, policy, profile=profile)
+        return simulate(rest, run, policy)
 
     kills = experiment.scenario.kills(problem)
     return attempts(part, kills, experiment.rules).makespan

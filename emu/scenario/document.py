@@ -16,7 +16,7 @@ from functools import lru_cache
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -31,6 +31,8 @@ from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
+#: Mapping of a file: mappings, lists, text, numbers, truth values, None.
+Data: TypeAlias = dict[str, Any]
 #: Where machines are, which may be several of a name.
 _MACHINES: Trail = ("cluster", "machines")
 _STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
@@ -80,7 +82,7 @@ class Document:
 
     file: str
     """As the user called it."""
-    data: dict[str, Any]
+    data: Data
     """Mappings, lists, text, numbers, truth values, None."""
     lines: dict[Trail, int] = field(default_factory=dict)
     """Trail -> line, from 1."""
@@ -186,13 +188,7 @@ def parse_document(text: str, file: str) -> Document:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
-    _count(data, file)
-    return Document(file, _as_mapping(file, data), text=text)
-
-
-def _count(data: Any, file: str) -> None:
-    """Refuse what would take too long to check."""
-    level, values = [data], 0
+    level, values = [data], 0  # what would take too long to check is refused
     for _ in range(_DEEPEST):
         values += len(level)
         if values > _MOST_VALUES:
@@ -205,6 +201,7 @@ def _count(data: Any, file: str) -> None:
         level = [*chain.from_iterable(sizes)]
     if level:
         raise ScenarioError("has too many values or levels", file=file)
+    return Document(file, _as_mapping(file, data), text=text)
 
 
 def _read_yaml(file: str, text: str) -> Document:
@@ -236,7 +233,7 @@ def _load_tree(text: str) -> Any:
     return YAML(pure=True).load(StringIO(text))
 
 
-def _as_mapping(file: str, data: Any) -> dict[str, Any]:
+def _as_mapping(file: str, data: Any) -> Data:
     if not isinstance(data, dict):
         kind = "nothing" if data is None else type(data).__name__
         raise ScenarioError(
@@ -377,7 +374,7 @@ def apply_overrides(
             del document.lines[keys]
 
 
-def value_at(content: dict[str, Any], keys: str) -> Any:
+def value_at(content: Data, keys: str) -> Any:
     """Return the value that an override of ``keys`` would replace, None for none."""
     document = Document("", copy.deepcopy(content))
     place: Any = document.data

@@ -55,7 +55,7 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
     edit: Edit = {}
     for key, section in sections:
         edit[f"{key}.policy"] = policy
-        if section.spelt_out and policy != section.policy:
+        if section.is_explicit and policy != section.policy:
             edit[f"{key}.tasks"] = None
     return edit
 
@@ -65,8 +65,6 @@ class ScenarioEdits:
 
     Parameters
     ----------
-    scenario
-        What was simulated, or run.
     measured
         Whether times and volumes are those of a run, not those of the scenario.
     chosen
@@ -119,17 +117,7 @@ class ScenarioEdits:
         a plan along its links do, they are built anew for other links; those of a run
         were not measured, so that such a change has no keys then.
         """
-        write = {
-            "network": self._network,
-            "latency": self._latency,
-            "compute": self._compute,
-            "bytes": self._bytes,
-            "policy": self._policy,
-            "window": self._window,
-            "slots": self._slots,
-            "events": self._events,
-        }[change.kind]
-        edit = write(change)
+        edit = self._write(change)
         if edit is None:
             return change
         edit |= self.standing(change.problem)
@@ -235,19 +223,15 @@ class ScenarioEdits:
         have to state more: the way between two machines without NICs.
         """
         job = base.problem.job
-        tasks = job.tasks
-        if len(tasks) > MOST_TASKS and not job.fixed:
-            self.notes.append(
-                f"one more machine was not tried: to place {len(tasks)} tasks again "
-                "takes too long"
-            )
-            return
-        names = []
-        for name, position in self._cluster.names_and_positions():
+        tried = len(job.tasks) <= MOST_TASKS or job.fixed
+        if not tried:
+            self._note_untried(f"to place {len(job.tasks)} tasks again takes too long")
+        kinds: list[object] = []
+        for name, position in self._cluster.names_and_positions() if tried else ():
             edit, kind = self._one_more(name, position)
-            if kind in names:
+            if kind in kinds:
                 continue
-            names.append(kind)
+            kinds.append(kind)
             edit |= placement_edit(self._scenario, "best")
             try:
                 scenario = load(self._scenario, edit | {"expect": None})
@@ -264,31 +248,31 @@ class ScenarioEdits:
             more = replace(base, problem=problem, realization=realization, edit=edit)
             yield replace(more, kind="machine", what=what)
 
+    def _note_untried(self, problem: str) -> bool:
+        self.notes.append(f"one more machine was not tried: {problem}")
+        return False
+
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
-        if self._vertices > MOST_PLANNED:
-            problem = f"to plan for {self._vertices:,} vertices again takes too long"
-            self.notes.append(f"one more machine was not tried: {problem}")
-            return False
+        if (count := self._vertices) > MOST_PLANNED:
+            problem = f"to plan for {count:,} vertices again takes too long"
+            return self._note_untried(problem)
         changed = build_job(edited)
-        if job.fixed and _names(changed) == _names(job):
+        alike = _names(changed) == _names(job)
+        if alike and job.fixed:
             return False
-        by_measurement = self._measured or self._scenario.profile is not None
-        if by_measurement and _names(changed) != _names(job):
+        if not alike and (self._measured or self._scenario.profile is not None):
             problem = "it would have tasks without measured times"
-            self.notes.append(f"one more machine was not tried: {problem}")
-            return False
+            return self._note_untried(problem)
         for name in job.job_names:
             settings = job.settings_of(name)
             if settings.get("parts") == changed.settings_of(name).get("parts"):
                 continue
-            vertices = len(open_for(settings).owner)
-            if vertices > MOST_PARTED:
-                self.notes.append(
-                    "one more machine was not tried: it would have a graph store, and "
-                    f"to partition {vertices:,} vertices again takes too long"
+            if (count := len(open_for(settings).owner)) > MOST_PARTED:
+                return self._note_untried(
+                    "it would have a graph store, and to partition "
+                    f"{count:,} vertices again takes too long"
                 )
-                return False
         return True
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
@@ -429,39 +413,48 @@ class ScenarioEdits:
             names -= {f"{prefix}{name}" for name in keys}
         return edit if times and not names else None
 
-    def _bytes(self, change: Change) -> Edit | None:
-        if self._scenario.profile is not None:
-            return None
-        scale = partial(_scale_value, SIZE, factor=change.factor)
-        return self._scenario.job.scale_volumes([*change.rows], scale) or None
-
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
         share = "flow" if name == change.policy else "job"
         return {"schedule.policy": name, "schedule.share": share}
 
-    def _window(self, change: Change) -> Edit:
-        return {
-            f"{at}job.credit_window": "unlimited"
-            if math.isinf(change.factor)
-            else int(change.factor) * job.credit_window
-            for at, _, job in self._scenario.each_job()
-            if isinstance(job.credit_window, int)
-        }
-
-    def _slots(self, change: Change) -> Edit | None:
-        machines, pool = change.problem.cluster.machines, change.pool
-        more = {machines[row].name: machines[row].slots[pool] for row in change.rows}
-        edit = {
-            f"cluster.machines[{p}].slots.{pool}": more[name]
-            for name, p in self._cluster.names_and_positions()
-            if name in more
-        }
+    def _write(self, change: Change) -> Edit | None:
+        """Return a change as keys and values; None where the scenario has none."""
+        scenario, edit = self._scenario, Edit()
+        match change.kind:
+            case "network":
+                return self._network(change)
+            case "latency":
+                return self._latency(change)
+            case "compute":
+                return self._compute(change)
+            case "policy":
+                return self._policy(change)
+            case "events":
+                keys = ("events", "failures")
+                return {key: None for key in keys if getattr(scenario, key)}
+            case "bytes":
+                if scenario.profile is None:
+                    scale = partial(_scale_value, SIZE, factor=change.factor)
+                    edit = scenario.job.scale_volumes([*change.rows], scale)
+            case "window":
+                wide, factor = math.isinf(change.factor), change.factor
+                return {
+                    f"{at}job.credit_window": "unlimited"
+                    if wide
+                    else int(factor) * job.credit_window
+                    for at, _, job in scenario.each_job()
+                    if isinstance(job.credit_window, int)
+                }
+            case _:  # slots
+                machines, pool = change.problem.cluster.machines, change.pool
+                more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
+                edit = {
+                    f"cluster.machines[{p}].slots.{pool}": more[name]
+                    for name, p in self._cluster.names_and_positions()
+                    if name in more
+                }
         return edit or None
-
-    def _events(self, _: Change) -> Edit:
-        keys = ("events", "failures")
-        return {key: None for key in keys if getattr(self._scenario, key)}
 
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:

@@ -122,7 +122,13 @@ def _words(node: Node) -> str:
         return f"a mapping with system: {' or '.join(node['discriminator']['mapping'])}"
     inner = _mapping(node)
     if "properties" in inner:
-        return _mapping_words(node, inner)
+        needed = list(inner.get("required", ()))
+        others = [key for key in inner["properties"] if key not in needed][:_LISTED]
+        keys = f" with {', '.join(needed)}" if needed else ""
+        more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
+        words = f"a mapping{keys}{more if others else ''}"
+        example = f"; for example {write_value(_example(node))}"
+        return words + (example if needed else "")
     kinds = [_words(_follow(option)) for option in inner.get("anyOf", ())]
     if kinds:
         return " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
@@ -135,17 +141,6 @@ def _words(node: Node) -> str:
         example = f"for example {write_value(_example(inner))}"
         word = example if "pattern" in inner else f"{word}, {example}"
     return word
-
-
-def _mapping_words(node: Node, mapping: Node) -> str:
-    keys_needed = list(mapping.get("required", ()))
-    others = [key for key in mapping["properties"] if key not in keys_needed][:_LISTED]
-    keys = f" with {', '.join(keys_needed)}" if keys_needed else ""
-    more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
-    words = f"a mapping{keys}{more if others else ''}"
-    return (
-        f"{words}; for example {write_value(_example(node))}" if keys_needed else words
-    )
 
 
 def _example(node: Node) -> Any:
@@ -239,12 +234,6 @@ def either(one: str, other: str) -> str:
         return other
     head, write, kinds = other.partition(", write ")
     return f"{one} or {kinds}" if write and one.startswith(head) else one
-
-
-def guess_key(problem: str) -> str:
-    """Return the key that an unknown one was taken for, empty for none."""
-    match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
-    return match[1] if match else ""
 
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:

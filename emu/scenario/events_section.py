@@ -225,13 +225,7 @@ def kill_errors(
     hosts: Mapping[str, str],
     job: Job,
 ) -> Problems:
-    """Yield (where, what is wrong and what would be right) of what is killed.
-
-    Parameters
-    ----------
-    hosts
-        Host of each machine, where it is stated.
-    """
+    """Yield (where, what is wrong and what would be right) of what is killed."""
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
     named = {
         "host": {*hosts.values()},
@@ -356,25 +350,21 @@ class FailuresSection(Section):
         """
         seed = seed if self.seed is None else self.seed
         found: list[Fault] = []
-        for machine in cluster.machines if self.machine and not self.mortal else ():
-            found += self._of(self.machine, machine.name, seed, nic=machine.has_nic)
-        for link in cluster.shared_links if self.link else ():
-            found += self._of(self.link, link.name, seed)
+        subjects = [(self.machine, m.name, m.has_nic) for m in cluster.machines]
+        subjects += [(self.link, link.name, True) for link in cluster.shared_links]
+        for kind, name, nic in subjects:
+            of_machine = kind is self.machine
+            cut = of_machine and self.cuts
+            if kind is None or (of_machine and self.mortal) or (cut and not nic):
+                continue
+            factor = 1.0 / kind.by if kind.by else 0.0
+            names = [f"{name} out", f"{name} in"] if cut else [name]
+            found += [
+                Fault(each, since, until, factor, of_machine=of_machine and not cut)
+                for since, until in kind.draw(name, seed)
+                for each in names
+            ]
         return found
-
-    def _of(
-        self, kind: FailureSection | None, name: str, seed: int, *, nic: bool = False
-    ) -> Iterator[Fault]:
-        if kind is None or (kind is self.machine and kind.what == "cut" and not nic):
-            return
-        of_machine = kind is self.machine
-        factor = 1.0 / kind.by if kind.by else 0.0
-        for since, time in kind.draw(name, seed):
-            if of_machine and kind.what == "cut":
-                for way in ("out", "in"):
-                    yield Fault(f"{name} {way}", since, time, factor)
-            else:
-                yield Fault(name, since, time, factor, of_machine=of_machine)
 
 
 def failure_errors(failures: FailuresSection | None) -> Problems:
@@ -457,13 +447,7 @@ class CheckpointSection(Section):
 
 
 def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
-    """Yield (where, what is wrong and what would be right) of a stated checkpoint.
-
-    Parameters
-    ----------
-    several
-        Whether there are several jobs.
-    """
+    """Yield (where, what is wrong and what would be right) of a stated checkpoint."""
     able = [name for name, system in systems().items() if system.cuts is not None]
     if several:
         problem = "several jobs keep no checkpoints: run each alone, or remove this key"

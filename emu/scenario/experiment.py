@@ -15,15 +15,11 @@ from typing_extensions import override
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.names import html_table
 from emu.prediction.analysis.throughput import Cost, schedule_cost
-from emu.prediction.placement import (
-    JobsCost,
-    PlacementResult,
-    affordable,
-    with_placed_ring,
-)
+from emu.prediction.placement import PlacementResult, affordable
 from emu.prediction.placement import place as place_by
-from emu.prediction.placement.packing import list_unclaimed
+from emu.prediction.placement.candidates import JobsCost
 from emu.prediction.placement.place import SEARCHES
+from emu.prediction.placement.ring_order import with_placed_ring
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
@@ -38,13 +34,8 @@ from emu.problem import (
     Schedule,
 )
 from emu.problem.placement import slot_teams
-from emu.problem.workloads import (
-    copies_of,
-    copy_names,
-    repeat,
-    with_peers,
-    without_copies,
-)
+from emu.problem.workloads import copies_of, repeat, without_copies
+from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
@@ -79,8 +70,6 @@ def place(
     realization
         Of the run, with reference times: what searches judge placements by; default is
         that of `realize`, asked for where it matters.
-    progress
-        Called by searches with (candidates so far, in all, best makespan).
 
     Raises
     ------
@@ -94,12 +83,17 @@ def place(
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
+        cost, weights = scenario.joint_cost, dict[str, float]()
+        for item in scenario.jobs:
+            weights |= {} if item.weight is None else {item.name: item.weight}
+        # None where several jobs are judged by the makespan.
+        by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
         count = min(section.simulated_iterations, job.iterations)
         short = replace(job, iterations=count)
         options |= {
             "transfers": section.iterations or affordable(short, rates),
             "iterations": count,
-            "cost": _jobs_cost(scenario),
+            "cost": JobsCost(cost != "max", weights) if by_jobs else None,
         }
     if section.policy == "etp":
         options |= {
@@ -125,16 +119,6 @@ def place(
     )
     placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
     return replace(outcome, placement=placement)
-
-
-def _jobs_cost(scenario: Scenario) -> JobsCost | None:
-    """Return the cost to judge several jobs by, None where that is the makespan."""
-    cost = scenario.joint_cost
-    if cost == "max" and not any(item.release for item in scenario.jobs):
-        return None
-    stated = {item.name: item.weight for item in scenario.jobs}
-    weights = {name: weight for name, weight in stated.items() if weight is not None}
-    return JobsCost(cost != "max", weights)
 
 
 class NoPeer(PlacementError):
@@ -181,11 +165,6 @@ def place_one_by_one(
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
-    Parameters
-    ----------
-    job
-        All jobs, as `build_job` makes them one.
-
     Raises
     ------
     PlacementError, ScenarioError, DataError
@@ -202,7 +181,19 @@ def place_one_by_one(
         found = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
-        free = _without_load(free, part, found)
+        # What a placed job takes is not there for the next.
+        use = found.usage(part, free)
+        machines = [
+            replace(
+                machine,
+                resources={
+                    resource: amount - amounts.get(resource, 0.0)
+                    for resource, amount in machine.resources.items()
+                },
+            )
+            for machine, amounts in zip(free.machines, use, strict=True)
+        ]
+        free = replace(free, machines=tuple(machines))
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
     placement = tuple(machine_of[task.process_name] for task in job.tasks)
@@ -212,22 +203,6 @@ def place_one_by_one(
         candidates=sum(candidates),
         budget=max(budgets),
     )
-
-
-def _without_load(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
-    """Return the cluster without what a placed job takes of its resources."""
-    use = placement.usage(job, cluster)
-    machines = [
-        replace(
-            machine,
-            resources={
-                resource: amount - amounts.get(resource, 0.0)
-                for resource, amount in machine.resources.items()
-            },
-        )
-        for machine, amounts in zip(cluster.machines, use, strict=True)
-    ]
-    return replace(cluster, machines=tuple(machines))
 
 
 def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
@@ -364,11 +339,6 @@ class Experiment:
         """Return sentences on what is hardly meant.
 
         Events that change nothing, a kill that ends the job, a latency longer than it.
-
-        Parameters
-        ----------
-        schedule
-            As `attempts` takes it.
         """
         long = [*self._long_latencies()]
         if not (self.scenario.events or self.scenario.failures):
@@ -422,6 +392,7 @@ class Experiment:
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
             policy = f"sequential: {', '.join(each)}"
         pins = problem.job.fixed
+        demanded = {resource for t in problem.job.tasks for resource in t.demands}
         return {
             "policy": policy,
             "seed": self.scenario.seed,
@@ -430,9 +401,7 @@ class Experiment:
             "optimal": bool(pins or (outcome and outcome.optimal)),
             "machines": [name for name in own if name in there],
             "machines_in_all": len(own),
-            "unclaimed": sorted(
-                {*list_unclaimed(problem.job, problem.cluster)} - slots
-            ),
+            "unclaimed": sorted({*problem.cluster.resource_names()} - demanded - slots),
         }
 
     @property
@@ -472,11 +441,6 @@ def prepare(
 
     Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
     in one process; what counts then is as long as that took.
-
-    Parameters
-    ----------
-    progress
-        Called by placement searches with (candidates so far, in all, best makespan).
 
     Raises
     ------

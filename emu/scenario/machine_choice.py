@@ -146,13 +146,7 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
 
 
 def machines_words(placing: Mapping[str, Any]) -> str:
-    """Return on which machines tasks stand: ``on gpu alone``; empty in older results.
-
-    Parameters
-    ----------
-    placing
-        As in result.json.
-    """
+    """Return where tasks stand: ``on gpu alone``; empty for older results."""
     names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
     if len(names) == 1:
         return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"

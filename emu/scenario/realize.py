@@ -15,13 +15,9 @@ from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Job, Realization
 from emu.problem.fields.section import Section
-from emu.problem.workloads import (
-    JobPart,
-    count_copy_bytes,
-    several_jobs,
-    several_realizations,
-    without_copies,
-)
+from emu.problem.workloads import JobPart, several_jobs, without_copies
+from emu.problem.workloads.copies import count_copy_bytes
+from emu.problem.workloads.several_jobs import several_realizations
 from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
 from emu.systems.system import state_bytes, system_of, tasks_with_state_of
@@ -68,8 +64,7 @@ def build_job(scenario: Scenario) -> Job:
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
-    figures = model_figures(scenario)
-    if figures is None:
+    if (figures := model_figures(scenario)) is None:
         return job
     model = {**job.settings["model"], "parameters": figures.parameters}
     return replace(job, settings={**job.settings, "model": model})
@@ -140,11 +135,11 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
         When the data set is missing or damaged.
     """
     section = scenario.job
-    if not isinstance(section, TrainingSection):
+    model = section.model if isinstance(section, TrainingSection) else None
+    if not isinstance(model, ModelProgramSection):
         return None
-    model = section.model
-    if not isinstance(model, ModelProgramSection) or model.measured is not None:
-        return None if not isinstance(model, ModelProgramSection) else model.measured
+    if model.measured is not None:
+        return model.measured
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:
@@ -186,11 +181,6 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     Those stated in a custom job; else drawn from the profile, with the scenario's seed;
     else the stated time of each kind of task, and the volumes of what its samplers will
     really sample: sampling is a function of the seed, so those are exact.
-
-    Parameters
-    ----------
-    job
-        From `build_job`.
 
     Raises
     ------

@@ -6,7 +6,7 @@ Of these ``placement.tasks`` pins tasks: no placement policy may move them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
@@ -22,8 +22,7 @@ from pydantic import (
 from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
-from emu.prediction.placement.packing import overload
-from emu.problem import Cluster, Job, Task
+from emu.problem import Cluster, Job
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
@@ -133,23 +132,6 @@ def pin_errors(
             yield trail, problem
 
 
-def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[Task, str, str]]:
-    """Yield (task, resource, problem): the last task pinned where it has no room.
-
-    Parameters
-    ----------
-    job
-        With its pins.
-    """
-    for machine, resource, problem in overload(job, cluster):
-        pinned_there = [
-            task
-            for task in job.tasks
-            if task.pinned == machine and task.demands.get(resource, 0.0) > 0
-        ]
-        yield pinned_there[-1], resource, problem
-
-
 def _check_placement(found: object) -> str:
     known = placement.PLACEMENT_POLICIES
     if not isinstance(found, str) or found not in known:
@@ -218,7 +200,7 @@ class PlacementSection(Section):
     not of ``best``."""
 
     @property
-    def spelt_out(self) -> bool:
+    def is_explicit(self) -> bool:
         """True where ``tasks`` is the whole placement rather than pins."""
         return self.policy == "explicit"
 
@@ -305,18 +287,13 @@ class EmulationSection(Section):
             byte_scale=self.stated_byte_scale,
             compute=self.compute,
             flow_ends=self.flow_ends,
-            catch_up=self.stated_catch_up,
+            catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
             deadline=self.deadline,
             heartbeat_timeout=self.silence,
             tls=self.tls,
             ports=self.ports,
             **limit,
         )
-
-    @property
-    def stated_catch_up(self) -> float:
-        """Seconds that a sender may catch up, infinite where it is unlimited."""
-        return math.inf if self.catch_up == "unlimited" else float(self.catch_up)
 
     @property
     def stated_time_scale(self) -> float:

@@ -19,7 +19,8 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.suggestion import nearest
-from emu.problem.workloads import JobPart, several_jobs, with_copies
+from emu.problem.workloads import JobPart, several_jobs
+from emu.problem.workloads.copies import with_copies
 from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
     DEFAULT_RESTARTS,
@@ -281,7 +282,7 @@ class Scenario(FileSection):
             for _, prefix, job in self.each_job()
             for _, task, machine in job.list_pins()
         }
-        return pins_of | ({} if self.placement.spelt_out else self.placement.tasks)
+        return pins_of | ({} if self.placement.is_explicit else self.placement.tasks)
 
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links.
@@ -361,15 +362,7 @@ class Scenario(FileSection):
         return pin(job, self.only_present(job, self.pins)) if pins else job
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
-        """Return ``stated`` of the tasks that a job has: its data set may name others.
-
-        Parameters
-        ----------
-        job
-            Of this scenario.
-        stated
-            Machine by name of a task or process.
-        """
+        """Return ``stated`` of the tasks of its job: the data set may name others."""
         if not self.job.shaped_by_data:
             return stated
         names = {*job.units, *(task.name for task in job.tasks)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
+    Data,
     Document,
     Source,
     apply_overrides,
@@ -40,7 +42,7 @@ from emu.scenario.document import (
     parse_document,
     read_document,
 )
-from emu.scenario.error_messages import MISSING, describe, either, guess_key, trail_of
+from emu.scenario.error_messages import MISSING, describe, either, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.experiment import (
     following_placement,
@@ -54,8 +56,8 @@ from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.scenario.workload_file import (
+    WORKLOAD_KEYS,
     expect_listed_makespan,
-    is_workload,
     read_profile,
     workload_document,
 )
@@ -90,7 +92,7 @@ LAB_KEYS = ("cluster", "lab", "events")
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
-_STAND_INS: dict[str, Any] = {
+_STAND_INS: Data = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
     "job": {
         "system": "custom",
@@ -460,7 +462,7 @@ def _apply_changes(
     ``noted``: texts of programs that are not read of their files.
     """
     source = Source(document.text, document.file, str(folder), overrides)
-    workload = document.data if is_workload(document.data) else None
+    workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
     if workload is not None:
         document = workload_document(document)
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
@@ -514,10 +516,10 @@ def _describe_errors(
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in trails and not follows:
             problems[trail] = either(problems.get(trail, ""), describe(error))
-    keys = {
-        (*trail[:-1], key)
+    keys = {  # those that unknown ones were taken for
+        (*trail[:-1], match[1])
         for trail, problem in problems.items()
-        if (key := guess_key(problem))
+        if (match := re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem))
     }
     return [
         (trail, problem)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from emu.scenario.document import Document, read_document
+from emu.scenario.document import Data, Document, read_document
 
 if TYPE_CHECKING:
     Pairs = Sequence[tuple[int, int]]
@@ -69,7 +69,7 @@ def expand_topology(document: Document, folder: Path) -> None:
     cluster.update(content)
 
 
-def _add_host(cluster: dict[str, Any]) -> None:
+def _add_host(cluster: Data) -> None:
     """Add the memory of a box as a machine ``host``, which devices reach over PCIe."""
     for number, device in enumerate(machine["name"] for machine in cluster["machines"]):
         for ends, way in ((("from", "to"), "up"), (("to", "from"), "down")):
@@ -78,7 +78,7 @@ def _add_host(cluster: dict[str, Any]) -> None:
     cluster["machines"].append({"name": "host", "nic": "none"})
 
 
-def boxes_of(boxes: int, *, nvlinks: bool) -> dict[str, Any]:
+def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     """Return section ``cluster`` of boxes of eight devices each, without NICs.
 
     A pair without an NVLink crosses PCIe out of the sender, then the link of its socket

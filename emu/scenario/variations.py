@@ -59,7 +59,20 @@ def variations(
     ScenarioError
         When a ``vary`` cannot be read, or one of the scenarios is wrong.
     """
-    keys = [_varied(text) for text in vary]
+    keys: list[tuple[str, list[str]]] = []
+    for text in vary:
+        key, rest = split_override(text)
+        parts, depth = [""], 0
+        for letter in rest:  # a comma in a bracket belongs to a value
+            depth += (letter in "[{") - (letter in "]}")
+            if letter == "," and depth == 0:
+                parts.append("")
+            else:
+                parts[-1] += letter
+        texts = [value.strip() for value in parts]
+        if not (key and all(texts)):
+            raise ScenarioError("write key=value,value", file=f"--vary {text}")
+        keys.append((key, list(dict.fromkeys(texts))))
     for key, _ in keys:
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
@@ -74,18 +87,3 @@ def variations(
             scenario = load(file, changes)
             points.append(Point(values, seed, scenario, scenario == as_stated))
     return points
-
-
-def _varied(text: str) -> tuple[str, list[str]]:
-    key, rest = split_override(text)
-    parts, depth = [""], 0
-    for letter in rest:  # a comma in a bracket belongs to a value
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    values = [value.strip() for value in parts]
-    if not (key and all(values)):
-        raise ScenarioError("write key=value,value", file=f"--vary {text}")
-    return key, list(dict.fromkeys(values))

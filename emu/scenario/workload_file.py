@@ -16,7 +16,7 @@ from emu.errors import DataError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.input_file import one_error, read_json
 from emu.problem import Job, Profile
-from emu.scenario.document import Document
+from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
@@ -38,13 +38,10 @@ _KIND_OF_LETTER = {
     "p": "parameter_server",
 }
 VERSION = 1
+#: What tells a workload file from a scenario.
+WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
 #: Settings of a job that its times and volumes are of.
 _OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
-
-
-def is_workload(data: dict[str, Any]) -> bool:
-    """Return True where ``data`` is a workload file rather than a scenario."""
-    return {"machines", "edges", "volumes"} <= data.keys()
 
 
 def workload_document(document: Document) -> Document:
@@ -68,8 +65,10 @@ def workload_document(document: Document) -> Document:
                 key=key,
             )
     try:
+        rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
+        machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
         scenario = {
-            "cluster": {"machines": [*map(_machine, data["machines"])]},
+            "cluster": {"machines": machines},
             "job": {
                 "system": "custom",
                 "iterations": data["n_iterations"],
@@ -96,7 +95,7 @@ def workload_document(document: Document) -> Document:
     return Document(document.file, scenario)
 
 
-def expect_listed_makespan(data: dict[str, Any], workload: dict[str, Any]) -> None:
+def expect_listed_makespan(data: Data, workload: Data) -> None:
     """Write the makespan that ``workload`` lists for the policy of ``data`` there.
 
     Nothing is written where the overrides changed the number of iterations or say
@@ -115,11 +114,6 @@ def expect_listed_makespan(data: dict[str, Any], workload: dict[str, Any]) -> No
         data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
 
 
-def _machine(bandwidths: Sequence[float]) -> dict[str, Any]:
-    inward, outward = map(float, bandwidths)
-    return {"nic": {"in": RATE.exact(inward), "out": RATE.exact(outward)}}
-
-
 def _flows(
     edges: Sequence[Sequence[Any]], volumes: Sequence[Sequence[float]]
 ) -> list[FlowSection]:
@@ -136,7 +130,7 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: dict[str, Any] = {
+        fields: Data = {
             "from": source,
             "to": destination,
             "lag": lag,
@@ -257,7 +251,7 @@ def read_profile(path: str | Path) -> ProfileFile:
     return ProfileFile(tasks, edges, content["settings"], file)
 
 
-def _rows(stated: dict[str, Any], file: str) -> dict[str, NDArray[np.float64]]:
+def _rows(stated: Data, file: str) -> dict[str, NDArray[np.float64]]:
     rows = {}
     for name, values in stated.items():
         try:

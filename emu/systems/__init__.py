@@ -18,3 +18,7 @@ Problems: TypeAlias = Iterator[tuple[tuple[str | int, ...], str]]
 Times: TypeAlias = Mapping[str, float]
 #: Key -> value, as ``--set`` takes them.
 Edit: TypeAlias = dict[str, Any]
+#: Keys and values of a section, as a scenario states them.
+Keys: TypeAlias = dict[str, Any]
+#: What every program of a job gets, ``Job.settings``; msgpack-able.
+Settings: TypeAlias = dict[str, Any]

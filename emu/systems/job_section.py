@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from emu.problem import Cluster, Job, Realization, Task, Tuner
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, default_time
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.systems import Edit, Problems, Times
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
@@ -102,7 +100,8 @@ class JobSection(Section):
     @property
     def length(self) -> str:
         """Number of iterations or epochs, in words."""
-        return f"{self.iterations} iterations"
+        epochs = getattr(self, "epochs", None)
+        return f"{epochs} epochs" if epochs else f"{self.iterations} iterations"
 
     def of_steps(self, steps: int) -> Self:
         """Return the job with so many steps of training, counted in no other way."""
@@ -150,14 +149,22 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         steps = self.iterations or getattr(self, "epochs", None) or 1
+        key, fits = "machines", 0
+
+        def is_too_much(size: int) -> bool:
+            if key == "machines":
+                return self.least_edges(machines[:size]) > MOST_EDGES
+            job = self.model_copy(update={key: size})
+            return job.least_edges(machines) > MOST_EDGES
+
         if edges > MOST_EDGES:
             found = {key: getattr(self, key) for key in self.grows_with}
             sizes = {key: size for key, size in found.items() if isinstance(size, int)}
             sizes["machines"] = len(machines)
-            key, fits = "machines", 0
             # The largest first: that of the others is seldom the slip.
             for key in sorted(sizes, key=lambda key: -sizes[key]):
-                if fits := self._count_fitting(key, sizes[key], machines):
+                below = range(1, sizes[key])
+                if fits := bisect.bisect_left(below, True, key=is_too_much):
                     break
             trail = "cluster" if key == "machines" else "job"
             advice = f"write {fits:,} or fewer" if fits else "write fewer"
@@ -174,17 +181,6 @@ class JobSection(Section):
                 f"{MOST_FLOWS // edges:,} or fewer"
             )
             yield ("job", key), problem
-
-    def _count_fitting(self, key: str, most: int, machines: Sequence[str]) -> int:
-        """Return the largest value of a key, below ``most``, that makes few enough."""
-
-        def is_too_much(size: int) -> bool:
-            if key == "machines":
-                return self.least_edges(machines[:size]) > MOST_EDGES
-            job = self.model_copy(update={key: size})
-            return job.least_edges(machines) > MOST_EDGES
-
-        return bisect.bisect_left(range(1, most), True, key=is_too_much)
 
     @property
     def movable_on(self) -> tuple[str, ...] | None:
@@ -243,7 +239,8 @@ class JobSection(Section):
 
     def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, task or kind of task, device -> seconds) of what differs."""
-        yield from ()
+        if isinstance(times := getattr(self, "times", None), KindTimesSection):
+            yield from times.device_times()
 
     @property
     def uncut(self) -> str:

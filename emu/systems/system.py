@@ -185,19 +185,23 @@ def system_of(settings: Mapping[str, object]) -> System | None:
     return systems().get(str(settings.get("system")))
 
 
+def _system(settings: Mapping[str, object]) -> System:
+    """Return the system that built a job, or one that says nothing of any."""
+    return system_of(settings) or System("", _trains_nothing)
+
+
 def tasks_with_state_of(job: Job) -> Mapping[str, tuple[str, ...]]:
     """Return the tasks with whose state a task begins after a cut; see `System.cuts`.
 
     Nothing where a job of its system takes none.
     """
-    system = system_of(job.settings)
-    return {} if system is None or system.cuts is None else system.cuts(job)
+    cuts = _system(job.settings).cuts
+    return {} if cuts is None else cuts(job)
 
 
 def updates_missed(job: Job) -> int:
     """Return how many updates weights lack; see `System.updates_missed`."""
-    system = system_of(job.settings)
-    return 0 if system is None else system.updates_missed(job.settings)
+    return _system(job.settings).updates_missed(job.settings)
 
 
 def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
@@ -226,20 +230,17 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
 def remarks_on(schedules: Mapping[str, Schedule], policy: str) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
     job = next(iter(schedules.values())).problem.job
-    system = system_of(job.settings)
-    return [] if system is None else [*system.remarks(schedules, policy)]
+    return [*_system(job.settings).remarks(schedules, policy)]
 
 
 def figures_on(schedule: Schedule) -> dict[str, Any]:
     """Return what only a job's system knows of its schedule; see `System.figures`."""
-    system = system_of(schedule.problem.job.settings)
-    return {} if system is None else {**system.figures(schedule)}
+    return {**_system(schedule.problem.job.settings).figures(schedule)}
 
 
 def outlook_on(settings: Mapping[str, object]) -> list[str]:
     """Return the lines of a job's system before a run; see `System.outlook`."""
-    system = system_of(settings)
-    return [] if system is None else [*system.outlook(settings)]
+    return [*_system(settings).outlook(settings)]
 
 
 def content_of(name: str, kinds: tuple[str, str]) -> str:

@@ -16,6 +16,7 @@ from emu.graph_data import ALL_NEIGHBOURS, Dataset, open_for
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
 from emu.problem import Cluster, Job, Realization
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -31,13 +32,15 @@ from emu.problem.fields.quantities import (
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
-from emu.systems import Edit, Problems, Times
-from emu.systems.job_section import JobSection, KindTimesSection, whole_kinds
+from emu.systems import Edit, Problems, Settings, Times
+from emu.systems.job_section import (
+    BuildContext,
+    JobSection,
+    KindTimesSection,
+    whole_kinds,
+)
 
 if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
-
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
@@ -152,7 +155,7 @@ class DatasetSection(Section):
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
 
-    def settings(self, seed: int) -> dict[str, Any]:
+    def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it.
 
         Parameters
@@ -359,7 +362,7 @@ class TrainingSection(JobSection):
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
-    def training_settings(self, context: BuildContext) -> dict[str, Any]:
+    def training_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         every = [ALL_NEIGHBOURS] * self.hops
         if isinstance(self.model, ModelSection):
@@ -379,11 +382,6 @@ class TrainingSection(JobSection):
             "compute": context.compute,
             "seed": context.seed,
         }
-
-    @property
-    @override
-    def length(self) -> str:
-        return super().length if self.epochs is None else f"{self.epochs} epochs"
 
     @property
     @override
@@ -415,10 +413,6 @@ class TrainingSection(JobSection):
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         for kind, resources in self.demands:
             yield ("job", "demands", kind), resources
-
-    @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
-        return self.times.device_times()
 
     @override
     def scale_times(
@@ -507,6 +501,12 @@ def number_bytes(settings: Mapping[str, Any]) -> int:
     return 8 if settings["precision"] == "float64" else 4
 
 
+def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
+    """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
+    there = cluster.machines[cluster.index(machine)].resources.get("memory", math.inf)
+    return size - there
+
+
 class ReplicaTimesSection(TimesSection):
     """Execution time of one task of each kind; machines collect features at once."""
 
@@ -533,7 +533,7 @@ class ReplicaSection(TrainingSection):
     times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
 
-    def replica_settings(self, context: BuildContext) -> dict[str, Any]:
+    def replica_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         ranks = len(self.ranks(context.machines))
         return {

@@ -13,13 +13,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
+from emu.systems import Keys
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-
     Time = float | dict[str, float]
 
 #: Keys that mean the same in every system that has them.
@@ -122,10 +122,10 @@ def add_times(one: Time, other: Time) -> Time:
 class Translation:
     """A system's way into the common vocabulary and out of it."""
 
-    read: Callable[[Any, ClusterSection], dict[str, Any]]
+    read: Callable[[Any, ClusterSection], Keys]
     """Returns the fields of `CommonJob` that differ by system, from the ``job`` section
     and the cluster."""
-    write: Callable[[CommonJob], dict[str, Any]]
+    write: Callable[[CommonJob], Keys]
     """Returns keys and values of a ``job`` section."""
     splits_first_layer: bool = False
     """True where `write` uses ``CommonJob.first_layer``; the graph is sampled then."""
@@ -138,14 +138,8 @@ def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
 
 def read_replicas(
     job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
-) -> dict[str, Any]:
-    """Return the values that differ by system, of replicas, which step themselves.
-
-    Parameters
-    ----------
-    by_hops
-        Whether samplers ask for the structure hop by hop.
-    """
+) -> Keys:
+    """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
     demands = demands_of(job)
     return {
@@ -191,16 +185,14 @@ def roomy_machines(
     return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
 
 
-def machines_key(common: CommonJob) -> dict[str, Any]:
+def machines_key(common: CommonJob) -> Keys:
     """Return the machines that take part, where these are not all."""
     if common.machines == common.everywhere:
         return {}
     return {"machines": [*common.machines]}
 
 
-def write_common(
-    common: CommonJob, times: Mapping[str, Time], *demanding: str
-) -> dict[str, Any]:
+def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) -> Keys:
     """Return the keys that all systems have, as a scenario states them."""
     demands = {
         "worker" if kind == "replica" else kind: {

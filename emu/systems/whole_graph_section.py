@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
 
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     Count,
     DurationPerDevice,
@@ -15,18 +16,14 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.section import Section
-from emu.systems import Problems
-from emu.systems.job_section import JobSection
+from emu.systems import Problems, Settings
+from emu.systems.job_section import BuildContext, JobSection
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
     by_name,
 )
 from emu.units import DURATION
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
@@ -85,7 +82,7 @@ class WholeGraphModelSection(Section):
     activation: Literal["relu", "tanh"] = "relu"
     """Function between the layers."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it, with the norm of its kind."""
         norm = {"gcn": "symmetric", "gin": "sum"}.get(self.kind, "mean")
         return {**self.model_dump(), "norm": self.norm or norm}
@@ -140,16 +137,11 @@ class WholeGraphSection(JobSection):
         """Nothing runs ahead of the weights: no window is needed."""
         return "unlimited"
 
-    @property
-    @override
-    def length(self) -> str:
-        return f"{self.epochs} epochs"
-
     @override
     def of_steps(self, steps: int) -> Self:
         return self.model_copy(update={"epochs": steps})
 
-    def whole_graph_settings(self, context: BuildContext) -> dict[str, Any]:
+    def whole_graph_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         return {
             "system": self.system,

@@ -35,7 +35,7 @@ from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, 
 from emu.emulation.wire.process_spec import ProcessTask
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
-from emu.problem import end_of_work
+from emu.problem.changes import end_of_work
 from emu.problem.workloads import CHECKPOINT
 from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, TaskProgram
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from emu.prediction.placement import EtpOptions, SearchOptions, search, search_etp
+from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.search import SearchOptions, search
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
 
 ITERATIONS = 20

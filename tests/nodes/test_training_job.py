@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, open_for
-from emu.prediction.placement import with_placed_ring
+from emu.prediction.placement.ring_order import with_placed_ring
 from emu.problem import Cluster, Job, Machine, Placement, Problem
 from emu.systems.dgtp.section import realize_volumes
 from emu.training import reference_training

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.problem import CapacityChange, Cluster, Link, Machine, Route, SpeedChange
+from emu.problem import CapacityChange, Cluster, Link, Machine, Route
+from emu.problem.changes import SpeedChange
 
 
 def machines(*nics: float) -> tuple[Machine, ...]:

@@ -18,11 +18,10 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
-    SpeedChange,
     Task,
-    end_of_work,
     with_faults,
 )
+from emu.problem.changes import SpeedChange, end_of_work
 from emu.trust.audit_checks import work_of
 
 

@@ -14,7 +14,8 @@ from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Schedule
 from emu.runs.result import read_result, result_of
-from emu.scenario import Scenario, build_job, load, place, realize
+from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario.experiment import place
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 

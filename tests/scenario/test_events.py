@@ -12,7 +12,8 @@ from emu.emulation.launch.ssh import is_here
 from emu.errors import EmulatorError, NodeLost, ScenarioError
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.lab.kernel_network import check_network
-from emu.problem import CapacityChange, SpeedChange
+from emu.problem import CapacityChange
+from emu.problem.changes import SpeedChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare

@@ -18,8 +18,9 @@ import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.crossover import compare_variants
 from emu.prediction.simulation import simulate
-from emu.scenario import Scenario, find_errors, json_schema, load, own_rules, prepare
+from emu.scenario import Scenario, find_errors, load, own_rules, prepare
 from emu.scenario.own_rules import GROUP, register_program
+from emu.scenario.scenario import json_schema
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from emu.errors import ScenarioError
-from emu.scenario import Scenario, build_job, load, place, realize
+from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario.experiment import place
 
 FILE = """\
 cluster:

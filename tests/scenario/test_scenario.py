@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.problem.fields.section import Section
 from emu.problem.workloads import window_of
-from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
+from emu.scenario import Scenario, build_job, find_errors, load, realize
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
+from emu.scenario.scenario import json_schema
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 GOLDEN = next(path for path in SCENARIOS if path.stem == "golden")

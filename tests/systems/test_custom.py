@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.problem import Edge, Task
-from emu.problem.workloads import credit_edges
+from emu.problem.workloads.all_reduce import credit_edges
 from emu.systems.custom.job import (
     CustomFlow,
     CustomTask,

@@ -16,13 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.prediction.placement import (
-    EtpOptions,
-    PlacementResult,
-    SearchOptions,
-    search,
-    search_etp,
-)
+from emu.prediction.placement import PlacementResult
+from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from emu.problem import (

@@ -13,16 +13,12 @@ from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, batch_counts, open_dataset
 from emu.prediction.analysis.bounds import bounds
-from emu.prediction.placement import (
-    EtpOptions,
-    PlacementResult,
-    SearchOptions,
-    common_draws,
-    place_distdgl,
-    placement_bound,
-    search,
-    search_etp,
-)
+from emu.prediction.placement import PlacementResult
+from emu.prediction.placement.bound import placement_bound
+from emu.prediction.placement.candidates import common_draws
+from emu.prediction.placement.distdgl import place_distdgl
+from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.simulation import best_policy, makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile
 from emu.problem.workloads import parameter_count

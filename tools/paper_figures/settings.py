@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emu.errors import InfeasiblePlacement
-from emu.prediction.placement import place_ifs
+from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Cluster, Job, Machine
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext

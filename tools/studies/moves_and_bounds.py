@@ -24,7 +24,8 @@ from functools import partial
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.prediction.placement import best_placement, place, placement_bound
+from emu.prediction.placement import best_placement, place
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import neighbours
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from emu.prediction.analysis.link_load import LinkContention
-from emu.prediction.placement import placement_bound
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
@@ -341,13 +341,7 @@ def placement_line(gap: dict[str, float]) -> str:
 
 
 def optimality_line(result: dict[str, Any]) -> str:
-    """Return the bound, the gap and Theorem 1 in words; empty where there is no gap.
-
-    Parameters
-    ----------
-    result
-        With the keys of `optimality`.
-    """
+    """Return the bound, the gap and Theorem 1 in words; empty where there is no gap."""
     if result.get("gap") is None:
         return ""
     place = str(result["bound_by"])

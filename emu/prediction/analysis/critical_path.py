@@ -25,12 +25,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import LinkContention, fluid_ends
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
 
-Rows = dict[tuple[int, int], NDArray[np.float64]]
+Rows = dict[tuple[int, int], Floats]
 Key = TypeVar("Key")
 
 #: Moments closer than this, relative to the makespan, are the same moment.
@@ -178,7 +178,19 @@ class _Walk:
                 yield _gap(after, end, cursor)
                 cursor = end
             start = min(start, cursor)
-            yield from self._split(part, start, cursor)
+            # The later, waited-for piece of a part, then the piece before it.
+            moving = part.edge >= 0
+            plain = Cause.TRANSFER if moving else Cause.COMPUTE
+            ready = min(max(part.wanted, start), cursor)
+            pieces = [(part.cause or plain, ready, cursor), (plain, start, ready)]
+            for cause, begin, over in pieces:
+                if over > begin:
+                    sent = moving and cause is not Cause.LATENCY
+                    edge = part.edge
+                    port = self._crowd.bottleneck(edge, begin, over) if sent else -1
+                    what = part.task, part.edge, part.iteration
+                    pool = part.pool if cause is Cause.SLOT else ""
+                    yield ChainLink(cause, begin, over, *what, port, pool)
             cursor, after = start, part
             if part.edge >= 0:
                 part = self._before_flow(part.edge, part.iteration)
@@ -186,21 +198,6 @@ class _Walk:
                 part = self._before_task(part.task, part.iteration)
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
-
-    def _split(self, part: _Part, start: float, end: float) -> Iterator[ChainLink]:
-        """Yield the later, waited-for piece of a part, then the piece before it."""
-        moving = part.edge >= 0
-        plain = Cause.TRANSFER if moving else Cause.COMPUTE
-        ready = min(max(part.wanted, start), end)
-        pieces = [(part.cause or plain, ready, end), (plain, start, ready)]
-        for cause, begin, over in pieces:
-            if over > begin:
-                port = -1
-                if moving and cause is not Cause.LATENCY:
-                    port = self._crowd.bottleneck(part.edge, begin, over)
-                what = part.task, part.edge, part.iteration
-                pool = part.pool if cause is Cause.SLOT else ""
-                yield ChainLink(cause, begin, over, *what, port, pool)
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""
@@ -217,7 +214,7 @@ class _Walk:
         return _Part(self._job.edges[edge].source, -1, iteration)
 
     def _ends_between(
-        self, ends: NDArray[np.float64], ready: float, start: float
+        self, ends: Floats, ready: float, start: float
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         within = (ends > ready + self._same) & (ends <= start + self._same)
@@ -316,28 +313,20 @@ def divergences(
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
     links = (chain or critical_path(emulated)).links
-    return tuple(drift for drift in _walk(links, simulated) if drift.seconds)
-
-
-def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
-    moment = 0.0  # where the simulation is
-    for _, pieces in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
-        last = None
-        begun = None
-        for link in pieces:
-            if link.cause is Cause.GAP:
-                yield Drift(Cause.GAP, link, link.seconds)
-                continue
-            begun = link.start if begun is None else begun
-            last = link
-        if last is None or begun is None:
-            continue
-        start, end = span(simulated, last)
-        yield Drift(ELSEWHERE, last, moment - start)
-        yield Drift(last.cause, last, (last.end - begun) - (end - start))
-        moment = end
+    drifts, moment = list[Drift](), 0.0  # where the simulation is
+    for _, group in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
+        pieces = [*group]
+        gaps = [one for one in pieces if one.cause is Cause.GAP]
+        drifts += [Drift(Cause.GAP, gap, gap.seconds) for gap in gaps]
+        if own := [one for one in pieces if one.cause is not Cause.GAP]:
+            start, end = span(simulated, own[-1])
+            drifts.append(Drift(ELSEWHERE, own[-1], moment - start))
+            took = own[-1].end - own[0].start
+            drifts.append(Drift(own[-1].cause, own[-1], took - (end - start)))
+            moment = end
     if links:  # a run of no length has no chain
-        yield Drift(ELSEWHERE, links[-1], moment - simulated.length)
+        drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
+    return tuple(drift for drift in drifts if drift.seconds)
 
 
 class DelayCause(StrEnum):
@@ -396,8 +385,6 @@ def error_budget(
     ----------
     emulated
         With its rates; without any the kernel shared the NICs.
-    simulated
-        Of the same tasks and flows.
     rows
         Of `send_rows`; a flow that is not in it counts as shaping.
     chain
@@ -454,9 +441,7 @@ def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
     return max(budget[DelayCause.FIRST_BYTES], 0.0) / max(makespan, 1e-12)
 
 
-def divide(
-    due: float, end: float, row: NDArray[np.float64] | None
-) -> dict[DelayCause, float]:
+def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float]:
     """Return one flow's lateness, by cause.
 
     Parameters

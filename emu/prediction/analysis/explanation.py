@@ -200,7 +200,10 @@ class _Way:
 
         left = frozenset(np.flatnonzero(there != self._here).tolist())
         enough = self.length(place_units(left)) * (1 + _WORTH)
-        left = self._keep_needed(left, place_units, enough)
+        for some in self._groups(left):  # what may as well stay, stays
+            fewer = left - some
+            if self._left > 0 and fewer < left:
+                left = fewer if self.length(place_units(fewer)) <= enough else left
         moves: Units = frozenset()
         places = place_units(moves)
         while left and self.length(place_units(moves)) > enough:
@@ -209,20 +212,6 @@ class _Way:
             if self.length(place_units(moves)) < self.length(places):
                 yield self._step(places, place_units(moves))
                 places = place_units(moves)
-
-    def _keep_needed(
-        self, units: Units, placed: Callable[[Units], Placement], enough: float
-    ) -> Units:
-        """Return ``units`` without those that may as well stay."""
-        for some in self._groups(units):
-            fewer = units - some
-            if (
-                self._left > 0
-                and fewer < units
-                and self.length(placed(fewer)) <= enough
-            ):
-                units = fewer
-        return units
 
     def _next(
         self, done: Units, left: Units, placed: Callable[[Units], Placement]

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from emu.problem import RateHistory, Schedule
 
-Steps = tuple[NDArray[np.float64], NDArray[np.float64]]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Steps = tuple[Floats, Floats]
 
 # The rate through every port over time: assigned, or the mean of what moved.
 
@@ -56,9 +56,7 @@ def peak_rate(schedule: Schedule) -> float:
     return float(np.cumsum(change[order]).max(initial=0.0))
 
 
-def _changes(
-    schedule: Schedule, history: RateHistory
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
     """Return edge, time and change of rate; nothing ends before its last change."""
     of = pieces(schedule, history)
     return changes_of(of._replace(end=np.maximum(of.end, of.rates.time)))
@@ -71,30 +69,21 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     start, end = schedule.flow_start[at], schedule.flow_end[at]
     moving = end > start
     rate = schedule.flow_bytes[at][moving] / (end - start)[moving]
-    edge = flows[moving, 0]
-    return _running_sums(
-        schedule,
-        np.concatenate([edge, edge]),
-        np.concatenate([start[moving], end[moving]]),
-        np.concatenate([rate, -rate]),
-    )
+    edge, time = flows[moving, 0], np.concatenate([start[moving], end[moving]])
+    change = np.concatenate([rate, -rate])
+    return _running_sums(schedule, np.concatenate([edge, edge]), time, change)
 
 
 def _running_sums(
-    schedule: Schedule,
-    edge: NDArray[np.int64],
-    time: NDArray[np.float64],
-    change: NDArray[np.float64],
+    schedule: Schedule, edge: Ints, time: Floats, change: Floats
 ) -> list[Steps]:
     """Return the running sums of ``change`` per port, one value per distinct time."""
-    problem = schedule.problem
-    ports = range(len(problem.capacities))
-    crossing = np.zeros((len(ports), len(problem.hops)), dtype=bool)
+    problem, steps = schedule.problem, []
+    crossing = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
     for position, hops in enumerate(problem.hops):
         crossing[list(hops), position] = True
-    steps = []
-    for port in ports:
-        here = crossing[port][edge] if len(edge) else np.zeros(0, dtype=bool)
+    for port, edges in enumerate(crossing):
+        here = edges[edge] if len(edge) else np.zeros(0, dtype=bool)
         order = np.argsort(time[here], kind="stable")
         times = time[here][order]
         level = np.cumsum(change[here][order])
@@ -106,20 +95,14 @@ def _running_sums(
 
 
 class LinkContention:
-    """The active flows of every port of a schedule; flows without bytes do not count.
-
-    Parameters
-    ----------
-    schedule
-        Finished, simulated or emulated.
-    """
+    """The active flows of every port of a schedule; those without bytes not counted."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._hops = schedule.problem.hops
         self._steps = schedule.problem.links.steps
         ports = range(len(schedule.problem.links))
-        starts: list[list[NDArray[np.float64]]] = [[] for _ in ports]
-        ends: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+        starts: list[list[Floats]] = [[] for _ in ports]
+        ends: list[list[Floats]] = [[] for _ in ports]
         for edge, hops in enumerate(self._hops):
             moving = schedule.flow_bytes[edge] > 0
             for port in hops:
@@ -128,7 +111,7 @@ class LinkContention:
         self._begun = [_sort_times(times) for times in starts]
         self._ended = [_sort_times(times) for times in ends]
 
-    def degree(self, port: int, times: NDArray[np.float64]) -> NDArray[np.int64]:
+    def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
         return np.searchsorted(self._begun[port], times, "right") - np.searchsorted(
             self._ended[port], times, "right"
@@ -170,7 +153,7 @@ class LinkContention:
         return hops[int(np.argmax(shares))]
 
 
-def _sort_times(times: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _sort_times(times: list[Floats]) -> Floats:
     return np.sort(np.concatenate(times)) if times else np.empty(0)
 
 
@@ -208,7 +191,7 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     return Pieces(schedule, rates, order, rows, goes_on, end)
 
 
-def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
+def fluid_ends(schedule: Schedule) -> Floats:
     """Return when the assigned rates had carried each flow's bytes.
 
     Returns
@@ -225,7 +208,7 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     rates = schedule.rates
     if rates is None:
         raise ValueError("the schedule holds no rates")
-    ends: NDArray[np.float64] = np.full_like(schedule.flow_end, np.nan)
+    ends: Floats = np.full_like(schedule.flow_end, np.nan)
     of = pieces(schedule, rates)
     time, rate = of.rates.time, of.rates.rate
     flow = of.rates.edge * ends.shape[1] + of.rates.iteration
@@ -297,29 +280,25 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     hops += [[port] for port in range(ports)]
     at, level = np.zeros(ports), -links.capacities
     peak = level.copy()
-    rows = max(_BLOCK // max(ports, 1), 1)
+    rows, columns = max(_BLOCK // max(ports, 1), 1), ports + 1
+    # The port of every edge at each hop; the last column takes what crosses fewer.
+    crossed = [
+        np.array([path[hop] if hop < len(path) else ports for path in hops])
+        for hop in range(max(map(len, hops), default=0))
+    ]
     for first in range(0, begin.size, rows):
         since, until = np.searchsorted(instant, [first, first + rows])
         there = instant[since:until] - first
-        loads = _sum_changes(there, edge[since:until], change[since:until], hops, ports)
-        loads = level + np.cumsum(loads, axis=0)
+        sums = np.zeros((int(there[-1]) + 1) * columns)
+        for port in crossed:
+            place = there * columns + port[edge[since:until]]
+            sums += np.bincount(place, change[since:until], sums.size)
+        loads = level + np.cumsum(sums.reshape(-1, columns)[:, :ports], axis=0)
         worst = np.argmax(loads, axis=0)
         most = loads[worst, np.arange(ports)]
         at = np.where(most > peak, begin[first + worst], at)
         peak, level = np.maximum(most, peak), loads[-1]
     return list(zip(peak.tolist(), at.tolist(), strict=True))
-
-
-def _sum_changes(
-    instant: Ints, edge: Ints, change: Floats, hops: list[list[int]], ports: int
-) -> Floats:
-    """Return the sum of changes of every (instant, port)."""
-    columns = ports + 1  # the last takes what crosses fewer links
-    sums = np.zeros((int(instant[-1]) + 1) * columns)
-    for hop in range(max(map(len, hops), default=0)):
-        port = np.array([path[hop] if hop < len(path) else ports for path in hops])
-        sums += np.bincount(instant * columns + port[edge], change, sums.size)
-    return sums.reshape(-1, columns)[:, :ports]
 
 
 def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
@@ -526,9 +505,7 @@ def _full(
         first = last
 
 
-def _backlog(
-    sent: NDArray[np.float64], rates: NDArray[np.float64], drained: float
-) -> float:
+def _backlog(sent: Floats, rates: Floats, drained: float) -> float:
     """Return the most bytes that wait if senders keep to their NIC's rate alone."""
     moments = sent / rates
     arrivals = np.minimum(sent, rates * moments[:, None]).sum(axis=1)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.critical_path import (
     MOVING,
@@ -20,8 +19,9 @@ from emu.prediction.analysis.critical_path import (
     ChainLink,
     critical_path,
 )
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation import makespan
-from emu.problem import Job, Placement, Problem, Profile, Realization, Schedule
+from emu.problem import Job, Placement, Problem, Realization, Schedule
 from emu.problem.workloads import RELEASE
 
 
@@ -39,8 +39,8 @@ class Pace:
     """Share of the makespan in which a training process computes, the mean over them;
     None where there are none."""
     critical_path: dict[str, float]
-    """``sampling``, ``transfer``, ``compute`` and ``waiting`` as shares of it, most
-    first."""
+    """``sampling``, ``transfer``, ``latency``, ``compute`` and ``waiting`` as shares of
+    it, most first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
@@ -57,8 +57,19 @@ def pace(schedule: Schedule) -> Pace:
         if task.phase == "training":
             spent[task.process_name] += float(length)
     busy = sum(spent.values()) / len(spent) / seconds if spent and seconds else None
-    several = "jobs" in job.settings
-    return Pace(None if several else iteration, samples, busy, _split(schedule))
+
+    def part(link: ChainLink) -> str:
+        if link.cause in MOVING:
+            return "transfer"
+        if link.cause is Cause.LATENCY:
+            return "latency"
+        if link.cause is not Cause.COMPUTE:
+            return "waiting"
+        return "sampling" if job.tasks[link.task].phase == "sampling" else "compute"
+
+    sums = Counter(critical_path(schedule).sums(part)).most_common()
+    shares = {name: spent / seconds for name, spent in sums if spent > 0}
+    return Pace(None if "jobs" in job.settings else iteration, samples, busy, shares)
 
 
 def pipeline_depth(job: Job) -> int:
@@ -70,9 +81,7 @@ def pipeline_depth(job: Job) -> int:
     return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
 
 
-def _speed(
-    job: Job, task_end: NDArray[np.float64], seconds: float
-) -> tuple[float, float | None]:
+def _speed(job: Job, task_end: Floats, seconds: float) -> tuple[float, float | None]:
     """Return seconds per iteration, and seeds per second where there are any."""
     depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
@@ -91,32 +100,10 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
     Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
     it; an epoch's last, which may be short, counts in full. None where the job has no
     mini-batches.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``.
     """
     if "batch_size" not in settings:
         return None
     return int(settings["batch_size"] * settings["workers"])
-
-
-def _split(schedule: Schedule) -> dict[str, float]:
-    tasks = schedule.problem.job.tasks
-
-    def part(link: ChainLink) -> str:
-        if link.cause in MOVING:
-            return "transfer"
-        if link.cause is Cause.LATENCY:
-            return "latency"
-        if link.cause is not Cause.COMPUTE:
-            return "waiting"
-        return "sampling" if tasks[link.task].phase == "sampling" else "compute"
-
-    sums = Counter(critical_path(schedule).sums(part))
-    whole = schedule.length
-    return {name: spent / whole for name, spent in sums.most_common() if spent > 0}
 
 
 @dataclass(frozen=True)
@@ -144,36 +131,21 @@ class JobTime:
 def job_times(
     schedule: Schedule, realization: Realization, policy: str
 ) -> list[JobTime]:
-    """Return the times of every job, in order; none where there is but one.
-
-    Parameters
-    ----------
-    realization
-        Times and volumes that the schedule has, and the jobs alone.
-    policy
-        Rate policy.
-    """
-    job = schedule.problem.job
-    return [
-        _time(schedule, realization, policy, name) for name in job.job_names if name
-    ]
-
-
-def _time(
-    schedule: Schedule, realization: Realization, policy: str, name: str
-) -> JobTime:
-    problem, times = only(schedule.problem, realization, name)
-    own = [task.job_name == name for task in schedule.problem.job.tasks]
-    releases = [t for t, task in enumerate(problem.job.tasks) if task.kind == RELEASE]
-    release = float(times.times[releases, 0].sum())
-    end = float(np.nanmax(schedule.task_end[own]))
-    profile = Profile(times.times, times.volumes)
-    alone = makespan(problem, times, policy, profile=profile) - release
-    seconds = end - release
-    slowdown = seconds / alone if alone > 0 else 1.0
-    longest = max(problem.job.rounds)
-    _, samples = _speed(problem.job, schedule.task_end[own][:, :longest], seconds)
-    return JobTime(name, release, end, seconds, alone, slowdown, samples)
+    """Return the times of every job, in order; none where there is but one."""
+    job, times = schedule.problem.job, []
+    for name in filter(None, job.job_names):
+        problem, run = only(schedule.problem, realization, name)
+        own = [task.job_name == name for task in job.tasks]
+        releases = [t for t, one in enumerate(problem.job.tasks) if one.kind == RELEASE]
+        release = float(run.times[releases, 0].sum())
+        end = float(np.nanmax(schedule.task_end[own]))
+        alone = makespan(problem, run, policy) - release
+        seconds = end - release
+        slowdown = seconds / alone if alone > 0 else 1.0
+        own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]
+        _, samples = _speed(problem.job, own_ends, seconds)
+        times.append(JobTime(name, release, end, seconds, alone, slowdown, samples))
+    return times
 
 
 def only(
@@ -220,7 +192,7 @@ class Prices:
     granularity: float = 0.1
     """Seconds that its time is rounded up to multiples of."""
 
-    def functions(self, seconds: NDArray[np.float64]) -> float:
+    def functions(self, seconds: Floats) -> float:
         """Return the dollars of functions that ran for so long each."""
         bill = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
         running = float(bill.sum()) * self.function_hour / _HOUR
@@ -272,8 +244,8 @@ def schedule_cost(
     hourly: Mapping[str, float],
     prices: Prices,
     *,
-    functions: NDArray[np.float64],
-    lost: NDArray[np.float64],
+    functions: Floats,
+    lost: Floats,
     parameter_kinds: Collection[str] = (),
 ) -> Cost:
     """Return the cost of a schedule.

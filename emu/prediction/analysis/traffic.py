@@ -96,8 +96,6 @@ def nic_use(
 
     Parameters
     ----------
-    rates
-        As `nic_rates`.
     seconds
         From 0; what came later counts in the last bin.
 

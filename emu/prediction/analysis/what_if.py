@@ -7,7 +7,7 @@ one part gets shorter, another chain takes over. So every proposal is simulated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
@@ -140,11 +140,6 @@ def rank_pairs(
 
     Links and tasks twice as fast: of two NICs one may take what the other saves. Paired
     are those whose link or task is busy for longest.
-
-    Parameters
-    ----------
-    edited
-        Returns a change with its keys and values.
     """
     before = span(base)
     little = [
@@ -177,26 +172,34 @@ def _seconds(base: Change, change: Change) -> float:
     return float((load / problem.capacities)[[*change.rows]].max())
 
 
+def _scale(
+    base: Change, kind: str, what: str, rows: Sequence[int], factor: float
+) -> Change:
+    """Return the run with capacities, times or bytes of some rows times a factor."""
+    problem, run = base.problem, base.realization
+    if kind == "network":
+        cluster = problem.cluster.with_capacities(rows, factor)
+        problem = replace(problem, cluster=cluster)
+    else:
+        values = {"compute": np.array(run.times), "bytes": np.array(run.volumes)}
+        values[kind][rows] *= factor
+        run = Realization(values["compute"], values["bytes"])
+    change = replace(base, kind=kind, what=what, rows=(*rows,), factor=factor)
+    return replace(change, problem=problem, realization=run)
+
+
 def _both(base: Change, one: Change, other: Change) -> Change:
     """Return two changes at once; one of two kinds has the edits of both."""
     names = [c.what.removesuffix(" twice as fast") for c in (one, other)]
     what = f"{' and '.join(names)} twice as fast"
-    rows = tuple(sorted({*one.rows, *other.rows}))
-    if one.kind != other.kind:
-        network, compute = (one, other) if one.kind == "network" else (other, one)
-        with_edits = one.edit is not None and other.edit is not None
-        edit = {**(one.edit or {}), **(other.edit or {})} if with_edits else None
-        variant = replace(network, kind="pair", what=what, edit=edit)
-        return replace(variant, realization=compute.realization)
-    problem, times = base.problem, np.array(base.realization.times)
-    if one.kind == "network":
-        cluster = problem.cluster.with_capacities(rows, one.factor)
-        problem = replace(problem, cluster=cluster)
-    else:
-        times[[*rows]] *= one.factor
-    realization = Realization(times, base.realization.volumes)
-    variant = replace(one, what=what, rows=rows, edit=None)
-    return replace(variant, problem=problem, realization=realization)
+    rows = sorted({*one.rows, *other.rows})
+    if one.kind == other.kind:
+        return _scale(base, one.kind, what, rows, one.factor)
+    network, compute = (one, other) if one.kind == "network" else (other, one)
+    with_edits = one.edit is not None and other.edit is not None
+    edit = {**(one.edit or {}), **(other.edit or {})} if with_edits else None
+    variant = replace(network, kind="pair", what=what, edit=edit)
+    return replace(variant, realization=compute.realization)
 
 
 def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -215,8 +218,24 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
             variant = replace(base.problem, cluster=cluster)
             changed = {"problem": variant, "factor": factor}
             yield replace(base, kind="latency", what=words, **changed)
-    yield from _compute(base, chain)
-    yield from _volumes(base, chain)
+    tasks = base.problem.job.tasks
+    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
+    choices = [
+        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
+        for kind in kinds
+    ]
+    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
+    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
+    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
+    for name, rows in choices:
+        for factor, word in _TIME if base.realization.times[rows].any() else ():
+            yield _scale(base, "compute", f"{name} {word}", rows, factor)
+    job = base.problem.job
+    moving = {link.edge for link in chain.links if link.port >= 0}
+    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
+        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
+        for factor, word in _BYTES:
+            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
     # The policies that are neither the one in use nor another name of it.
     codes = {policy_named(base.policy).code, policy_named("portfolio").code}
     for policy in RATE_POLICIES.values():
@@ -268,65 +287,12 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     choices.append((every, set(range(len(links)))))
     for name, ports in choices:
         for factor, word in _CAPACITY if ports & used else ():
-            cluster = problem.cluster.with_capacities(ports, factor)
-            variant = replace(problem, cluster=cluster)
-            yield replace(
-                base,
-                kind="network",
-                what=f"{name} {word}",
-                problem=variant,
-                rows=tuple(sorted(ports)),
-                factor=factor,
-            )
-
-
-def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    tasks = base.problem.job.tasks
-    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
-    choices = [
-        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
-        for kind in kinds
-    ]
-    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
-    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
-    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
-    for name, rows in choices:
-        for factor, word in _TIME if base.realization.times[rows].any() else ():
-            times = np.array(base.realization.times)
-            times[rows] *= factor
-            realization = Realization(times, base.realization.volumes)
-            yield replace(
-                base,
-                kind="compute",
-                what=f"{name} {word}",
-                realization=realization,
-                rows=tuple(rows),
-                factor=factor,
-            )
+            yield _scale(base, "network", f"{name} {word}", sorted(ports), factor)
 
 
 def edge_kind(job: Job, edge: Edge) -> str:
     """Return ``kind -> kind`` of the tasks that an edge joins."""
     return f"{job.tasks[edge.source].kind} -> {job.tasks[edge.destination].kind}"
-
-
-def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    job = base.problem.job
-    moving = {link.edge for link in chain.links if link.port >= 0}
-    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
-        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
-        for factor, word in _BYTES:
-            volumes = np.array(base.realization.volumes)
-            volumes[rows] *= factor
-            realization = Realization(base.realization.times, volumes)
-            yield replace(
-                base,
-                kind="bytes",
-                what=f"{kind}: {word}",
-                realization=realization,
-                rows=tuple(rows),
-                factor=factor,
-            )
 
 
 def _window(base: Change) -> Iterator[Change]:

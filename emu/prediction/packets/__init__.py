@@ -198,7 +198,18 @@ def simulate_packets(
         cause = (ran.stderr.strip().splitlines() or ["tasks are left"])[-1]
         raise SchedulingError(f"ns-3 {version} did not end the job: {cause[:300]}")
     drops = next(int(row[1]) for row in words if row[0] == "dropped")
-    schedule = _schedule(problem, realization, words, time_scale)
+    job = problem.job
+    tasks, flows = ((len(some), job.iterations) for some in (job.tasks, job.edges))
+    starts, ends = np.full((2, *tasks), np.nan)
+    ready, began, arrivals = np.full((3, *flows), np.nan)
+    columns = {"task": (starts, ends), "flow": (ready, began, arrivals)}
+    for kind, *numbers in words:
+        for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
+            column[int(numbers[0]), int(numbers[1])] = float(time) / time_scale
+    volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
+    # A flow of a schedule ends when it has been served, before it lands.
+    ends_served = np.fmax(arrivals - problem.latencies[:, None], began)
+    schedule = Schedule(problem, starts, ends, ready, began, ends_served, volumes)
     return PacketRun(schedule, version, drops)
 
 
@@ -280,21 +291,3 @@ def _lines(
         volumes = factor * realization.volumes[e, :count]
         whole = " ".join(str(math.ceil(volume)) for volume in volumes.tolist())
         yield f"{edge.source} {edge.destination} {edge.lag} {count} {whole}"
-
-
-def _schedule(
-    problem: Problem, realization: Realization, words: list[list[str]], slower: float
-) -> Schedule:
-    job = problem.job
-    starts, ends = (np.full((len(job.tasks), job.iterations), np.nan) for _ in "ab")
-    ready, began, arrivals = (
-        np.full((len(job.edges), job.iterations), np.nan) for _ in "abc"
-    )
-    columns = {"task": (starts, ends), "flow": (ready, began, arrivals)}
-    for kind, *numbers in words:
-        for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
-            column[int(numbers[0]), int(numbers[1])] = float(time) / slower
-    volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
-    # A flow of a schedule ends when it has been served, before it lands.
-    ends_served = np.fmax(arrivals - problem.latencies[:, None], began)
-    return Schedule(problem, starts, ends, ready, began, ends_served, volumes)

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.packing import Packing, infeasibility
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Placement
 
 
@@ -24,11 +24,6 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     the machines so far hold; kinds are tasks that are interchangeable, same kind and
     equal demands, whatever their names. Tasks of one process move as one, pinned ones
     (the graph stores) only take room.
-
-    Parameters
-    ----------
-    rng
-        Draws the order of the machines.
 
     Raises
     ------
@@ -51,9 +46,7 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     return space.placement(machines.tolist())
 
 
-def fill(
-    space: Space, order: list[int], placed: NDArray[np.int64] | None = None
-) -> NDArray[np.int64] | None:
+def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | None:
     """Return a feasible machine for every unit, or None; machines tried in ``order``.
 
     Parameters
@@ -123,10 +116,10 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
             )
         for task in job.units[process]:
             if machine_of[task] not in {-1, names[machine]}:
-                there = cluster.machines[machine_of[task]].name
+                pin = cluster.machines[machine_of[task]].name
                 raise PlacementError(
                     f"task {name} is placed on {machine}, but "
-                    f"{job.tasks[task].name} must stand on {there} "
+                    f"{job.tasks[task].name} must stand on {pin} "
                     "(pinned, or of the same process)"
                 )
             machine_of[task] = names[machine]
@@ -134,24 +127,18 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     if missing:
         raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
     placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
-    _check_capacities(space, placement)
-    return placement
-
-
-def _check_capacities(space: Space, placement: Placement) -> None:
-    for machine, use in zip(
-        space.cluster.machines, placement.usage(space.job, space.cluster), strict=True
-    ):
+    for there, use in zip(cluster.machines, placement.usage(job, cluster), strict=True):
         for resource in space.resources:
-            capacity = machine.resources.get(resource, np.inf)
+            capacity = there.resources.get(resource, np.inf)
             amount = use.get(resource, 0.0)
             if amount > capacity * (1 + 1e-12):
                 raise InfeasiblePlacement(
-                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
+                    f"machine {there.name} has {capacity:g} {resource}, the tasks "
                     f"placed on it need {amount:g} ({amount - capacity:g} more)",
                     resource=resource,
                     shortfall=float(amount - capacity),
                 )
+    return placement
 
 
 def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
@@ -168,7 +155,7 @@ def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placem
     return space.placement(draw_machines(space, rng))
 
 
-def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_machines(space: Space, rng: np.random.Generator) -> Ints:
     """Return the units' machines in a random feasible placement, see `place_random`.
 
     Raises
@@ -199,7 +186,7 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
     return space.placement(deal_out(space))
 
 
-def deal_out(space: Space) -> NDArray[np.int64]:
+def deal_out(space: Space) -> Ints:
     """Return the units' machines in turn, see `place_round_robin`.
 
     Raises
@@ -212,7 +199,7 @@ def deal_out(space: Space) -> NDArray[np.int64]:
 
     def begin() -> list[int]:
         nonlocal turns
-        turns = itertools.count()
+        turns = itertools.count()  # an attempt begins at the first machine again
         return list(range(units))
 
     def machines_in_turn() -> list[int]:
@@ -227,42 +214,32 @@ def _deal(
     attempts: int,
     order: Callable[[], list[int]],
     preference: Callable[[], list[int]],
-) -> NDArray[np.int64]:
-    """Return machines by `_one_by_one`; after some attempts with caution, or raise."""
+) -> Ints:
+    """Give every unit, in ``order()``, the first machine of ``preference()`` with room.
+
+    Where units are left over it begins anew. The last attempt is cautious: it tests, by
+    IFS, that the units after each can still be placed, and so ends in an error only
+    where there is no placement at all.
+    """
     for left in range(attempts, -1, -1):
-        machines = _one_by_one(space, order(), preference, cautious=not left)
-        if machines is not None:
+        machines = np.full(len(space.units), -1, dtype=np.int64)
+        if not _possible(space, machines, cautious=False):
+            break  # pinned tasks alone are too much
+        for unit in order():
+            for machine in preference():
+                machines[unit] = machine
+                if _possible(space, machines, cautious=not left):
+                    break
+            else:
+                break
+        else:
             return machines
     raise infeasibility(space)
 
 
-def _one_by_one(
-    space: Space,
-    order: list[int],
-    preference: Callable[[], list[int]],
-    *,
-    cautious: bool,
-) -> NDArray[np.int64] | None:
-    """Give every unit the first machine of ``preference()`` with room, or None.
-
-    ``cautious`` also tests, by IFS, that the units after it can still be placed, so
-    that it ends in None only when there is no placement at all.
-    """
-    machines = np.full(len(space.units), -1, dtype=np.int64)
-    if not _possible(space, machines, cautious=False):  # pinned tasks alone: too much
-        return None
-    for unit in order:
-        for machine in preference():
-            machines[unit] = machine
-            if _possible(space, machines, cautious=cautious):
-                break
-        else:
-            return None
-    return machines
-
-
-def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:
+def _possible(space: Space, machines: Ints, *, cautious: bool) -> bool:
     units = np.nonzero(machines >= 0)[0]
+    # By IFS the rest is looked at, too: slow, and asked where all else has failed.
     if not cautious:
         use = np.zeros_like(space.free)
         np.add.at(use, machines[units], space.demand[units])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -89,21 +90,6 @@ class _PortProgram:
             factors[column] += value
         self.rows.append(Row([*factors], [*factors.values()], -np.inf, upper))
 
-    def _add_crossings(self) -> None:
-        for p, edge in enumerate(self.between.tolist()):
-            ends = int(self.source[edge]), int(self.destination[edge])
-            for m in range(self.machines):
-                for direction in (0, 1):
-                    here, there = ends[direction], ends[1 - direction]
-                    self._row(
-                        [
-                            (self._x(here, m), 1.0),
-                            (self._x(there, m), -1.0),
-                            (self._crossing(p, m, direction), -1.0),
-                        ],
-                        0.0,
-                    )
-
     def _add_ports(self) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail).
 
@@ -120,54 +106,50 @@ class _PortProgram:
                 if not links.always_crossed(m, direction):
                     continue
                 capacity = links.steps.most[links.nic[m, direction]]
-                terms, constant = self._port(m, direction)
+                c = self.c
+                sizes, machines = c.transfers.sent, c.units.fixed
+                near, far = self.source, self.destination
+                near_task, far_task = c.arrays.source, c.arrays.destination
+                if direction == 1:
+                    near, far, near_task, far_task = far, near, far_task, near_task
+                terms = [
+                    (self._crossing(p, m, direction), float(sizes[edge]))
+                    for p, edge in enumerate(self.between.tolist())
+                ]
+                constant = 0.0
+                for edge in np.nonzero(sizes > 0)[0].tolist():
+                    near_fixed, far_fixed = (
+                        machines[near_task[edge]],
+                        machines[far_task[edge]],
+                    )
+                    volume = float(sizes[edge])
+                    if near[edge] >= 0 and far[edge] < 0 and far_fixed != m:
+                        terms.append((self._x(int(near[edge]), m), volume))
+                    elif near[edge] < 0 and near_fixed == m:
+                        if far[edge] >= 0:
+                            constant += volume
+                            terms.append((self._x(int(far[edge]), m), -volume))
+                        elif far_fixed != m:
+                            constant += volume
                 terms_scaled = [(column, value / capacity) for column, value in terms]
                 self._row([(0, -1.0), *terms_scaled], -idle - constant / capacity)
 
-    def _port(
-        self, machine: int, direction: int
-    ) -> tuple[list[tuple[int, float]], float]:
-        """Return bytes through one port as (column, factor) terms and a constant."""
-        c = self.c
-        sizes, machines = c.transfers.sent, c.units.fixed
-        near, far = self.source, self.destination
-        near_task, far_task = c.arrays.source, c.arrays.destination
-        if direction == 1:
-            near, far, near_task, far_task = far, near, far_task, near_task
-        terms = [
-            (self._crossing(p, machine, direction), float(sizes[edge]))
-            for p, edge in enumerate(self.between.tolist())
-        ]
-        constant = 0.0
-        for edge in np.nonzero(sizes > 0)[0].tolist():
-            near_fixed, far_fixed = machines[near_task[edge]], machines[far_task[edge]]
-            volume = float(sizes[edge])
-            if near[edge] >= 0 and far[edge] < 0 and far_fixed != machine:
-                terms.append((self._x(int(near[edge]), machine), volume))
-            elif near[edge] < 0 and near_fixed == machine:
-                if far[edge] >= 0:
-                    constant += volume
-                    terms.append((self._x(int(far[edge]), machine), -volume))
-                elif far_fixed != machine:
-                    constant += volume
-        return terms, constant
-
-    def _add_capacities(self) -> None:
-        room = self.space.free + self.space.slack
-        for m in range(self.machines):
-            for r in range(len(self.space.resources)):
-                if np.isfinite(room[m, r]):
-                    demand = self.space.demand[:, r]
-                    self._row(
-                        [(self._x(u, m), float(demand[u])) for u in range(self.units)],
-                        float(room[m, r]),
-                    )
-
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
-        self._add_crossings()
+        room, units = self.space.free + self.space.slack, range(self.units)
+        for p, edge in enumerate(self.between.tolist()):
+            ends = int(self.source[edge]), int(self.destination[edge])
+            for m, direction in product(range(self.machines), (0, 1)):
+                crossing = self._crossing(p, m, direction)
+                here, there = (
+                    self._x(ends[direction], m),
+                    self._x(ends[1 - direction], m),
+                )
+                self._row([(here, 1.0), (there, -1.0), (crossing, -1.0)], 0.0)
         self._add_ports()
-        self._add_capacities()
+        for m, r in np.argwhere(np.isfinite(room)).tolist():
+            demand = self.space.demand[:, r].tolist()
+            self._row([(self._x(u, m), demand[u]) for u in units], float(room[m, r]))
         once = [1.0] * self.machines
         for u in range(self.units):
             self.rows.append(

@@ -132,10 +132,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(
-    space: Space,
-    realization: Realization,
-    policy: str,
-    cost: JobsCost | None = None,
+    space: Space, realization: Realization, policy: str, cost: JobsCost | None = None
 ) -> Candidates:
     """Return the arrays of a search in ``space`` under one realization.
 
@@ -154,6 +151,7 @@ def candidates(
         slowness = np.ones((len(times), slowness.shape[1]))
     is_fixed = space.fixed >= 0
     fastest = slowness.min(axis=1)
+    # A bound may assume the best machine for who can move, not for who is pinned.
     fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
     head, tail, least = _without_transfers(job, np.asarray(times * fastest[:, None]))
     sizes = [len(unit.tasks) for unit in space.units]
@@ -198,6 +196,7 @@ def _in_c(c: Candidates, job: BoundJob) -> Candidates:
         transfers=c.transfers._asdict(),
         costs={"jobs": jobs, **c.costs._asdict()},
     )
+    # The structure points into the arrays above; its room is for one call at a time.
     room = new_room(lib.room_of_candidates(core))
     core.room = room_in(room)
     return c._replace(core=core, room=room)

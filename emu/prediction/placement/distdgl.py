@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
@@ -18,12 +17,11 @@ from emu.prediction.placement.packing import (
     minimise,
 )
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 
 
-def colocate(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> NDArray[np.int64] | None:
+def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     """Return the machine of every unit such that most pairs share one.
 
     Parameters
@@ -71,9 +69,7 @@ def colocate(
     return np.asarray(choice.argmax(axis=1), dtype=np.int64)
 
 
-def _single_worth(
-    space: Space, pairs: Sequence[tuple[int, int]]
-) -> NDArray[np.float64]:
+def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """Return the worth of unit u on machine m, at u * machines + m.
 
     One per pair whose other end is pinned there, less a little for late machines: all
@@ -125,7 +121,20 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
         machines = None
     else:
         machines = np.full(len(space.units), -1, dtype=np.int64)
-        _name(machines, groups, counts)
+        surplus: list[int] = []
+        orphans: list[int] = []
+        workers_left = iter(groups)
+        for machine, (workers, samplers) in enumerate(counts):
+            own = list(islice(workers_left, workers))
+            machines[own] = machine
+            wanted = [s for worker in own for s in groups[worker]]
+            # Each machine's samplers of its own workers first: that leaves it either
+            # without surplus samplers or without wants, so that surplus ones never
+            # split a pair that could be together.
+            machines[wanted[:samplers]] = machine
+            orphans += wanted[samplers:]
+            surplus += [machine] * (samplers - len(wanted))
+        machines[orphans] = surplus
     if machines is None:
         raise infeasibility(space)
     for unit in np.nonzero(machines < 0)[0].tolist():
@@ -196,24 +205,7 @@ class _Colocation:
         """Return (workers, samplers) of every machine, or None when nothing fits."""
         if not self.room:
             return None
-        best = self._pairs_to_come()
-        start = (0,) * len(self.sizes)
-        if best[0][start] < 0:
-            return None
-        found, states = [], {start}
-        for machine in range(self.machines):
-            pair, states = self._first_best(machine, states, best)
-            found.append(pair)
-        return found
-
-    def _pairs(self, option: NDArray[np.int64]) -> int:
-        return int(min(self.k * option[0], option[1]))
-
-    def _pairs_to_come(self) -> list[NDArray[np.int64]]:
-        """Return the most pairs that machines m.. can add to a state; -1: impossible.
-
-        One array per machine and one for the end, shape sizes + 1.
-        """
+        # The most pairs that machines m.. can add to a state; -1: impossible.
         shape = tuple(size + 1 for size in self.sizes)
         after = np.full(shape, -1, dtype=np.int64)
         after[self.sizes] = 0
@@ -232,10 +224,21 @@ class _Colocation:
                 np.maximum(here[source], value, out=here[source])
             best.append(here)
             after = here
-        return best[::-1]
+        best.reverse()
+        start = (0,) * len(self.sizes)
+        if best[0][start] < 0:
+            return None
+        found, states = [], {start}
+        for machine in range(self.machines):
+            pair, states = self._first_best(machine, states, best)
+            found.append(pair)
+        return found
+
+    def _pairs(self, option: Ints) -> int:
+        return int(min(self.k * option[0], option[1]))
 
     def _first_best(
-        self, machine: int, states: set[Counts], best: list[NDArray[np.int64]]
+        self, machine: int, states: set[Counts], best: list[Ints]
     ) -> tuple[tuple[int, int], set[Counts]]:
         """Return the largest (workers, samplers) on an optimal way, and where it leads.
 
@@ -260,9 +263,9 @@ class _Colocation:
         self,
         machine: int,
         states: set[Counts],
-        option: NDArray[np.int64],
+        option: Ints,
         wanted: int,
-        best: list[NDArray[np.int64]],
+        best: list[Ints],
     ) -> set[Counts]:
         next_states = set()
         for state in states:
@@ -275,44 +278,14 @@ class _Colocation:
         return next_states
 
 
-def _name(
-    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
-) -> None:
-    """Give out names: first each machine's samplers of its own workers, then the rest.
-
-    Own samplers first leaves a machine either without surplus samplers or without
-    wants, so that surplus ones never split a pair that could be together.
-    """
-    surplus: list[int] = []
-    orphans: list[int] = []
-    left = iter(teams)
-    for machine, (workers, samplers) in enumerate(counts):
-        own = list(islice(left, workers))
-        machines[own] = machine
-        wanted = [s for worker in own for s in teams[worker]]
-        machines[wanted[:samplers]] = machine
-        orphans += wanted[samplers:]
-        surplus += [machine] * (samplers - len(wanted))
-    machines[orphans] = surplus
-
-
-def _place_on_best_share(space: Space, machines: NDArray[np.int64], unit: int) -> None:
+def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     """Put ``unit`` where one more flow would get most, min(Bin, Bout) / (flows + 1).
 
     Only where the units after it can still be placed.
     """
-    shares = _shares(space, machines)
-    for machine in np.argsort(-shares, kind="stable").tolist():
-        machines[unit] = machine
-        if fill(space, list(range(len(space.free))), placed=machines) is not None:
-            return
-    raise AssertionError  # the dynamic program made sure of a place
-
-
-def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
     machine_of = space.fixed.copy()
-    for unit, machine in zip(space.units, machines, strict=True):
-        machine_of[list(unit.tasks)] = machine
+    for other, machine in zip(space.units, machines, strict=True):
+        machine_of[list(other.tasks)] = machine
     flows = np.zeros((len(space.free), 2))
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source, destination = machine_of[edge.source], machine_of[edge.destination]
@@ -320,9 +293,12 @@ def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
             continue
         flows[source, 0] += 1
         flows[destination, 1] += 1
-    bandwidth = np.array(
-        [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
-    )
+    nics = [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
+    bandwidth = np.array(nics)
     bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
-    shares: NDArray[np.float64] = (bandwidth / (flows + 1)).min(axis=1)
-    return shares
+    shares = (bandwidth / (flows + 1)).min(axis=1)
+    for machine in np.argsort(-shares, kind="stable").tolist():
+        machines[unit] = machine
+        if fill(space, list(range(len(space.free))), placed=machines) is not None:
+            return
+    raise AssertionError  # the dynamic program made sure of a place

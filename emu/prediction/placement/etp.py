@@ -43,6 +43,7 @@ class Memory(NamedTuple):
 
 def new_memory(entries: int, units: int) -> Memory:
     """Return an empty table for about ``entries`` placements; it takes no more."""
+    # A power of two, at most half full: a place is a mask away, and probing is short.
     places = 1 << (2 * entries - 1).bit_length() if entries else 0
     parts = {
         "machines": np.zeros((places, units), dtype=np.int16),
@@ -65,13 +66,7 @@ class Chain(NamedTuple):
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
-    """Return a chain that starts at a feasible placement of the units.
-
-    Parameters
-    ----------
-    remembered
-        Number of placements to remember.
-    """
+    """Return a chain that starts at a feasible placement of the units."""
     makespan = placement_cost(c, expand(c.units, machines), np.inf)
     parts = {
         "machines": machines.copy(),
@@ -155,8 +150,6 @@ def search_etp(
     ----------
     profile
         Times and volumes to draw the simulated iterations from.
-    seed
-        Seed of all draws.
     progress
         Called with (proposals so far, proposals in all, best makespan).
 
@@ -179,6 +172,7 @@ def search_etp(
     machines = fill(space, rng.permutation(len(space.free)).tolist())
     if machines is None:
         raise infeasibility(space)
+    # What is remembered is not simulated again, which `simulate_all` asks for.
     memory = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
     chain = new_chain(arrays, machines, memory)
     first_cost = float(chain.cost[0])
@@ -194,6 +188,7 @@ def search_etp(
         simulate_all=options.simulate_all,
     )
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
+    # The history has the improvements alone, of some ten thousand proposals.
     steps = np.flatnonzero(np.diff(best, prepend=first_cost) < 0)
     history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
     return PlacementResult(

@@ -10,7 +10,6 @@ from itertools import accumulate, product
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
@@ -36,10 +35,23 @@ def machine_sets(
         Its tasks say how slow every machine is.
     most
         How many, at least 1; of more those are left whose sizes are spread evenly.
-    held
-        Machines that are in each set.
     """
-    order, slow, kind_of = _order(job, cluster)
+    factors = slowness(job, cluster)
+    slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
+    changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
+    changing |= {change.machine for change in cluster.speed_changes}
+    zone, kind_of, speed = cluster.links.zone, list[object](), []
+    for m, machine in enumerate(cluster.machines):
+        alone = machine.name if machine.name in changing else ""
+        rooms = sorted(machine.resources.items()), sorted(machine.slots.items())
+        nic = machine.bandwidth_in, machine.bandwidth_out
+        latency = machine.latency_in, machine.latency_out
+        takes = tuple(factors[:, m]) if len(factors) else ()
+        kind = alone, str(rooms), nic, latency, machine.speed, int(zone[m]), takes
+        kind_of.append(kind)
+        speed.append((-min(nic), float(slow[m]), m))
+    # By NIC, then device, the fastest first.
+    order = sorted(range(len(speed)), key=speed.__getitem__)
     kinds = list(dict.fromkeys(kind_of[m] for m in order))
     members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
     names = [machine.name for machine in cluster.machines]
@@ -50,7 +62,6 @@ def machine_sets(
             for counts in product(*(range(len(group) + 1) for group in members))
         ]
     else:
-        zone = cluster.links.zone
         racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
         ways = order, sorted(order, key=slow.__getitem__), *racks
         mixtures = [some for way in ways for some in accumulate([m] for m in way)]
@@ -63,29 +74,3 @@ def machine_sets(
         places = np.linspace(0, len(rest) - 1, max(most - 1, 0)).round()
         rest = [rest[int(place)] for place in dict.fromkeys(places.tolist())]
     return [tuple(names[m] for m in one) for one in (everything, *rest)]
-
-
-def _order(
-    job: Job, cluster: Cluster
-) -> tuple[list[int], NDArray[np.float64], list[object]]:
-    """Return machines by NIC, then device, the fastest first; and two facts of each.
-
-    In the cluster's order: how slow its device is, and what tells its kind from others.
-    """
-    factors = slowness(job, cluster)
-    slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
-    changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
-    changing |= {change.machine for change in cluster.speed_changes}
-    zone = cluster.links.zone
-    kinds: list[object] = []
-    speed = []
-    for m, machine in enumerate(cluster.machines):
-        alone = machine.name if machine.name in changing else ""
-        rooms = sorted(machine.resources.items()), sorted(machine.slots.items())
-        nic = machine.bandwidth_in, machine.bandwidth_out
-        latency = machine.latency_in, machine.latency_out
-        takes = tuple(factors[:, m]) if len(factors) else ()
-        kind = alone, str(rooms), nic, latency, machine.speed, int(zone[m]), takes
-        kinds.append(kind)
-        speed.append((-min(nic), float(slow[m]), m))
-    return sorted(range(len(speed)), key=speed.__getitem__), slow, kinds

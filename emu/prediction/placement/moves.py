@@ -96,11 +96,6 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
 def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     """Return the placement of ``problem`` with some processes on other machines.
 
-    Parameters
-    ----------
-    machines
-        Machine by process.
-
     Raises
     ------
     PlacementError

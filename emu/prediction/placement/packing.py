@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 
 Counts = tuple[int, ...]
@@ -29,11 +30,11 @@ CHUNK = 2_000_000  # (state, option) pairs looked at together: 100 MB at most
 class Packing:
     """Groups of equal items, and bins."""
 
-    demand: NDArray[np.float64]
+    demand: Floats
     """Demand of one item of each group, shape (groups, resources)."""
     sizes: Counts
     """Number of items of each group."""
-    free: NDArray[np.float64]
+    free: Floats
     """Room of each bin, shape (bins, resources)."""
 
     def most_per_bin(self) -> Counts:
@@ -49,12 +50,12 @@ class Packing:
             most.append(int(min(max(count, 0), size)))
         return tuple(most)
 
-    def options(self, where: int) -> NDArray[np.int64]:
+    def options(self, where: int) -> Ints:
         """Return every vector of counts that fits one bin, in lexicographic order.
 
         Shape (options, groups).
         """
-        counts: NDArray[np.int64] = np.zeros((1, 0), dtype=np.int64)
+        counts: Ints = np.zeros((1, 0), dtype=np.int64)
         for group, most in enumerate(self.most_per_bin()):
             choices = np.tile(np.arange(most + 1), len(counts))
             counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
@@ -75,12 +76,13 @@ class Packing:
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         states = np.zeros((1, len(sizes)), dtype=np.int64)
-        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        steps: list[tuple[Ints, Ints]] = []
         for position, where in enumerate(order):
             rest = (sizes - states) @ self.demand
             fits = (rest <= self.free[where]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
+                # Back by the origins of the states, from the last bin to the first.
                 path = [(where, tuple((sizes - states[state]).tolist()))]
                 for (origin, counts), before in zip(
                     steps[::-1], order[:position][::-1], strict=True
@@ -94,16 +96,14 @@ class Packing:
                 return None
         return None
 
-    def reachable(self) -> NDArray[np.int64]:
+    def reachable(self) -> Ints:
         """Return the counts that the bins can hold together, shape (states, groups)."""
         states = np.zeros((1, len(self.sizes)), dtype=np.int64)
         for where in range(len(self.free)):
             states, _ = self._extend(states, self.options(where))
         return states
 
-    def _extend(
-        self, states: NDArray[np.int64], options: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _extend(self, states: Ints, options: Ints) -> tuple[Ints, tuple[Ints, Ints]]:
         """Put every option on top of every state; return what is new, and its origin.
 
         The origin is (position of the state before, counts put on top).
@@ -112,7 +112,14 @@ class Packing:
         # The weight of every count in the number of a state.
         above = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
         strides = np.cumprod(above[::-1])[::-1].astype(np.int64)
-        is_old: NDArray[np.bool_] = np.zeros(_state_count(self.sizes), dtype=np.bool_)
+        count = prod(size + 1 for size in self.sizes)
+        if count > MAX_STATES:
+            raise PlacementError(
+                f"{len(self.sizes)} kinds of tasks with different demands make "
+                f"{count:.2g} states, more than {MAX_STATES:.2g}; give tasks equal "
+                "kinds and demands, or place them explicitly"
+            )
+        is_old: NDArray[np.bool_] = np.zeros(count, dtype=np.bool_)
         origins, additions = [], []
         rows = max(1, CHUNK // max(1, len(options)))
         for first in range(0, len(states), rows):
@@ -127,17 +134,6 @@ class Packing:
             additions.append(options[option[at]])
         origin, counts = np.concatenate(origins), np.concatenate(additions)
         return states[origin] + counts, (origin, counts)
-
-
-def _state_count(sizes: Counts) -> int:
-    count = prod(size + 1 for size in sizes)
-    if count > MAX_STATES:
-        raise PlacementError(
-            f"{len(sizes)} kinds of tasks with different demands make {count:.2g} "
-            f"states, more than {MAX_STATES:.2g}; give tasks equal kinds and demands, "
-            "or place them explicitly"
-        )
-    return count
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -159,15 +155,6 @@ class ResourceLoad:
         if self.capacity == 0:
             return np.inf if self.used else 0.0
         return self.used / self.capacity
-
-
-def list_unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
-    """Return the resources that machines state and no task demands, sorted.
-
-    They limit nothing, although machines state them.
-    """
-    resources = {resource for task in job.tasks for resource in task.demands}
-    return tuple(r for r in sorted(cluster.resource_names()) if r not in resources)
 
 
 def resource_loads(
@@ -192,7 +179,7 @@ def resource_loads(
     )
 
 
-def sum_edge_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
+def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
     """Return the bytes that every edge sends in the whole run, shape (edges,).
 
     Edges of control carry nothing, and what no task would receive is not sent.
@@ -218,18 +205,14 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     tasks demand.
     """
     movable = ", ".join(space.resources[r] for r in _list_demands(space))
-    for _, resource, shortfall, problem in _find_overload(space):
+    for _, resource, shortfall, problem in overload(space):
         return InfeasiblePlacement(
             problem, resource=resource, shortfall=shortfall, key="placement.tasks"
         )
-    return (
-        _total(space)
-        or _largest(space)
-        or _alone(space)
-        or InfeasiblePlacement(
-            "the tasks do not fit the cluster: "
-            f"{movable} bind together, none of them alone"
-        )
+    for resource, shortfall, problem in _find_shortfall(space):
+        return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+    return InfeasiblePlacement(
+        f"the tasks do not fit the cluster: {movable} bind together, none of them alone"
     )
 
 
@@ -238,21 +221,8 @@ def _list_demands(space: Space) -> list[int]:
     return np.flatnonzero(space.demand.any(axis=0)).tolist()
 
 
-def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
-    """Yield machine, resource and a sentence wherever pinned tasks alone are too much.
-
-    Raises
-    ------
-    ValueError
-        When a task is pinned to a machine that is not in the cluster.
-    """
-    for machine, resource, _, problem in _find_overload(
-        Space(job, cluster, apart=True)
-    ):
-        yield machine, resource, problem
-
-
-def _find_overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
+def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
+    """Yield machine, resource, shortfall, sentence where pinned tasks are too much."""
     for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
         name = space.cluster.machines[machine].name
         for r, resource in enumerate(space.resources):
@@ -265,59 +235,42 @@ def _find_overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
                 yield name, resource, float(-free[r]), problem
 
 
-def _total(space: Space) -> InfeasiblePlacement | None:
+def _find_shortfall(space: Space) -> Iterator[tuple[str, float, str]]:
+    """Yield resource, shortfall, sentence: of all tasks, of a unit, of a packing."""
     for r, resource in enumerate(space.resources):
         there = float(space.capacity[:, r].sum())
         needs = float(space.used[:, r].sum() + space.demand[:, r].sum())
         if needs > there * (1 + 1e-12):
-            return InfeasiblePlacement(
+            problem = (
                 f"the tasks need {needs:g} {resource} in total, "
-                f"all machines together have {there:g} ({needs - there:g} short)",
-                resource=resource,
-                shortfall=needs - there,
+                f"all machines together have {there:g} ({needs - there:g} short)"
             )
-    return None
-
-
-def _largest(space: Space) -> InfeasiblePlacement | None:
-    if not space.units:
-        return None
-    for r, resource in enumerate(space.resources):
-        unit = int(np.argmax(space.demand[:, r]))
-        machine = int(np.argmax(space.free[:, r]))
+            yield resource, needs - there, problem
+    for r, resource in enumerate(space.resources if space.units else ()):
+        unit, machine = int(space.demand[:, r].argmax()), int(space.free[:, r].argmax())
         demand, there = float(space.demand[unit, r]), float(space.free[machine, r])
         if demand > there + space.slack[machine, r]:
-            return InfeasiblePlacement(
+            problem = (
                 f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
                 f"machine, {space.cluster.machines[machine].name}, has {there:g} left "
-                f"({demand - there:g} short)",
-                resource=resource,
-                shortfall=demand - there,
+                f"({demand - there:g} short)"
             )
-    return None
-
-
-def _alone(space: Space) -> InfeasiblePlacement | None:
-    """Blame a resource that could not be packed even if all others were unlimited."""
-    for r in _list_demands(space):
-        resource = space.resources[r]
+            yield resource, demand - there, problem
+    for r in _list_demands(space):  # as if all other resources were unlimited
         demands = space.demand[:, r][space.demand[:, r] > 0]
         amounts, sizes = np.unique(demands, return_counts=True)
-        packing = Packing(
-            amounts[:, None], tuple(sizes.tolist()), (space.free + space.slack)[:, [r]]
-        )
+        room = (space.free + space.slack)[:, [r]]
+        packing = Packing(amounts[:, None], tuple(sizes.tolist()), room)
         most = float((packing.reachable() @ amounts).max())
         shortfall = float(demands.sum()) - most
         if shortfall > float(demands.sum()) * 1e-12:
-            return InfeasiblePlacement(
-                f"of {demands.sum():g} {resource} that the movable tasks need, the "
-                f"machines can hold {most:g} at best, in pieces of "
+            problem = (
+                f"of {demands.sum():g} {space.resources[r]} that the movable tasks "
+                f"need, the machines can hold {most:g} at best, in pieces of "
                 f"{', '.join(f'{amount:g}' for amount in amounts)} "
-                f"({shortfall:g} short)",
-                resource=resource,
-                shortfall=shortfall,
+                f"({shortfall:g} short)"
             )
-    return None
+            yield space.resources[r], shortfall, problem
 
 
 class Row(NamedTuple):
@@ -336,13 +289,13 @@ class Solution(NamedTuple):
     no x goes below, -inf where that is not known.
     """
 
-    x: NDArray[np.float64] | None
+    x: Floats | None
     bound: float
 
 
 def minimise(
-    costs: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    costs: Floats,
+    upper: Floats,
     whole: NDArray[np.bool_],
     rows: Iterable[Row],
     *,

@@ -54,13 +54,7 @@ _OWN = 1_000
 
 
 def affordable(job: Job, policy: str, flows: int = FLOWS, most: int = MOST) -> int:
-    """Return the number of simulations of ``job`` below so many ``flows``, 1 to most.
-
-    Parameters
-    ----------
-    policy
-        Rate policy of the simulations.
-    """
+    """Return how many simulations of ``job`` have so many ``flows``, 1 to ``most``."""
     rule = policy_named(policy)
     each = 1 if not rule.by_flow else _BY_FLOW if rule.rates is None else _OWN
     return min(max(flows // max(len(job.edges) * job.iterations * each, 1), 1), most)
@@ -92,20 +86,12 @@ def best_placement(
         Times, of no machine in particular, and volumes of the whole run.
     policy
         Rate policy; for the portfolio ``oes`` stands in.
-    seed
-        Seed of all draws.
     transfers
         Candidates of each of the two, of so many iterations; by default as many as hold
         1.5 million flows, at most 10,000.
     iterations
         Simulated iterations of the run per candidate, evenly spread over it; all where
         tasks take slots that others give back.
-    cost
-        Cost of several jobs to minimise, in place of the makespan.
-    known
-        Feasible placements of the job.
-    progress
-        Called with (candidates so far, in all, best makespan).
 
     Raises
     ------
@@ -267,12 +253,6 @@ def place(
         Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
         one: ``best`` takes its iterations in order, ``etp`` draws from it; the others
         are simulated once when there is one, with the draws of ``etp``.
-    seed
-        Seed of all draws.
-    tasks
-        Machine name per task or process, for ``explicit``.
-    progress
-        Called by searches with (candidates so far, in all, best makespan).
     options
         Fields of `EtpOptions` for ``etp``, parameters of `best_placement` for ``best``;
         the others take ``iterations`` and ``policy``, the rate policy, of their one

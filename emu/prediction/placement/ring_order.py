@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from emu.problem import Job, Links, Problem, Task
-from emu.problem.workloads import ALL_REDUCE
+from emu.problem.workloads.all_reduce import ALL_REDUCE
 
 #: Its bound, minus its length, true where it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"
@@ -138,11 +138,6 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
 
     Tasks and edges keep their places, and with them their times and volumes: a worker
     takes over the steps of another rank.
-
-    Parameters
-    ----------
-    name
-        Name of the job, where there are several.
     """
     job, machine_of = problem.job, problem.placement.machine_of
     steps = {

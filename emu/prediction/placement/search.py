@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -72,31 +72,6 @@ class Listing(NamedTuple):
     """Shape (placements, units)."""
     bound: Floats
     """Seconds, shape (placements,)."""
-
-
-def list_placements(
-    c: Candidates, symmetry: Symmetry, *, most: int, most_steps: int
-) -> Listing | None:
-    """Return all feasible placements up to symmetry, or None when there are too many.
-
-    At least one unit must be movable.
-
-    Parameters
-    ----------
-    most
-        Placements that may be listed.
-    most_steps
-        Steps that listing them may take; one is about 0.1 us.
-    """
-    placements = np.empty((most, len(c.units.demand)), np.int16)
-    bound = np.empty(most)
-    count = lib.list_all(
-        c.core, symmetry.core, most, most_steps, pointer(placements), pointer(bound)
-    )
-    if count < 0:
-        return None
-    order = np.argsort(bound[:count], kind="stable")
-    return Listing(placements[:count][order], bound[:count][order])
 
 
 def endless(cluster: Cluster) -> str:
@@ -230,12 +205,15 @@ def search_run(
     ValueError
         When the realization does not fit the job or there is no such rate policy.
     """
+    # Apart first: where a pool is unlimited, who shares it need not stand together.
     run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
     run.begin(known)
     listing = run.listing()
     if listing is not None:
         run.exhaust(listing)
     if not (run.optimal or (run.best < np.inf and listing is not None)):
+        # Too many to list, or none ends: where processes share slots, the walk is over
+        # teams of them, since most moves of one alone leave a pool in debt.
         together = Space(job, cluster)
         order = list(range(len(together.free)))
         if (
@@ -276,7 +254,19 @@ class _Run:
     def begin(self, known: Iterable[Placement]) -> None:
         """Start from the best of simple, ``known`` and sketched placements."""
         memory = min(self.options.transfers, REMEMBERED)
-        starts = [*self._starts(), *(self.space.machines(one) for one in known)]
+        space, rng, starts = self.space, self.rng, []
+        for _ in range(IFS_STARTS):
+            machines = fill(space, rng.permutation(len(space.free)).tolist())
+            if machines is None:
+                raise infeasibility(space)
+            starts.append(machines)
+        starts.append(deal_out(space))
+        try:
+            starts.append(space.machines(place_distdgl(space.job, space.cluster)))
+        except PlacementError:  # not a job of workers with samplers
+            starts.append(draw_machines(space, rng))
+        starts += [space.machines(one) for one in known]
+        # Each is simulated in the end: a quarter of the candidates at most.
         count = min(self.options.sketches, self.options.transfers // 4)
         starts += [
             self._anneal_by_estimate(starts[k % len(starts)]) for k in range(count)
@@ -292,36 +282,26 @@ class _Run:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
 
-    def _starts(self) -> Iterator[NDArray[np.int64]]:
-        """Yield the units' machines in simple placements.
-
-        Raises InfeasiblePlacement when no placement exists.
-        """
-        space, rng = self.space, self.rng
-        for _ in range(IFS_STARTS):
-            machines = fill(space, rng.permutation(len(space.free)).tolist())
-            if machines is None:
-                raise infeasibility(space)
-            yield machines
-        yield deal_out(space)
-        try:
-            yield space.machines(place_distdgl(space.job, space.cluster))
-        except PlacementError:  # not a job of workers with samplers
-            yield draw_machines(space, rng)
-
     def listing(self) -> Listing | None:
-        """Return all placements when they can be listed, else None."""
+        """Return all placements up to symmetry, None where they are too many."""
         if not self.options.exhaustive or not self.space.units:
             return None
-        return list_placements(
-            self.arrays, self.symmetry, most=LISTED, most_steps=LISTING_STEPS
-        )
+        placements = np.empty((LISTED, len(self.space.units)), np.int16)
+        bound = np.empty(LISTED)
+        count = lib.list_all(
+            self.arrays.core, self.symmetry.core, LISTED, LISTING_STEPS,
+            pointer(placements), pointer(bound),
+        )  # fmt: skip
+        if count < 0:
+            return None
+        order = np.argsort(bound[:count], kind="stable")
+        return Listing(placements[:count][order], bound[:count][order])
 
     def exhaust(self, listing: Listing) -> None:
         """Simulate by ascending bound until no bound is better than the best."""
         c, chain = self.arrays, self.chain
         for machines, bound in zip(listing.machines, listing.bound, strict=True):
-            if bound >= self.best:
+            if bound >= self.best:  # nor is any behind it, by ascending bound, better
                 self.optimal = True
                 return
             if chain.tally[lib.PROPOSED] >= self.options.transfers:
@@ -344,6 +324,7 @@ class _Run:
         rounds = min(self.options.rounds, max(budget // ROUND, 1))
         for part in range(rounds):
             budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
+            # Rounded down: what is left over goes to the rounds that follow.
             steps = max(budget, 0) // (rounds - part)
             if part % 2:  # the chain begins anew, the best placement stays noted
                 drawn = draw_machines(self.space, self.rng)
@@ -372,7 +353,7 @@ class _Run:
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
-    def _anneal_by_estimate(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _anneal_by_estimate(self, machines: Ints) -> Ints:
         """Return the result of annealing a placement under an estimate."""
         if not self.space.units:
             return machines

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.names import html_table
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 from emu.problem.placement import slot_teams
 
@@ -70,7 +70,7 @@ class Space:
         self.job, self.cluster = job, cluster
         resources = {r for task in job.tasks for r in task.demands}
         self.resources = tuple(r for r in cluster.resource_names() if r in resources)
-        self.capacity: NDArray[np.float64] = np.array(
+        self.capacity: Floats = np.array(
             [
                 [machine.resources.get(r, np.inf) for r in self.resources]
                 for machine in cluster.machines
@@ -78,9 +78,17 @@ class Space:
             dtype=np.float64,
         ).reshape(len(cluster.machines), len(self.resources))
         self.used = np.zeros_like(self.capacity)
-        self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
-        units = []
-        for process, tasks in (job.units if apart else _together(job)).items():
+        self.fixed: Ints = np.full(len(job.tasks), -1, dtype=np.int64)
+        units, units_of = [], dict(job.units)
+        for names in () if apart else slot_teams(job):  # those that share slots are one
+            team = tuple(sorted(t for name in names for t in units_of[name]))
+            # Pinned to several machines they stay apart.
+            if len({job.tasks[t].pinned for t in team} - {None}) <= 1:
+                first = min(names, key=units_of.__getitem__)
+                for name in {*names} - {first}:
+                    del units_of[name]
+                units_of[first] = team
+        for process, tasks in units_of.items():
             pins = {job.tasks[t].pinned for t in tasks} - {None}
             if pins:
                 machine = cluster.index(str(pins.pop()))
@@ -91,7 +99,7 @@ class Space:
                 units.append(Unit(process, tasks, kinds))
         self.free = self.capacity - self.used
         self.units = tuple(units)
-        self.demand: NDArray[np.float64] = np.array(
+        self.demand: Floats = np.array(
             [self._demand(unit.tasks) for unit in units], dtype=np.float64
         ).reshape(len(units), len(self.resources))
 
@@ -102,11 +110,9 @@ class Space:
         ]
 
     @cached_property
-    def slack(self) -> NDArray[np.float64]:
+    def slack(self) -> Floats:
         """Excess over a capacity left to rounding, shape (machines, resources)."""
-        limits: NDArray[np.float64] = np.where(
-            np.isfinite(self.capacity), self.capacity, 0.0
-        )
+        limits: Floats = np.where(np.isfinite(self.capacity), self.capacity, 0.0)
         return limits * TOLERANCE
 
     @cached_property
@@ -149,41 +155,24 @@ class Space:
                 members[key] += group
         return tuple(tuple(units) for units in members.values())
 
-    def fits(self, machines: NDArray[np.int64]) -> bool:
+    def fits(self, machines: Ints) -> bool:
         """Return True where units on ``machines`` (shape (units,)) respect (2)."""
         use = np.zeros_like(self.free)
         np.add.at(use, machines, self.demand)
         return bool((use <= self.free + self.slack).all())
 
-    def placement(self, machines: Sequence[int] | NDArray[np.int64]) -> Placement:
+    def placement(self, machines: Sequence[int] | Ints) -> Placement:
         """Return the placement of all tasks that puts unit u on ``machines[u]``."""
         machine_of = self.fixed.copy()
         for unit, machine in zip(self.units, machines, strict=True):
             machine_of[list(unit.tasks)] = machine
         return Placement(tuple(machine_of.tolist()))
 
-    def machines(self, placement: Placement) -> NDArray[np.int64]:
+    def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""
         return np.array(
             [placement.machine_of[unit.tasks[0]] for unit in self.units], dtype=np.int64
         )
-
-
-def _together(job: Job) -> dict[str, tuple[int, ...]]:
-    """Return the tasks of every process, those that share slots as one.
-
-    Where they are pinned to several machines they stay apart.
-    """
-    units = dict(job.units)
-    for names in slot_teams(job):
-        tasks = tuple(sorted(t for name in names for t in units[name]))
-        if len({job.tasks[t].pinned for t in tasks} - {None}) <= 1:
-            first = min(names, key=lambda name: units[name])
-            for name in names:
-                if name != first:
-                    del units[name]
-            units[first] = tasks
-    return units
 
 
 # Result of a placement algorithm: the placement, and figures of the search.

@@ -4,18 +4,12 @@ Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) 
 messages (`emu.emulation.coordinator`). Must not know: who drives it, and why.
 """
 
-from emu.prediction.scheduling.policies import (
-    RATE_POLICIES,
-    Policy,
-    policy_named,
-    rate_policy,
-)
+from emu.prediction.scheduling.policies import RATE_POLICIES, policy_named, rate_policy
 from emu.prediction.scheduling.scheduler import (
     Decisions,
     End,
     RateSegments,
     Scheduler,
-    Settled,
     newest,
 )
 
@@ -23,10 +17,8 @@ __all__ = [
     "RATE_POLICIES",
     "Decisions",
     "End",
-    "Policy",
     "RateSegments",
     "Scheduler",
-    "Settled",
     "newest",
     "policy_named",
     "rate_policy",

@@ -6,7 +6,6 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.policies import OwnRates, Policy
-from emu.problem import Cluster, Job, Tuner
+from emu.problem import Cluster, Job
 from emu.problem.cluster import IN
-from emu.problem.placement import slot_names, slots_on, slowness
+from emu.problem.placement import slots_on, slowness
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,7 +31,8 @@ def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
     """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
     tuner_pools = [name for t in cluster.tuners for name in (t.pool, t.watched)]
-    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuner_pools}))}
+    pools = {name for t in job.tasks for name in (t.takes, t.gives_back) if name}
+    names = {name: i for i, name in enumerate(sorted(pools | {*tuner_pools}))}
     takes = [names.get(task.takes, -1) for task in job.tasks]
     frees = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
@@ -40,7 +40,23 @@ def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]
         for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
-    tuners = _tuners(cluster.tuners, names)
+    path = np.zeros(
+        (max((len(t.path) for t in cluster.tuners), default=0), len(cluster.tuners)),
+        int,
+    )
+    for column, tuner in enumerate(cluster.tuners):
+        path[: len(tuner.path), column] = tuner.path
+    tuned, watched = (
+        [t.machine * len(names) + names[getattr(t, name)] for t in cluster.tuners]
+        for name in ("pool", "watched")
+    )
+    tuners = Tuners(
+        np.array(tuned, np.int64),
+        np.array(watched, np.int64),
+        np.array([tuner.most for tuner in cluster.tuners], np.int64),
+        np.array([tuner.period for tuner in cluster.tuners], np.float64),
+        path.astype(np.int64),
+    )
     return np.array(takes, np.int64), np.array(frees, np.int64), slots, tuners
 
 
@@ -66,23 +82,6 @@ class Tuners(NamedTuple):
     most: Ints
     period: Floats
     path: Ints
-
-
-def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
-    path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
-    for column, tuner in enumerate(tuners):
-        path[: len(tuner.path), column] = tuner.path
-    tuned, watched = (
-        [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
-        for name in ("pool", "watched")
-    )
-    return Tuners(
-        np.array(tuned, np.int64),
-        np.array(watched, np.int64),
-        np.array([tuner.most for tuner in tuners], np.int64),
-        np.array([tuner.period for tuner in tuners], np.float64),
-        path.astype(np.int64),
-    )
 
 
 class Speeds(NamedTuple):
@@ -173,13 +172,6 @@ class JobArrays(NamedTuple):
 class Layout:
     """A placed job, ready to be scheduled.
 
-    Parameters
-    ----------
-    job
-        The job, bound.
-    machine_of
-        Machine of every task.
-
     Attributes
     ----------
     c
@@ -254,11 +246,6 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
 
 class BoundJob:
     """A job's arrays, checked, as the core has them.
-
-    Parameters
-    ----------
-    arrays
-        The arrays.
 
     Attributes
     ----------
@@ -366,7 +353,13 @@ def _check(job: JobArrays) -> None:
     if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):
         raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
-        _check_tuners(job.tuners, job.slots)
+        tuners, slots = job.tuners, job.slots
+        if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
+            raise ValueError("tuners must have a pool to tune and one to watch each")
+        _within("tuned pool", tuners.tuned, 0, slots.size)
+        _within("watched pool", tuners.watched, 0, slots.size)
+        if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
+            raise ValueError("a tuned pool must have slots, and a tuner a period")
     speeds = job.speeds
     if speeds.time.size:
         _starts("start of speeds", speeds.start, machines, speeds.time)
@@ -404,15 +397,6 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
     if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
         raise ValueError(f"slowness must be of every task on {machines} machines")
-
-
-def _check_tuners(tuners: Tuners, slots: Ints) -> None:
-    if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
-        raise ValueError("tuners must have a pool to tune and one to watch each")
-    _within("tuned pool", tuners.tuned, 0, slots.size)
-    _within("watched pool", tuners.watched, 0, slots.size)
-    if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
-        raise ValueError("a tuned pool must have slots, and a tuner a period")
 
 
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:

@@ -267,21 +267,9 @@ _ROUNDING = 1e-9
 
 
 def check_rates(
-    name: str,
-    flows: Sequence[ActiveFlow],
-    capacity: Mapping[str, float],
-    given: object,
+    name: str, flows: Sequence[ActiveFlow], capacity: Mapping[str, float], given: object
 ) -> list[float]:
     """Return the rates that a rule gave, bytes per second, one per flow.
-
-    Parameters
-    ----------
-    name
-        The rule, for errors.
-    capacity
-        Bytes per second of every link.
-    given
-        What it returned.
 
     Raises
     ------
@@ -318,13 +306,6 @@ class OwnRates:
 
     Nothing can be raised through C: what happens is kept until `check`, and from then
     on no flow gets a rate, so that the core comes back.
-
-    Parameters
-    ----------
-    job, cluster
-        Whose flows and links are meant.
-    rates
-        The rule, see `Policy.rates`.
     """
 
     def __init__(self, job: Job, cluster: Cluster, rates: Rates) -> None:
@@ -364,7 +345,20 @@ class OwnRates:
             position, turn = flow.edge, flow.turn
             known = self._known.get(position)
             if known is None or known[0] != turn:
-                known = self._known[position] = turn, self._constant(question, flow)
+                # All of an `ActiveFlow` but what is left.
+                edge = self._job.edges[flow.edge]
+                source = self._job.tasks[edge.source]
+                constant = (
+                    self._job.edge_names[flow.edge],
+                    source.name,
+                    self._job.tasks[edge.destination].name,
+                    flow.turn - edge.lag,
+                    flow.turn,
+                    flow.volume,
+                    tuple(self._links[port] for port in _hops(question, flow)),
+                    source.job_name,
+                )
+                known = self._known[position] = turn, constant
             questions.append((turn, self._ranks[position], place, known[1], flow))
         questions.sort()
         flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in questions]
@@ -372,21 +366,6 @@ class OwnRates:
         rates = self._rates(flows, capacity)
         for (*_, flow), rate in zip(questions, rates, strict=True):
             flow.rate = rate
-
-    def _constant(self, question: Any, flow: Any) -> tuple[Any, ...]:
-        """Return all of an `ActiveFlow` but what is left."""
-        edge = self._job.edges[flow.edge]
-        source = self._job.tasks[edge.source]
-        return (
-            self._job.edge_names[flow.edge],
-            source.name,
-            self._job.tasks[edge.destination].name,
-            flow.turn - edge.lag,
-            flow.turn,
-            flow.volume,
-            tuple(self._links[port] for port in _hops(question, flow)),
-            source.job_name,
-        )
 
 
 def _hops(question: Any, flow: Any) -> list[int]:

@@ -33,13 +33,7 @@ from emu.problem import Job, Problem, Profile
 
 
 class NewestReads:
-    """The reads of a schedule that goes on.
-
-    Parameters
-    ----------
-    log
-        `Log.reads`; for reading.
-    """
+    """The reads of a schedule that goes on."""
 
     def __init__(self, job: Job, log: Ints) -> None:
         self.log = log
@@ -142,8 +136,6 @@ class Scheduler:
 
     Parameters
     ----------
-    problem
-        Problem to schedule.
     policy
         Name of the rate policy, see `emu.prediction.scheduling.RATE_POLICIES`.
     profile
@@ -175,6 +167,7 @@ class Scheduler:
         if profile is None:
             if rule.looks_ahead:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
+            # Nobody reads it: one of no time, so that its shape is right.
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
         arrays = job_arrays(job, problem.cluster, rule)
@@ -193,10 +186,7 @@ class Scheduler:
         self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
-        self._bind(np.empty((0, 0)) if holds is None else plain(holds))
-
-    def _bind(self, least: Floats) -> None:
-        """Hand the arrays over to the core, once for all calls."""
+        # The arrays are handed over to the core once for all calls.
         room = self._room
         sizes = {
             "room": len(room.time),
@@ -207,7 +197,10 @@ class Scheduler:
         self._passage = structure("Passage", next=math.inf)
         self._found = structure("Instants", **sizes, **room._asdict())
         self._passed = structure("Gates", **self._gates._asdict())
-        self._arrays = pointer(self.volumes), pointer(least)
+        self._arrays = (
+            pointer(self.volumes),
+            pointer(np.empty((0, 0)) if holds is None else plain(holds)),
+        )
         self._lines = structure("RateChanges", **self._board._asdict())
 
     def begin(self) -> Decisions:
@@ -237,6 +230,7 @@ class Scheduler:
             or a volume is not a number that can be.
         """
         name = self._task_name(task)
+        # All is looked at before any is noted: a message counts whole or not at all.
         for edge, volume in volumes.items():
             if not 0 <= edge < len(self._job.edges) or (
                 self._job.edges[edge].source != task
@@ -286,7 +280,15 @@ class Scheduler:
             was not on its way.
         """
         for end in ends:
-            self._check(end)
+            if not math.isfinite(end.time):
+                raise SchedulingError(f"an event at time {end.time}")
+            if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
+                problem = f"a flow of edge {end.edge} arrived, which is not there"
+                raise SchedulingError(problem)
+            if not 0 <= end.iteration < self._job.iterations:
+                raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
+            if end.task >= 0:
+                self._task_name(end.task)
         if until is None:
             until = ends[-1].time if ends else -math.inf
         return self._settle_ends(ends, 0, until, ahead)
@@ -303,6 +305,7 @@ class Scheduler:
         passage.taken, passage.ahead = taken, ahead
         decisions: list[Decisions] = []
         how = lib.FULL
+        # A call returns where its room for instants is used up; the next one goes on.
         while how == lib.FULL:
             self._state.keep_room(ROOM)
             how = lib.pass_instants(
@@ -319,6 +322,8 @@ class Scheduler:
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""
         room = self._room
+        # The lists of all instants stand one behind the other, each from where the one
+        # before it ends. Converting whole columns at once is what makes this cheap.
         tasks, flows, lines, gates = (
             begin[: count + 1].tolist()
             for begin in (room.tasks, room.flows, room.lines, room.gates)
@@ -358,8 +363,9 @@ class Scheduler:
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
-        if state.served[edge] > iteration:
+        if state.served[edge] > iteration:  # the last byte is on its way
             return float(self.volumes[edge, iteration])
+        # Flows of a group share a service clock; `base` is where it stood at the start.
         fluid = state.c.fluid[self._layout.group[edge]]
         ahead = fluid.rate * max(0.0, time - fluid.since)
         progress = fluid.service + ahead - state.base[edge]
@@ -384,18 +390,6 @@ class Scheduler:
         item, layout, now = ffi.new("int64_t *"), self._layout.c, self._passage.now
         what = lib.broken_invariant(layout, self._state.c, now, True, item)
         return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
-
-    def _check(self, end: End) -> None:
-        if not math.isfinite(end.time):
-            raise SchedulingError(f"an event at time {end.time}")
-        if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
-            raise SchedulingError(
-                f"a flow of edge {end.edge} arrived, which is not there"
-            )
-        if not 0 <= end.iteration < self._job.iterations:
-            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
-        if end.task >= 0:
-            self._task_name(end.task)
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
         """Return why this cannot have ended."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
-from emu.problem import Job, Profile
+from emu.problem import Job, Realization
 
 
 def means(values: Floats) -> Floats:
@@ -85,12 +85,13 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     times, volumes
         Those of iterations that were seen, as in `Profile`; only their means are used.
     """
+    # No other rule looks at paths: they are spared the walk through the job.
     if layout.job.arrays.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
     return np.zeros((0, 0))
 
 
-def check_rows(job: Job, profile: Profile) -> None:
+def check_rows(job: Job, profile: Realization) -> None:
     """Raise ValueError unless ``profile`` has a row for every task and edge."""
     rows = profile.times.shape[0], profile.volumes.shape[0]
     if rows != (len(job.tasks), len(job.edges)):
@@ -115,39 +116,15 @@ class Log(NamedTuple):
     quotas: Ints
 
 
-def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
-    job = layout.job.arrays
-    tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
-
-    def times(rows: int, *, kept: bool) -> Floats:
-        return np.full((rows, columns) if kept else (0, 0), np.nan)
-
-    return Log(
-        task_start=times(tasks, kept=logged),
-        task_end=times(tasks, kept=logged),
-        flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
-        flow_start=times(edges, kept=logged),
-        flow_end=times(edges, kept=logged or job.latency.size > 0),
-        reads=np.full((job.latest.size, columns), -1),
-        quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
-    )
-
-
 class State:
     """The state of one schedule, and what Python reads of it.
 
     Parameters
     ----------
-    layout
-        The placed job.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
         seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy
         needs it.
-    logged
-        True to keep when everything happened.
-    looks
-        Looks at quotas that there is room for.
 
     Attributes
     ----------
@@ -159,9 +136,24 @@ class State:
         self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
     ) -> None:
         memory = new_room(lib.room_of_state(layout.c))
-        self.log = _new_log(layout, looks, logged=logged)
+        job = layout.job.arrays
+        tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
+
+        def times(rows: int, *, kept: bool) -> Floats:
+            return np.full((rows, columns) if kept else (0, 0), np.nan)
+
+        self.log = Log(
+            task_start=times(tasks, kept=logged),
+            task_end=times(tasks, kept=logged),
+            flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
+            flow_start=times(edges, kept=logged),
+            flow_end=times(edges, kept=logged or job.latency.size > 0),
+            reads=np.full((job.latest.size, columns), -1),
+            quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
+        )
         self.c = state = ffi.new("State *")
         log = structure("Log", **self.log._asdict(), tuning_room=looks)
+        # The core holds pointers into these: they must live as long as the state.
         self._kept = memory, layout, after, log
         lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
         tasks, edges = layout.c.tasks, layout.c.edges
@@ -194,6 +186,7 @@ class State:
         """Have room for ``looks`` more looks at quotas."""
         total = self.looks + looks
         if self._tunings.size and total > len(self.log.quotas):
+            # Twice as much each time: copying stays in proportion to what is kept.
             more = np.zeros((2 * total, self._tunings.size), np.int64)
             more[: len(self.log.quotas)] = self.log.quotas
             self.log = self.log._replace(quotas=more)
@@ -217,6 +210,7 @@ class RateChanges(NamedTuple):
 
 def new_rate_changes(edges: int) -> RateChanges:
     """Return the board before anything was sent."""
+    # No iteration of any edge has been seen: -1, so that the first one differs.
     return RateChanges(
         np.full(edges, -1, np.int64),
         np.zeros(edges),
@@ -253,7 +247,9 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
     elif times is None:
         raise ValueError("the job has gates: how long they take must be stated")
     else:
+        # Times of processes are theirs to report: NaN shows where one were read.
         times = np.where(gates[:, None], times, np.nan)
+    # One call may take in all that is left: every iteration of every gate.
     room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
     return Gates(
         times=plain(times),
@@ -290,6 +286,7 @@ class Instants(NamedTuple):
 
 def room_for(tasks: int, edges: int) -> Instants:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
+    # At one instant every task may start and every rate change, at others few do.
     few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
     sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
     measured = {"time", "amount", "rate", "since"}

@@ -101,8 +101,6 @@ def attempts(
     part
         Returns the schedule from an iteration of the whole job on that begins so many
         seconds after the whole job began.
-    kills
-        In any order.
     first, began
         Iteration and time with which the first attempt begins.
 
@@ -123,7 +121,14 @@ def attempts(
         if not ran < schedule.length:
             length = began + schedule.length - start
             return Attempts(tuple(deaths), length, schedule)
-        error = _story(replace(due.now[0], time=began + ran), schedule, ran, first)
+        # A crash names no process, nor the task that it came in.
+        kill = due.now[0]
+        error = kill.name
+        if kill.processes:
+            task = job.processes[kill.processes[0]][0]
+            at = first + int((schedule.task_end[task] <= ran).sum())
+            where = f"task {job.tasks[task].name}, iteration {at}"
+            error = f"{kill.name} is killed at {began + ran:g} s ({where})"
         if len(deaths) == rules.restarts:
             text = f"; there were {rules.restarts} restarts before (max_restarts: "
             text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
@@ -184,11 +189,7 @@ class Holders:
         """Copies that died, until the state of the cut comes to them anew."""
 
     def left_of(
-        self,
-        newest: int,
-        first: int,
-        fallen: Iterable[Kill],
-        came: Collection[int],
+        self, newest: int, first: int, fallen: Iterable[Kill], came: Collection[int]
     ) -> int:
         """Return the cut that is left of the newest one after deaths; 0 for none.
 
@@ -217,8 +218,6 @@ def time_down(
 
     Parameters
     ----------
-    now, died
-        Kills that it died of, and when, in seconds since the whole job began.
     otherwise
         Seconds of recovery after a death that no kill states them for.
     """
@@ -270,14 +269,3 @@ def _last_cut(
             if whole < rest and there[whole] < ran:
                 return cut, float(starts[cut - first])
     return first, 0.0
-
-
-def _story(kill: Kill, schedule: Schedule, ran: float, first: int) -> str:
-    """Return a text on what is killed, when, and in which iteration."""
-    job = schedule.problem.job
-    if not kill.processes:
-        return kill.name
-    task = job.processes[kill.processes[0]][0]
-    at = first + int((schedule.task_end[task] <= ran).sum())
-    where = f"task {job.tasks[task].name}, iteration {at}"
-    return f"{kill.name} is killed at {kill.time:g} s ({where})"

@@ -25,7 +25,6 @@ from emu.prediction.scheduling.state import (
 )
 from emu.problem import (
     Problem,
-    Profile,
     RateHistory,
     Realization,
     Schedule,
@@ -38,19 +37,15 @@ def simulate(
     policy: str = "oes",
     *,
     record_rates: bool = False,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
     step: float = 0.0,
 ) -> Schedule:
     """Return the Schedule of ``problem`` under ``policy``.
 
     Parameters
     ----------
-    realization
-        Times and volumes of the run.
     policy
         Name of a rate policy, or ``portfolio``.
-    record_rates
-        True to keep the rate history.
     profile
         Profile by which a policy looks ahead and the portfolio chooses; without
         one, the realization itself.
@@ -99,7 +94,7 @@ def makespan(
     realization: Realization,
     policy: str = "oes",
     *,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
     step: float = 0.0,
 ) -> float:
     """Return the makespan in seconds; faster than `simulate`, same parameters.
@@ -113,7 +108,7 @@ def makespan(
 
 
 def best_policy(
-    problem: Problem, profile: Profile, candidates: Collection[str] = ()
+    problem: Problem, profile: Realization, candidates: Collection[str] = ()
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -176,7 +171,7 @@ def _run(
     problem: Problem,
     realization: Realization,
     policy: str,
-    profile: Profile | None,
+    profile: Realization | None,
     step: float,
     recorder: _Recorder | None = None,
     *,
@@ -187,8 +182,7 @@ def _run(
     realization.check_shapes(job)
     if not 0.0 <= step < math.inf:
         raise ValueError(f"a step of {step} s")
-    if profile is None:
-        profile = Profile(realization.times, realization.volumes)
+    profile = profile or realization
     check_rows(job, profile)
     if policy_named(policy).code == PORTFOLIO:
         policy = best_policy(problem, profile)
@@ -209,14 +203,26 @@ def _run(
 
 
 def _stuck(problem: Problem, layout: Layout, state: State) -> str:
-    """Return a text on tasks that would never start, and on the holders of slots."""
-    tasks = problem.job.tasks
+    """Return a text on tasks that never start, flows cut off, holders of slots."""
+    tasks, steps = problem.job.tasks, problem.links.steps
     tasks_left = np.flatnonzero(state.ended < layout.rounds)
     names = ", ".join(tasks[task].name for task in tasks_left[:8])
-    text = f"nothing would ever start {names}{_cut_off(problem, state)}"
-    waiting = state.queued
+    text = f"nothing would ever start {names}"
+    for port in steps.cut_for_good:
+        waiting = [
+            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
+            for e, hops in enumerate(problem.hops)
+            if port in hops and state.ready[e] > state.delivered[e]
+        ]
+        if waiting:
+            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            text += (
+                f"; {', '.join(waiting[:3])}{more} wait for "
+                f"{problem.links[port].name}, which carries nothing from "
+                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
+            )
     for pool in problem.pools:
-        takers = [tasks[j].name for j in waiting if j in pool.takers]
+        takers = [tasks[j].name for j in state.queued if j in pool.takers]
         holders = [
             f"{tasks[j].name} (iteration {state.started[j] - 1})"
             for j in pool.takers
@@ -232,25 +238,6 @@ def _stuck(problem: Problem, layout: Layout, state: State) -> str:
     return text
 
 
-def _cut_off(problem: Problem, state: State) -> str:
-    """Return a text on flows that wait for links that are cut for good."""
-    steps, lines = problem.links.steps, []
-    for port in steps.cut_for_good:
-        waiting = [
-            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
-            for e, hops in enumerate(problem.hops)
-            if port in hops and state.ready[e] > state.delivered[e]
-        ]
-        if waiting:
-            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-            lines.append(
-                f"; {', '.join(waiting[:3])}{more} wait for "
-                f"{problem.links[port].name}, which carries nothing from "
-                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
-            )
-    return "".join(lines)
-
-
 # Measure the rounding in a makespan: the effect of the last digits of its input.
 
 #: Relative change of every time and volume: some thousand last bits.
@@ -264,7 +251,7 @@ def sensitivity(
     realization: Realization,
     policy: str = "oes",
     *,
-    profile: Profile | None = None,
+    profile: Realization | None = None,
 ) -> float:
     """Return by how many seconds the last digits of times and volumes move a makespan.
 
@@ -272,11 +259,6 @@ def sensitivity(
     seed, a few times over; the largest change of the makespan counts. In a job that
     chains many ties a last digit decides the order, and may move the makespan by a
     percent: two placements that are closer than this are equally good.
-
-    Parameters
-    ----------
-    realization, policy, profile
-        As of `simulate`.
 
     Raises
     ------

@@ -294,13 +294,7 @@ Ports: TypeAlias = Annotated[
 
 
 def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
-    """Return the type of a list of ``item`` for which ``word`` may stand: empty then.
-
-    Parameters
-    ----------
-    schema
-        JSON Schema of an item.
-    """
+    """Return the type of a list for which ``word`` may stand: empty then."""
 
     def parse(found: object) -> object:
         if found == word:

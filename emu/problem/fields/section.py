@@ -40,7 +40,22 @@ class Section(BaseModel):
         """
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
-        texts = _key_docstrings(cls)
+        texts: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            if base is Section or not issubclass(base, Section):
+                continue
+            with suppress(OSError, TypeError):
+                tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+                statements = cast("ast.ClassDef", tree.body[0]).body
+                texts |= {
+                    key.target.id: inspect.cleandoc(text.value.value)
+                    for key, text in pairwise(statements)
+                    if isinstance(key, ast.AnnAssign)
+                    and isinstance(key.target, ast.Name)
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                    and isinstance(text.value.value, str)
+                }
         numbers = {k for k, v in properties.items() if type(v.get("default")) is float}
         defaults = cls.model_construct().model_dump(mode="json", include=numbers)
         for key, value in defaults.items():
@@ -50,30 +65,6 @@ class Section(BaseModel):
             if field.description is None and name in texts and key in properties:
                 properties[key]["description"] = texts[name]
         return schema
-
-
-def _key_docstrings(section: type[Section]) -> dict[str, str]:
-    """Return key -> docstring below it, of a section and those that it extends.
-
-    A section made without a file, say at a prompt, has none.
-    """
-    docstrings: dict[str, str] = {}
-    for base in reversed(section.__mro__):
-        if base is Section or not issubclass(base, Section):
-            continue
-        with suppress(OSError, TypeError):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-            statements = cast("ast.ClassDef", tree.body[0]).body
-            docstrings |= {
-                key.target.id: inspect.cleandoc(text.value.value)
-                for key, text in pairwise(statements)
-                if isinstance(key, ast.AnnAssign)
-                and isinstance(key.target, ast.Name)
-                and isinstance(text, ast.Expr)
-                and isinstance(text.value, ast.Constant)
-                and isinstance(text.value.value, str)
-            }
-    return docstrings
 
 
 class Resources(Section):

@@ -3,22 +3,8 @@
 Must not know: systems, scenario files, machines beyond their names, placements.
 """
 
-from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
-    credit_edges,
-    part_bounds,
-    steps_of,
-    window_of,
-)
-from emu.problem.workloads.copies import (
-    CHECKPOINT,
-    copies_of,
-    copy_names,
-    count_copy_bytes,
-    with_copies,
-    with_peers,
-    without_copies,
-)
+from emu.problem.workloads.all_reduce import part_bounds, steps_of, window_of
+from emu.problem.workloads.copies import CHECKPOINT, copies_of, without_copies
 from emu.problem.workloads.model_shapes import (
     PARTS,
     SPLIT_WEIGHTS,
@@ -29,16 +15,9 @@ from emu.problem.workloads.model_shapes import (
     shard_bounds,
     shard_sizes,
 )
-from emu.problem.workloads.several_jobs import (
-    RELEASE,
-    JobPart,
-    repeat,
-    several_jobs,
-    several_realizations,
-)
+from emu.problem.workloads.several_jobs import RELEASE, JobPart, repeat, several_jobs
 
 __all__ = [
-    "ALL_REDUCE",
     "CHECKPOINT",
     "PARTS",
     "RELEASE",
@@ -46,21 +25,15 @@ __all__ = [
     "JobPart",
     "SampleCounts",
     "copies_of",
-    "copy_names",
-    "count_copy_bytes",
-    "credit_edges",
     "first_layer_share",
     "layer_shapes",
     "parameter_count",
     "part_bounds",
     "repeat",
     "several_jobs",
-    "several_realizations",
     "shard_bounds",
     "shard_sizes",
     "steps_of",
     "window_of",
-    "with_copies",
-    "with_peers",
     "without_copies",
 ]

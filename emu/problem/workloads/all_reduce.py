@@ -14,14 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from emu.problem import Edge, Job
+from emu.problem import Edge, Job, Task
 from emu.problem.workloads.model_shapes import shard_bounds
-
-if TYPE_CHECKING:
-    from emu.problem import Task
-
 
 #: Kind of its tasks, which take no time unless it is stated.
 ALL_REDUCE = "all_reduce"
@@ -143,11 +139,6 @@ def build_named_job(
 
     Tasks without a phase have that of their kind.
 
-    Parameters
-    ----------
-    window
-        As `credit_edges` takes it.
-
     Raises
     ------
     ValueError
@@ -185,31 +176,6 @@ class Transfer(NamedTuple):
 Steps = tuple[tuple[Transfer, ...], ...]
 
 
-def _halving_doubling(ranks: int) -> Steps:
-    """Halve what two ranks share, then double it (Thakur, Rabenseifner, Gropp 2005).
-
-    At distance d, rank r and r xor d share 2 d chunks; r keeps those on its side.
-    """
-    halvings = []
-    distance = ranks // 2
-    while distance:
-        step = []
-        for rank in range(ranks):
-            other = rank ^ distance
-            first = other // distance * distance
-            step.append(Transfer(other, first, first + distance))
-        halvings.append(tuple(step))
-        distance //= 2
-    doublings = [
-        tuple(
-            step[transfer.receiver]._replace(receiver=transfer.receiver)
-            for transfer in step
-        )
-        for step in reversed(halvings)
-    ]
-    return (*halvings, *doublings)
-
-
 @cache
 def steps_of(algorithm: str, ranks: int) -> Steps:
     """Return the steps of ``ring`` or ``halving_doubling``; of one rank there is none.
@@ -240,7 +206,26 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
             f"halving and doubling needs a power of two of ranks, not {ranks}: "
             "write ring"
         )
-    return _halving_doubling(ranks)
+    # At distance d, rank r and r xor d share 2 d chunks; r keeps those on its side
+    # (Thakur, Rabenseifner, Gropp 2005).
+    halvings = []
+    distance = ranks // 2
+    while distance:
+        step = []
+        for rank in range(ranks):
+            other = rank ^ distance
+            first = other // distance * distance
+            step.append(Transfer(other, first, first + distance))
+        halvings.append(tuple(step))
+        distance //= 2
+    doublings = [
+        tuple(
+            step[transfer.receiver]._replace(receiver=transfer.receiver)
+            for transfer in step
+        )
+        for step in reversed(halvings)
+    ]
+    return (*halvings, *doublings)
 
 
 def part_bounds(elements: int, ranks: int, first: int, last: int) -> tuple[int, int]:

@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Edge, Placement, Task
-
-if TYPE_CHECKING:
-    from emu.problem import Cluster, Job
+from emu.problem import Cluster, Edge, Job, Placement, Task
 
 #: Kind and program of the tasks that take copies.
 CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"
@@ -35,8 +31,6 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
 
     Parameters
     ----------
-    owners
-        Names of the tasks whose state is copied.
     every
         Iterations between two copies.
     missed

@@ -158,11 +158,3 @@ class SampleCounts:
     def inputs(self) -> int:
         """#S_0: every input vertex has one owner."""
         return sum(self.owned)
-
-    def batch_bytes(self, feature_length: int, itemsize: int) -> int:
-        """Return the bytes of the assembled mini-batch, sampler to worker."""
-        return (
-            itemsize * feature_length * self.inputs
-            + BLOCK_EDGE_BYTES * self.edges
-            + LABEL_BYTES * self.seeds
-        )

@@ -66,7 +66,10 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     for part in parts:
         if part.release:
             edges += [Edge(len(tasks), first + task) for task in _sources(part.job)]
-            tasks.append(_release(part))
+            beside = part.job.tasks[0]
+            process = f"{part.name}/{beside.process_name}"
+            gate = Task(f"{part.name}/release", RELEASE, process=process, gate=True)
+            tasks.append(replace(gate, pinned=beside.pinned, iterations=1))
         first += len(part.job.tasks)
     longest = max(part.job.iterations for part in parts)
     settings = {"jobs": {part.name: part.job.settings for part in parts}}
@@ -82,18 +85,6 @@ def _sources(job: Job) -> list[int]:
     """Return the tasks that wait for nothing in their first iteration."""
     waiting = {edge.destination for edge in job.edges if edge.lag == 0}
     return [task for task in range(len(job.tasks)) if task not in waiting]
-
-
-def _release(part: JobPart) -> Task:
-    beside = part.job.tasks[0]
-    return Task(
-        f"{part.name}/release",
-        RELEASE,
-        pinned=beside.pinned,
-        process=f"{part.name}/{beside.process_name}",
-        iterations=1,
-        gate=True,
-    )
 
 
 def several_realizations(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
 from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -34,11 +35,7 @@ from emu.systems.custom.job import (
     custom_realization,
     with_collectives,
 )
-from emu.systems.job_section import MOST_EDGES, JobSection
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
+from emu.systems.job_section import MOST_EDGES, BuildContext, JobSection
 
 
 class CustomTaskSection(Section):

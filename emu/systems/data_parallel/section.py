@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from typing_extensions import override
 
@@ -25,9 +25,10 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
-from emu.systems import Times
+from emu.systems import Keys, Times
 from emu.systems.dgtp.job import PROGRAMS, dgtp_times
 from emu.systems.dgtp.section import realize_volumes
+from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
     CommonJob,
@@ -37,38 +38,6 @@ from emu.systems.translation import (
     read_replicas,
     write_common,
 )
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
-
-
-def data_parallel_job(section: DataParallelJobSection, context: BuildContext) -> Job:
-    """Return the job that a section states.
-
-    Edges: every store -> sampler (store-major), sampler -> its worker, the ring, the
-    credit edges.
-
-    Raises
-    ------
-    ValueError
-        As `Job` and `credit_edges`.
-    """
-    tasks = [*_tasks(section, section.ranks(context.machines))]
-    workers = [task for task in tasks if task.kind == "worker"]
-    names = [worker.name for worker in workers]
-    ranks = range(len(names))
-    edges = [
-        *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
-        *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
-        *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
-    ]
-    return build_named_job(
-        [*tasks, *all_reduce_tasks(workers)],
-        edges,
-        section.count_batches(context),
-        section.replica_settings(context) | {"partitioner": section.partitioner},
-        window=context.window,
-    )
 
 
 def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
@@ -120,7 +89,27 @@ class DataParallelJobSection(ReplicaSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return data_parallel_job(self, context)
+        """Return the job.
+
+        Edges: every store -> sampler (store-major), sampler -> its worker, the ring,
+        the credit edges.
+        """
+        tasks = [*_tasks(self, self.ranks(context.machines))]
+        workers = [task for task in tasks if task.kind == "worker"]
+        names = [worker.name for worker in workers]
+        ranks = range(len(names))
+        edges = [
+            *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
+            *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
+            *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
+        ]
+        return build_named_job(
+            [*tasks, *all_reduce_tasks(workers)],
+            edges,
+            self.count_batches(context),
+            self.replica_settings(context) | {"partitioner": self.partitioner},
+            window=context.window,
+        )
 
     @override
     def realize_sampled(
@@ -135,7 +124,7 @@ class DataParallelJobSection(ReplicaSection):
         return Realization(seconds, realize_volumes(job, dataset))
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     common = common.spread(len(common.machines), len(common.machines))
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     times |= {k: add_times(times[k], common.step) for k in times.keys() & {"worker"}}

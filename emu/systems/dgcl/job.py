@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
+    from emu.systems.dgcl.keys import DgclKeys
     from emu.systems.dgcl.planner import Plan
-
-#: Section ``job``: its module imports this one, and no two may import each other.
-DgclJobSection: TypeAlias = Any
 
 #: Most layers of a model.
 _LAYERS = range(1, 17)
@@ -55,7 +53,7 @@ CARRIES = {
 class DgclBuilder:
     """Builds the job of a section, along the plans that its data set leads to."""
 
-    section: DgclJobSection
+    section: DgclKeys
     machines: tuple[str, ...]
     """Names of the devices' machines, rank by rank; a host is the device after them."""
     plans: tuple[Plan, ...]
@@ -173,24 +171,38 @@ def dgcl_realization(
 
 
 def _tasks(builder: DgclBuilder) -> Iterator[Task]:
-    for rank in range(len(builder.machines)):
-        for name, kind, count in (
-            ("layer", "layer", builder.section.model.layers),
-            ("grad", "gradient", builder.section.model.layers - 1),
-        ):
-            for layer in range(1, count + 1):
-                task = f"d{rank}.{name}{layer}"
-                yield _on(builder, rank, task, f"{kind}{layer}", layer=layer)
+    machines, layers = builder.machines, builder.section.model.layers
+    for rank in range(len(machines)):
+        for layer in range(1, layers + 1):
+            yield _on(
+                builder, rank, f"d{rank}.layer{layer}", f"layer{layer}", layer=layer
+            )
+        for layer in range(1, layers):
+            yield _on(
+                builder, rank, f"d{rank}.grad{layer}", f"gradient{layer}", layer=layer
+            )
+    kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
     for gather in builder.gathers:
-        yield from _gather_tasks(builder, gather)
+        first, receives = kinds[gather.letter]
+        for rank, stages in builder.stages(gather):
+            for stage in stages:
+                name = gather.stage(rank, stage)
+                yield _on(builder, rank, name, first, layer=gather.layer, stage=stage)
+        for stage, sender, receiver in gather.plan.transfers.tolist():
+            name = gather.receive(stage, sender, receiver)
+            place = {"layer": gather.layer, "stage": stage, "sender": sender}
+            yield _on(builder, receiver, name, receives, **place)
+        if builder.section.coordination == "central":
+            for stage in range(1, gather.plan.stages + 1):
+                yield Task(gather.gate(stage), "coordination", process="d0", gate=True)
     workers = [
         Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
-        for rank, machine in enumerate(builder.machines)
+        for rank, machine in enumerate(machines)
     ]
     yield from all_reduce_tasks(workers)
 
 
-def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: Any) -> Task:
+def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: int) -> Task:
     """Return a task of a device; ``place`` is what its program learns of it."""
     return Task(
         name,
@@ -201,23 +213,6 @@ def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: Any) -> 
         program=PROGRAMS[kind],
         settings={"rank": rank, **place},
     )
-
-
-def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
-    kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
-    first, receives = kinds[gather.letter]
-    for rank, stages in builder.stages(gather):
-        for stage in stages:
-            name = gather.stage(rank, stage)
-            yield _on(builder, rank, name, first, layer=gather.layer, stage=stage)
-    for stage, sender, receiver in gather.plan.transfers.tolist():
-        name = gather.receive(stage, sender, receiver)
-        place = {"layer": gather.layer, "stage": stage, "sender": sender}
-        yield _on(builder, receiver, name, receives, **place)
-    if builder.section.coordination == "central":
-        for stage in range(1, gather.plan.stages + 1):
-            name = gather.gate(stage)
-            yield Task(name, "coordination", process="d0", gate=True)
 
 
 def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:

@@ -71,11 +71,6 @@ class Topology:
         flat = [link for pair in self._pairs() for link in self.routes.get(pair, ())]
         return np.array(flat, np.int32)
 
-    @cached_property
-    def row_times(self) -> NDArray[np.float64]:
-        """Time of a row on each link over that on the fastest; shape (links,)."""
-        return self.fastest / self.capacities
-
     @property
     def fastest(self) -> float:
         """Capacity of the widest link."""
@@ -255,15 +250,10 @@ class Plan:
             load[stage, list(links)] += rows
         return load
 
-    def stage_times(self, topology: Topology) -> NDArray[np.float64]:
-        """Return the seconds of each stage: of its slowest link, a row being 1."""
-        busy: NDArray[np.float64] = self.load(topology) / topology.capacities
-        longest: NDArray[np.float64] = busy.max(axis=1, initial=0.0)
-        return longest
-
     def cost(self, topology: Topology) -> float:
         """Return t(S), the sum over the stages (DGCL, equation 4), a row being 1."""
-        return float(self.stage_times(topology).sum())
+        busy = self.load(topology) / topology.capacities  # of a stage its slowest link
+        return float(busy.max(axis=1, initial=0.0).sum())
 
     def reverse(self, *, atomic: bool) -> Plan:
         """Return the plan of the gradients: last stage first, receivers send.
@@ -336,13 +326,7 @@ def peer_to_peer(needs: Needs, devices: int) -> Plan:
 
 
 def swap(needs: Needs, host: int) -> Plan:
-    """Return the plan of NeuGraph's swap: all rows to a host, and those needed back.
-
-    Parameters
-    ----------
-    needs
-        As `Needs.swapped` returns them.
-    """
+    """Return the plan of NeuGraph's swap: all rows to a host, and those needed back."""
     up = peer_to_peer(replace(needs, readers=needs.readers & 1 << host), host + 1)
     others = needs.readers & ~(1 << host)
     down = [
@@ -373,9 +357,26 @@ def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
         raise PlanError("transfers are not in ascending order, or one occurs twice")
     vertices = np.unique(needs.vertices)
     depth = np.full((len(vertices), plan.devices), -1, np.int8)
+    # Links that a row has come over from its owner to each device.
     depth[np.searchsorted(vertices, needs.vertices), needs.owners] = 0
-    for transfer in plan:
-        _follow(depth, vertices, transfer)
+    for stage, sender, receiver, rows in plan:
+        where = f"stage {stage}, {sender} to {receiver}"
+        if not rows.size or (np.diff(rows) <= 0).any():
+            raise PlanError(f"{where}: vertices are none or not ascending")
+        at = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
+        if not len(vertices) or (vertices[at] != rows).any():
+            raise PlanError(f"{where}: a vertex that no device needs")
+        if (wrong := depth[at, sender] != stage).any():
+            row = int(np.flatnonzero(wrong)[0])
+            had = int(depth[at[row], sender])
+            state = (
+                "does not have" if had < 0 else f"has since stage {had} and not {stage}"
+            )
+            raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
+        if (again := depth[at, receiver] >= 0).any():
+            row = rows[np.flatnonzero(again)[0]]
+            raise PlanError(f"{where}: vertex {row} comes to {receiver} again")
+        depth[at, receiver] = stage + 1
     at = np.searchsorted(vertices, needs.vertices)
     for reader in range(plan.devices):
         is_need = needs.readers >> reader & 1 == 1
@@ -383,27 +384,3 @@ def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
         if missing.any():
             vertex = needs.vertices[np.flatnonzero(missing)[0]]
             raise PlanError(f"vertex {vertex} does not come to device {reader}")
-
-
-def _follow(
-    depth: NDArray[np.int8],
-    known: NDArray[np.int64],
-    transfer: tuple[int, int, int, NDArray[np.int64]],
-) -> None:
-    """Enter the rows of a transfer into ``depth``: links from each row's owner."""
-    stage, sender, receiver, rows = transfer
-    where = f"stage {stage}, {sender} to {receiver}"
-    if not rows.size or (np.diff(rows) <= 0).any():
-        raise PlanError(f"{where}: vertices are none or not ascending")
-    at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    if not len(known) or (known[at] != rows).any():
-        raise PlanError(f"{where}: a vertex that no device needs")
-    if (wrong := depth[at, sender] != stage).any():
-        row = int(np.flatnonzero(wrong)[0])
-        had = int(depth[at[row], sender])
-        state = "does not have" if had < 0 else f"has since stage {had} and not {stage}"
-        raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
-    if (again := depth[at, receiver] >= 0).any():
-        row = rows[np.flatnonzero(again)[0]]
-        raise PlanError(f"{where}: vertex {row} comes to {receiver} again")
-    depth[at, receiver] = stage + 1

@@ -19,6 +19,7 @@ from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 from emu.problem import Cluster
+from emu.systems import Settings
 from emu.systems.dgcl.planner import (
     Needs,
     Plan,
@@ -41,7 +42,7 @@ _CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
 _WORTH = 1.01
 
 
-def topology_settings(cluster: Cluster, machines: Sequence[str]) -> dict[str, Any]:
+def topology_settings(cluster: Cluster, machines: Sequence[str]) -> Settings:
     """Return the links between machines as ``Job.settings`` hold them."""
     ranks = [cluster.index(name) for name in machines]
     routes = [
@@ -166,7 +167,7 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     facts = {"parts": dataset.folder.name, "key": key}
     needs = functools.cache(lambda: needs_of_settings(settings))
 
-    def write(partial: Path) -> dict[str, Any]:
+    def write(partial: Path) -> Settings:
         plans = [make_plan(one, topology, settings["plan"]) for one in needs()]
         _forget(dataset.folder, MOST_KEPT - 1)
         return write_plans(partial, plans, facts)
@@ -195,13 +196,11 @@ def _forget(parts: Path, most: int) -> None:
 
 @functools.lru_cache(maxsize=32)
 def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
-    """Return the plan of the gradients of a plan; see `Plan.reversed`."""
+    """Return the plan of the gradients of a plan; see `Plan.reverse`."""
     return plan.reverse(atomic=atomic)
 
 
-def write_plans(
-    folder: Path, plans: Sequence[Plan], facts: dict[str, Any]
-) -> dict[str, Any]:
+def write_plans(folder: Path, plans: Sequence[Plan], facts: Settings) -> Settings:
     """Write plans as `prepare_arrays` asks for it."""
     for number, plan in enumerate(plans):
         arrays: dict[str, NDArray[Any]] = {

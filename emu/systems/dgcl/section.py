@@ -5,116 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.problem import Cluster, Job, Realization
-from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_time
-from emu.problem.fields.section import Section, Trail
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import default_time
+from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
+from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
-from emu.systems.job_section import whole_kinds
+from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import add_times
 from emu.systems.whole_graph_section import (
-    TimePerLayer,
-    WholeGraphSection,
     layer_time,
     write_time,
 )
 
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
-
-class DgclTimesSection(Section):
-    """Seconds of a device's layers; of the last, both passes are one task."""
-
-    forward: TimePerLayer | None = None
-    """Forward pass of a layer: one time, or one per layer."""
-    backward: TimePerLayer | None = None
-    """Backward pass of a layer likewise."""
-    gather: Duration = 0.0
-    """Collect the rows that a stage sends."""
-    scatter: Duration = 0.0
-    """Sum gradients for a stage back, and collect them."""
-    receive: Duration = 0.0
-    """Take in one transfer of either."""
-    coordination: Duration = 0.0
-    """Time of a gate before a stage, for ``coordination: central``."""
-
-    def of_stages(self) -> dict[str, float]:
-        """Return kind -> seconds of stages, of what they receive, and of gates."""
-        return {
-            "gather": self.gather,
-            "scatter": self.scatter,
-            "gathered": self.receive,
-            "scattered": self.receive,
-            "coordination": self.coordination,
-        }
-
-
-class DgclJobSection(WholeGraphSection):
+class DgclJobSection(DgclKeys):
     """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
 
     unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
     shaped_by_data: ClassVar[bool] = True
-
-    system: Literal["dgcl"]
-    """Kind of job."""
-    plan: Literal[
-        "spst", "peer_to_peer", "best_of", "swap", "replication", "dgcl_r"
-    ] = "spst"
-    """Way of rows: ``spst`` along trees of links; ``peer_to_peer`` straight from their
-    owner; ``best_of`` the one of less t(S); ``swap`` all into the memory of a host, and
-    back where they are needed; ``replication`` none, each device computes all that its
-    own vertices need; ``dgcl_r`` that between ``boxes``, and trees within."""
-    host: Name = "host"
-    """Machine that ``swap`` leaves rows on, no device; ``topology: dgx1`` and
-    ``pcie_8`` have one then."""
-    plan_seed: Seed | None = None
-    """Seed of the order of the vertices; default is the scenario's."""
-    plan_eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
-    """Cost of a link of a way, over a row's time on the fastest."""
-    plan_group: Few = 1
-    """Vertices of equal owner and readers planned at a time."""
-    plan_sweeps: Annotated[int, Field(strict=True, ge=0, le=100)] = 0
-    """Sweeps in which vertices are planned again."""
-    coordination: Literal["decentralized", "central"] = "decentralized"
-    """A device begins a stage when its own stage before is over, or, ``central``, when
-    everybody's is."""
-    backward: Literal["nonatomic", "atomic"] = "nonatomic"
-    """``nonatomic``: a stage of gradients is split so that vertices have one writer at
-    a time."""
-    cache_features: Annotated[bool, Field(strict=True)] = True
-    """Keep features of remote vertices: no gather before layer 1."""
-    times: DgclTimesSection = DgclTimesSection()
-    """Times of the tasks; those of layers are of a device's own vertices, and replicas
-    take theirs by the number of their edges."""
-
-    @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines that hold a part: by default all but the host."""
-        found = super().ranks(machines)
-        if self.plan != "swap" or self.machines is not None:
-            return found
-        return tuple(name for name in found if name != self.host)
-
-    def replicas(self, parts: int) -> list[int]:
-        """Return the devices of each box that has replicas; empty for none."""
-        if self.plan == "replication":
-            return [1] * parts
-        return list(self.boxes or ()) if self.plan == "dgcl_r" else []
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
@@ -124,20 +46,7 @@ class DgclJobSection(WholeGraphSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        yield from self._plan_problems(cluster.names)
-        yield from self.layer_problems("forward", self.times.forward)
-        yield from self.layer_problems("backward", self.times.backward)
-        devices = len(self.ranks(cluster.names))
-        if devices > MOST_DEVICES:
-            problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
-            yield ("job", "machines"), problem
-        if self.times.coordination and self.coordination != "central":
-            problem = "found a time of gates, write coordination: central"
-            yield ("job", "times", "coordination"), problem
-
-    def _plan_problems(self, machines: Sequence[str]) -> Problems:
-        """Yield what a kind of plan needs and does not find."""
-        if self.plan == "swap" and self.host not in machines:
+        if self.plan == "swap" and self.host not in cluster.names:
             problem = (
                 f"found swap without a machine {self.host!r} to leave rows on: name "
                 "one as job.host, or write cluster.topology: dgx1 or pcie_8"
@@ -154,6 +63,15 @@ class DgclJobSection(WholeGraphSection):
         if self.plan == "replication" and not self.cache_features:
             problem = "found false for replication, where no row travels: remove it"
             yield ("job", "cache_features"), problem
+        yield from self.layer_problems("forward", self.times.forward)
+        yield from self.layer_problems("backward", self.times.backward)
+        devices = len(self.ranks(cluster.names))
+        if devices > MOST_DEVICES:
+            problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
+            yield ("job", "machines"), problem
+        if self.times.coordination and self.coordination != "central":
+            problem = "found a time of gates, write coordination: central"
+            yield ("job", "times", "coordination"), problem
 
     @override
     def list_untimed(self) -> Iterator[str]:
@@ -172,11 +90,6 @@ class DgclJobSection(WholeGraphSection):
         for key, kind, time in self._pass_times():
             if isinstance(time, dict):
                 yield ("job", "times", key), kind, time
-
-    @property
-    @override
-    def devices_by_kind(self) -> bool:
-        return True
 
     @override
     def scale_times(
@@ -225,9 +138,10 @@ class DgclJobSection(WholeGraphSection):
         settings = self.settings(context)
         return dgcl_job(self.builder(context, settings), settings)
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
+    def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
         ranks = self.ranks(context.machines)
+        boxes = list(self.boxes or ()) if self.plan == "dgcl_r" else []
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -238,7 +152,7 @@ class DgclJobSection(WholeGraphSection):
             },
             "cache_features": self.cache_features,
             "backward": self.backward,
-            "replicas": self.replicas(len(ranks)),
+            "replicas": [1] * len(ranks) if self.plan == "replication" else boxes,
         }
         if context.cluster is not None:
             ends = (*ranks, self.host) if self.plan == "swap" else ranks
@@ -279,9 +193,12 @@ class DgclJobSection(WholeGraphSection):
         hidden = [self.model.hidden] * (self.model.layers - 1)
         model, length = job.settings["model"], dataset.feature_length
         times = {kind: default_time(time) for _, kind, time in self._pass_times()}
+        keys = "gather", "scatter", "coordination"
+        stages = {key: getattr(self.times, key) for key in keys}
+        stages |= dict.fromkeys(("gathered", "scattered"), self.times.receive)
         return dgcl_realization(
             self.builder(context, settings),
-            {**measured, **self.times.of_stages(), **times},
+            {**measured, **stages, **times},
             (length, *hidden),
             parameter_count(model, length, dataset.classes),
             number_bytes(job.settings) / context.byte_scale,

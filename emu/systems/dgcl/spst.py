@@ -65,7 +65,7 @@ def spst(
         links=len(topology.links),
         starts=topology.starts,
         crossed=topology.crossed,
-        row_times=topology.row_times,
+        row_times=topology.fastest / topology.capacities,
         groups=groups,
         width=width,
         owners=owners[first],

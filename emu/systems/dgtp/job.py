@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,8 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
+    from emu.systems.dgtp.keys import DgtpKeys
     from emu.systems.job_section import BuildContext
-
-#: Section ``job``: its module imports this one, and no two may import each other.
-DgtpJobSection: TypeAlias = Any
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
@@ -64,7 +62,7 @@ CARRIES = {
 }
 
 
-def dgtp_job(section: DgtpJobSection, context: BuildContext) -> Job:
+def dgtp_job(section: DgtpKeys, context: BuildContext) -> Job:
     """Return the job that a section states.
 
     Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
@@ -91,7 +89,7 @@ def dgtp_job(section: DgtpJobSection, context: BuildContext) -> Job:
     )
 
 
-def _tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
+def _tasks(section: DgtpKeys, machines: Sequence[str]) -> Iterator[Task]:
     demands = {kind: amounts.amounts() for kind, amounts in section.demands}
     by_server = section.sync == "parameter_server"
 
@@ -119,7 +117,7 @@ def _tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
         yield of_kind("parameter_server", f"ps{i}", server=i)
 
 
-def _rounds(main: Task, kind: str, section: DgtpJobSection) -> Iterator[Task]:
+def _rounds(main: Task, kind: str, section: DgtpKeys) -> Iterator[Task]:
     """Yield the hop tasks of a process, none of which demands anything of its own."""
     for hop in range(1, section.hops + 1 if section.sampling == "multiround" else 1):
         yield _part(main, f"hop{hop}", kind, hop=hop)
@@ -138,7 +136,7 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
     )
 
 
-def _list_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
+def _list_edges(section: DgtpKeys, machines: int) -> Iterator[NamedEdge]:
     stores = [f"g{i}" for i in range(machines)]
     samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
     workers = [f"w{i}" for i in range(section.workers)]

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from typing_extensions import override
 
 from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization, Task
-from emu.problem.fields.quantities import Few, Name
-from emu.problem.fields.section import Resources, Section
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     all_reduce_edge_count,
     elements_sent,
 )
-from emu.problem.workloads.model_shapes import ANSWERED_EDGE_BYTES, VERTEX_ID_BYTES
-from emu.systems import Edit, Problems, Times
+from emu.problem.workloads.model_shapes import (
+    ANSWERED_EDGE_BYTES,
+    BLOCK_EDGE_BYTES,
+    LABEL_BYTES,
+    VERTEX_ID_BYTES,
+)
+from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
-from emu.systems.training_section import TrainingSection, number_bytes
+from emu.systems.dgtp.keys import DgtpKeys
+from emu.systems.job_section import BuildContext
+from emu.systems.training_section import number_bytes
 from emu.systems.translation import (
     HOPS,
     CommonJob,
@@ -35,10 +40,6 @@ from emu.systems.translation import (
     write_common,
 )
 from emu.units import SIZE
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
 
 _STORE_MEMORY = "job.demands.graph_store.memory"
 
@@ -58,7 +59,9 @@ def _edge_bytes(
         case "graph_store":
             return itemsize * feature_length * counts.owned[place["store"]]
         case "sampler":
-            return counts.batch_bytes(feature_length, itemsize)
+            features = itemsize * feature_length * counts.inputs
+            edges = BLOCK_EDGE_BYTES * counts.edges
+            return features + edges + LABEL_BYTES * counts.seeds
         case "sampler_fetch":
             return VERTEX_ID_BYTES * counts.owned[place["store"]]
         case "sampler_hop":
@@ -85,8 +88,6 @@ def dgtp_volumes(
     ----------
     counts
         Of each sampler, of each iteration of the job.
-    feature_length
-        F.
     parameters
         Parameters of the model, sharded over the servers or summed by an all-reduce.
     itemsize
@@ -146,50 +147,10 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     )
 
 
-class DemandsSection(Section):
-    """Resources that one process of each kind needs."""
-
-    graph_store: Resources = Resources()
-    """Needs of a graph store."""
-    sampler: Resources = Resources()
-    """Needs of a sampler."""
-    worker: Resources = Resources()
-    """Needs of a worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
-    parameter_server: Resources = Resources()
-    """Needs of a parameter server."""
-
-
-class DgtpJobSection(TrainingSection):
+class DgtpJobSection(DgtpKeys):
     """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
 
     traced: ClassVar[bool] = True
-
-    system: Literal["dgtp"]
-    """Kind of job."""
-    partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
-    """Ownership of vertices. ``metis``: few edges between parts of equal size;
-    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the graph came
-    (DistDGL)."""
-    workers: Few = 1
-    """Workers of the job."""
-    samplers_per_worker: Few = 1
-    """Sampler s serves worker s // samplers_per_worker."""
-    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Sum of gradients, by parameter servers or an all-reduce of the workers
-    (``halving_doubling``: 2, 4, 8, ... of them)."""
-    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """Machines that take part: a graph store on each, and all other tasks. By default
-    all, of which ``placement: best`` may leave some out."""
-    ring: Literal["rank", "placed"] = "rank"
-    """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
-    neighbours across a NIC or slow link. Searches judge by number."""
-    parameter_servers: Few = 1
-    """Parameters are sharded over them; not counted where workers sum."""
-    demands: DemandsSection = DemandsSection()
-    """Resources per process of each kind."""
-    sampling: Literal["oneshot", "multiround"] = "oneshot"
-    """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
-
     grows_with: ClassVar[tuple[str, ...]] = (
         "workers",
         "samplers_per_worker",
@@ -291,19 +252,6 @@ class DgtpJobSection(TrainingSection):
     def build(self, context: BuildContext) -> Job:
         return dgtp_job(self, context)
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
-        """Return the settings that every node program of the job gets."""
-        return {
-            **self.training_settings(context),
-            "partitioner": self.partitioner,
-            "sampler_batch_size": self.sampler_batch,
-            "parts": len(self.ranks(context.machines)),
-            "workers": self.workers,
-            "samplers_per_worker": self.samplers_per_worker,
-            "parameter_servers": self.parameter_servers,
-            "sampling": self.sampling,
-        }
-
     @override
     def realize_sampled(
         self,
@@ -316,7 +264,7 @@ class DgtpJobSection(TrainingSection):
         return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
 
 
-def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
+def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = demands_of(job), job.times.by_kind()
     ranks = job.ranks(cluster.names)
@@ -339,7 +287,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
     }
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     stores = common.stated or common.everywhere
     common = common.spread(common.workers, len(stores))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")

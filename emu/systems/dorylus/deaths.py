@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Job, Schedule
+from emu.problem import Schedule
 from emu.systems.dorylus.steps import TENSORS
 
 if TYPE_CHECKING:
@@ -50,12 +50,6 @@ class Attempt:
         """Return it as settings of a task, which travel as lists."""
         return {"ends": [*self.ends], "done": [*self.done]}
 
-    @property
-    def presence(self) -> dict[str, list[str] | list[float]]:
-        """Return these settings of a task that works wherever it is not idle."""
-        there = [float(end != IDLE) for end in self.ends]
-        return {"ends": [*self.ends], "done": [*there]}
-
 
 def draw_attempts(
     dying: DyingLambdasSection, seed: int, shape: tuple[int, int, int]
@@ -87,32 +81,26 @@ def draw_attempts(
             f"tensor task {k} of interval {i} in epoch {n}: lower share, or raise "
             "attempts"
         )
-    attempts_by_key = {}
+    attempts_by_key: dict[tuple[int, int], list[Attempt]] = {}
     for i, k in np.argwhere(deaths.any(axis=0)).tolist():
-        count = int(deaths[:, i, k].max()) + 1
-        attempts_by_key[i, k] = [
-            _attempt(dying, a, deaths[:, i, k], draws[:, i, k, a]) for a in range(count)
-        ]
+        failures = deaths[:, i, k].tolist()
+        attempts_by_key[i, k] = []
+        for number in range(max(failures) + 1):
+            ends, shares = [], []
+            drawn = draws[:, i, k, number].tolist()
+            for count, (_, late, part) in zip(failures, drawn, strict=True):
+                if number > count:
+                    end, share = IDLE, 0.0
+                elif number == count:
+                    end, share = ANSWERS, 1.0
+                elif late < dying.late:
+                    end, share = LATE, 1.0
+                else:
+                    end, share = DIES, part
+                ends.append(end)
+                shares.append(share)
+            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(shares)))
     return attempts_by_key
-
-
-def _attempt(
-    dying: DyingLambdasSection, number: int, deaths: NDArray[np.int64], drawn: Array
-) -> Attempt:
-    """Return an attempt from how many fail in every epoch, and what was drawn of it."""
-    ends, is_done = [], []
-    for count, (_, late, part) in zip(deaths.tolist(), drawn.tolist(), strict=True):
-        if number > count:
-            end, share = IDLE, 0.0
-        elif number == count:
-            end, share = ANSWERS, 1.0
-        elif late < dying.late:
-            end, share = LATE, 1.0
-        else:
-            end, share = DIES, part
-        ends.append(end)
-        is_done.append(share)
-    return Attempt(tuple(ends), tuple(is_done))
 
 
 def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
@@ -145,7 +133,21 @@ def function_times(
     launched another and it has sent its own answer.
     """
     job, ends = schedule.problem.job, schedule.task_end
-    tasks = _by_key(job)
+    roles = {
+        "launch": "begins",
+        "call": "begins",
+        "recall": "begins",
+        "answer": "answers",
+        "held": "late",
+        **dict.fromkeys(TENSORS, "works"),
+    }
+    tasks: dict[str, dict[_Key, int]] = {role: {} for role in roles.values()}
+    for position, task in enumerate(job.tasks):
+        if task.kind in roles and "tensor" in task.settings:
+            own = task.settings
+            key = task.job_name, own["interval"], own["tensor"], own.get("attempt", 1)
+            # The launch where there is one, else the call.
+            tasks[roles[task.kind]].setdefault(key, position)
     answers, losses = [np.zeros(0)], [np.zeros(0)]
     for key, first in tasks["begins"].items():
         work, answer = tasks["works"].get(key), tasks["answers"].get((*key[:3], 1))
@@ -161,26 +163,3 @@ def function_times(
             ran = (ends[last] - ends[first])[fates == fate]
             (answers if fate == ANSWERS else losses).append(ran[~np.isnan(ran)])
     return np.concatenate(answers), np.concatenate(losses)
-
-
-def _by_key(job: Job) -> dict[str, dict[_Key, int]]:
-    """Return the tasks of every lambda by what they are to it."""
-    rows_by_kind: dict[str, dict[_Key, int]] = {
-        what: {} for what in ("begins", "works", "answers", "late")
-    }
-    roles = {
-        "launch": "begins",
-        "call": "begins",
-        "recall": "begins",
-        "answer": "answers",
-        "held": "late",
-        **dict.fromkeys(TENSORS, "works"),
-    }
-    for position, task in enumerate(job.tasks):
-        if task.kind in roles and "tensor" in task.settings:
-            own = task.settings
-            attempt = own.get("attempt", 1)
-            key = task.job_name, own["interval"], own["tensor"], attempt
-            # The launch where there is one, else the call.
-            rows_by_kind[roles[task.kind]].setdefault(key, position)
-    return rows_by_kind

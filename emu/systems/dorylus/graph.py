@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from emu.problem import Edge, Task
 from emu.systems.dorylus.deaths import Attempt, draw_attempts
 from emu.systems.dorylus.steps import PROGRAMS, Step
 
 if TYPE_CHECKING:
+    from emu.systems.dorylus.keys import DorylusKeys
     from emu.systems.job_section import BuildContext
-
-#: Section ``job``: its module imports this one, and no two may import each other.
-DorylusJobSection: TypeAlias = Any
-
-#: Pools of a server: its vCPUs, and its quota of lambdas.
-THREADS, LAMBDAS = "threads", "lambdas"
 
 
 class Graph:
@@ -45,7 +40,7 @@ class Graph:
         As `draw_attempts`.
     """
 
-    def __init__(self, section: DorylusJobSection, context: BuildContext) -> None:
+    def __init__(self, section: DorylusKeys, context: BuildContext) -> None:
         self.section, self.servers = section, section.ranks(context.machines)
         self.lambdas = section.lambdas_of(self.servers)
         self.count = len(self.servers) * section.intervals
@@ -55,28 +50,23 @@ class Graph:
         self._position: dict[str, int] = {}
         tensors = 0
         self.entry: dict[str, str] = {}
+        takes_time = bool(self.lambdas) and section.launch.takes_time
         for place, step in enumerate(self.steps):
+            following = self.steps[min(place + 1, len(self.steps) - 1)]
             self.entry[step.name] = step.name
-            if self._launches_at(place):
-                self.entry[step.name] = f"begin{tensors}"
-            elif step.tensor and self.lambdas:
-                first = "launch" if section.launch.takes_time else "call"
+            if step.tensor and self.lambdas:
+                first = "launch" if takes_time else "call"
                 self.entry[step.name] = f"{first}{tensors}"
+            elif takes_time and following.tensor and following.kind != "edge_apply":
+                # The next lambda is launched when this graph task starts. One of edges
+                # has its slot once it has its rows: held while other intervals have
+                # none, it would keep them from sending those.
+                self.entry[step.name] = f"begin{tensors}"
             tensors += step.tensor
         self.attempts: dict[tuple[int, int], list[Attempt]] = {}
         if self.lambdas:
             shape = section.epochs, self.count, tensors
             self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
-
-    def _launches_at(self, place: int) -> bool:
-        """Return True where a lambda is launched when this graph task starts."""
-        launches = self.lambdas and self.section.launch.takes_time
-        if not launches or self.steps[place].tensor:
-            return False
-        # That of edges has its slot once it has its rows: held while other intervals
-        # have none, it would keep them from sending those.
-        following = self.steps[min(place + 1, len(self.steps) - 1)]
-        return following.tensor and following.kind != "edge_apply"
 
     def of_server(self, server: int) -> range:
         """Return the intervals of a server."""

@@ -44,16 +44,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
-from emu.systems.dorylus.deaths import LATE
-from emu.systems.dorylus.graph import (
-    LAMBDAS,
-    THREADS,
-    DorylusJobSection,
-    Graph,
-)
+from emu.systems.dorylus.deaths import IDLE, LATE
+from emu.systems.dorylus.graph import Graph
+from emu.systems.dorylus.steps import LAMBDAS, THREADS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.steps import Step
+    from emu.systems.dorylus.keys import DorylusKeys
     from emu.systems.job_section import BuildContext
 
 
@@ -75,7 +71,8 @@ def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     attempts = graph.attempts.get((i, tensor), [])
     for number, attempt in enumerate(attempts, 1):
         end = suffix(number)
-        own: dict[str, Any] = {"attempt": number, **attempt.presence}
+        there = [float(end != IDLE) for end in attempt.ends]  # works unless it is idle
+        own: dict[str, Any] = {"attempt": number, **attempt.settings, "done": there}
         if number > 1:
             graph.add(server, f"call{tensor}_{i}{end}", "recall", settings=own)
             whole = {**own, **attempt.settings}
@@ -125,7 +122,7 @@ def _stash_again(step: Step, i: int, end: str) -> str:
     return f"stash_{step.name}_{i}{end}"
 
 
-def dorylus_job(section: DorylusJobSection, context: BuildContext) -> Job:
+def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     """Return the job that a section states, whose iterations are epochs.
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.
@@ -171,7 +168,7 @@ def _interval_tasks(graph: Graph, i: int) -> None:
             _lambda_tasks(graph, server, i, tensors, step)
             tensors += 1
         elif step.tensor:
-            pool = section.apply_pool
+            pool = "gpu" if section.backend == "gpu" else THREADS
             graph.add(server, f"{step.name}_{i}", step.kind, takes=pool, settings=what)
         elif graph.entry[step.name] != step.name:
             # The lambda is launched when this task has its thread.

@@ -34,7 +34,11 @@ def read_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]
         yield line
         yield from (f"{how}: {went}" for went in quota_lines(schedule))
         if again := relaunches(schedule):
-            yield f"{how}: {relaunch_line(again)}"
+            wait = format_duration(again["seconds"], 4)
+            yield (
+                f"{how}: {again['count']} lambdas launched again, {again['late']} of "
+                f"them for one that answered too late, {wait} waited for them"
+            )
 
 
 def relaunches(schedule: Schedule) -> dict[str, Any]:
@@ -56,15 +60,6 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
             took = schedule.task_end[j, epochs] - schedule.task_start[j, epochs]
             again["seconds"] += float(took.sum())
     return again if again["count"] else {}
-
-
-def relaunch_line(found: Mapping[str, Any]) -> str:
-    """Return `relaunches` in one line."""
-    wait = format_duration(found["seconds"], 4)
-    return (
-        f"{found['count']} lambdas launched again, {found['late']} of them for one "
-        f"that answered too late, {wait} waited for them"
-    )
 
 
 def quota_lines(schedule: Schedule) -> Iterator[str]:

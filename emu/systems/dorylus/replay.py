@@ -8,7 +8,7 @@ graph, and every value is a function of the epochs that the log of reads names. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from emu.training.reference import WholeGraphModel, attend
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.section import DorylusJobSection
+    from emu.systems.dorylus.keys import DorylusKeys
     from emu.systems.job_section import BuildContext
 
     Array = NDArray[np.floating[Any]]
@@ -50,7 +50,7 @@ class ReadLog:
     """
 
     def __init__(
-        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
     ) -> None:
         self._job = dorylus_job(section, context)
         self._reads = schedule.reads
@@ -100,6 +100,20 @@ class ReadLog:
         yield from ((number, at) for number, at in found.items() if at >= 0)
 
 
+def _once(compute: Callable[..., T]) -> Callable[..., T]:
+    """Return a method of a replay that computes every value once; `after` forgets."""
+
+    @wraps(compute)
+    def find(replay: Replay, *place: int, **way: bool) -> T:
+        key = (compute.__name__, *place, *way.values())
+        if key not in replay.known:
+            replay.known[key] = compute(replay, *place, **way)
+        value: T = replay.known[key]
+        return value
+
+    return find
+
+
 class Replay:
     """Values of a training run, each computed when it is first asked for.
 
@@ -110,7 +124,7 @@ class Replay:
     """
 
     def __init__(
-        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
     ) -> None:
         self._section = section
         self._settings = settings = section.settings(context)
@@ -133,35 +147,34 @@ class Replay:
         self._optimizers = [
             make_optimizer(settings, array.reshape(-1)) for array in self._held
         ]
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self.known: dict[tuple[Any, ...], Any] = {}
 
     @cached_property
     def _matrix(self) -> Any:
         return WholeGraphModel(self._settings, self._dataset).matrix
 
     @cached_property
+    def _transposed(self) -> Any:
+        return self._matrix.t().coalesce()
+
+    @cached_property
     def _features(self) -> Array:
         rows = self._dataset.gather(np.arange(self._dataset.vertices))
         return rows.astype(self._dtype, copy=False)
 
-    def _once(self, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
-        if key not in self._known:
-            self._known[key] = compute()
-        value: T = self._known[key]
-        return value
+    @_once
+    def _rows_of(self, interval: int, *, backward: bool) -> Any:
+        """Return the rows of A, or of A transposed, of an interval."""
+        import torch
+
+        whole = self._transposed if backward else self._matrix
+        return whole.index_select(0, torch.from_numpy(self._rows[interval]))
 
     def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
         """Return the rows of A, or of A transposed, of an interval times vectors."""
         import torch
 
-        def rows() -> Any:
-            whole = self._matrix
-            if backward:
-                whole = self._once(("A",), whole.t().coalesce)
-            rows_of = torch.from_numpy(self._rows[interval])
-            return whole.index_select(0, rows_of)
-
-        matrix = self._once(("A", backward, interval), rows)
+        matrix = self._rows_of(interval, backward=backward)
         sums: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
         return sums
 
@@ -175,32 +188,28 @@ class Replay:
             vectors[self._rows[number]] = value(number, epoch)
         return self._sums(i, vectors, backward=gather.startswith("d"))
 
+    @_once
+    def _first_gather(self, i: int) -> Array:
+        return self._sums(i, self._features, backward=False)
+
+    @_once
     def gather(self, layer: int, i: int, n: int) -> Array:
         """Return A H of a layer for interval i in epoch n."""
         if layer == 0:
-            return self._once(
-                ("ah", 0, i), lambda: self._sums(i, self._features, backward=False)
-            )
-        return self._once(
-            ("ah", layer, i, n),
-            lambda: self._sum_gather(
-                f"ga{layer}", i, n, lambda k, m: self.activation(layer - 1, k, m)
-            ),
-        )
+            return self._first_gather(i)
+        value = partial(self.activation, layer - 1)
+        return self._sum_gather(f"ga{layer}", i, n, value)
 
+    @_once
     def scores(self, layer: int, i: int, n: int) -> Array:
         """Return Z = A H W."""
-        weights = self._weights_in_use(layer, i, n)
-        return self._once(
-            ("z", layer, i, n), lambda: self.gather(layer, i, n) @ weights
-        )
+        scores: Array = self.gather(layer, i, n) @ self._weights_in_use(layer, i, n)
+        return scores
 
+    @_once
     def activation(self, layer: int, i: int, n: int) -> Array:
         """Return act(Z)."""
-        return self._once(
-            ("h", layer, i, n),
-            lambda: activate(self._activation, self.scores(layer, i, n)),
-        )
+        return activate(self._activation, self.scores(layer, i, n))
 
     def _weights_in_use(self, layer: int, i: int, n: int) -> Array:
         return self.weights(layer, self._log.weights(layer, i, n))
@@ -224,41 +233,33 @@ class Replay:
         gradient: Array = self.gather(layer, i, n).T @ self.of_scores(layer, i, n)
         return gradient
 
+    @_once
+    def _targets(self, i: int) -> Any:
+        return training_targets(self._dataset, self._rows[i], self._dtype)
+
+    @_once
     def _loss(self, i: int, n: int) -> Loss:
         last = self._section.model.layers - 1
-        targets = self._once(
-            ("targets", i),
-            lambda: training_targets(self._dataset, self._rows[i], self._dtype),
-        )
-        return self._once(
-            ("loss", i, n), lambda: cross_entropy(self.scores(last, i, n), targets)
-        )
+        return cross_entropy(self.scores(last, i, n), self._targets(i))
 
+    @_once
+    def _of_gathered(self, layer: int, i: int, n: int) -> Array:
+        """Return the gradient of A H."""
+        weights = self._weights_in_use(layer, i, n)
+        gradient: Array = self.of_scores(layer, i, n) @ weights.T
+        return gradient
+
+    @_once
     def of_scores(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of Z."""
         if layer == self._section.model.layers - 1:
             gradient: Array = self._loss(i, n).gradient
             return gradient
-
-        def of_rows(k: int, m: int) -> Array:
-            return self._once(
-                ("dah", above, k, m),
-                lambda: (
-                    self.of_scores(above, k, m) @ self._weights_in_use(above, k, m).T
-                ),
-            )
-
-        above = layer + 1
-        back = "gather_back", above
+        back = "gather_back", layer + 1
         steps = self._section.steps
         gather = next(s.name for s in steps if (s.kind, s.layer) == back)
-        return self._once(
-            ("dz", layer, i, n),
-            lambda: (
-                self._sum_gather(gather, i, n, of_rows)
-                * activation_slope(self._activation, self.scores(layer, i, n))
-            ),
-        )
+        sums = self._sum_gather(gather, i, n, partial(self._of_gathered, layer + 1))
+        return sums * activation_slope(self._activation, self.scores(layer, i, n))
 
     def loss(self, epoch: int) -> float:
         """Return the mean loss over the training vertices in an epoch."""
@@ -269,10 +270,10 @@ class Replay:
         layers = range(self._section.model.layers)
         weights = [self.weights(layer, epoch) for layer in layers]
         unread = epoch - 2 * self._section.lag - 1  # by any later one
-        old = [k for k in self._known if len(k) > 2 and k[-1] == unread and k[0] != "A"]
-        for key in old:
-            if key[0] != "ah" or len(key) == 4:
-                del self._known[key]
+        by_epoch = [k for k in self.known if len(k) == 4 or k[0] == "_loss"]
+        for key in by_epoch:
+            if key[-1] == unread:
+                del self.known[key]
         return flat_weights(weights, self._settings["model"]["kind"])
 
 
@@ -285,33 +286,27 @@ class AttentionReplay(Replay):
             return self._features[self._rows[i]]
         return activate(self._activation, self.scores(layer - 1, i, n))
 
+    @_once
     def _z(self, layer: int, i: int, n: int) -> Array:
-        def product() -> Array:
-            product_of: Array = (
-                self._input(layer, i, n) @ self._weights_in_use(layer, i, n)[:-2]
-            )
-            return product_of
+        weights = self._weights_in_use(layer, i, n)[:-2]
+        product: Array = self._input(layer, i, n) @ weights
+        return product
 
-        return self._once(("z", layer, i, n), product)
-
+    @_once
     def _attend(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
         """Return what GA sums, and what it follows from: rows and attention."""
         import torch
 
-        def weigh() -> tuple[Any, Any, Any]:
-            width = self._z(layer, i, n).shape[1]
-            read = np.zeros((self._dataset.vertices, width), self._dtype)
-            for number, epoch in self._log.rows(f"ae{layer}", i, n):
-                read[self._rows[number]] = self._z(layer, number, epoch)
-            rows = torch.tensor(read, requires_grad=True)
-            vectors = torch.tensor(
-                self._weights_in_use(layer, i, n)[-2:], requires_grad=True
-            )
-            chosen = torch.from_numpy(self._rows[i])
-            edges = self._matrix.index_select(0, chosen).coalesce()
-            return attend(edges, rows, rows[chosen], vectors), rows, vectors
-
-        return self._once(("attended", layer, i, n), weigh)
+        width = self._z(layer, i, n).shape[1]
+        read = np.zeros((self._dataset.vertices, width), self._dtype)
+        for number, epoch in self._log.rows(f"ae{layer}", i, n):
+            read[self._rows[number]] = self._z(layer, number, epoch)
+        rows = torch.tensor(read, requires_grad=True)
+        weights = self._weights_in_use(layer, i, n)
+        vectors = torch.tensor(weights[-2:], requires_grad=True)
+        chosen = torch.from_numpy(self._rows[i])
+        edges = self._matrix.index_select(0, chosen).coalesce()
+        return attend(edges, rows, rows[chosen], vectors), rows, vectors
 
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:
@@ -319,26 +314,22 @@ class AttentionReplay(Replay):
         found: Array = self._attend(layer, i, n)[0].detach().numpy()
         return found
 
+    @_once
     def _push(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
         """Return the gradients of all rows, and of the attention, from an interval."""
         import torch
 
-        def back() -> tuple[Array, Array]:
-            out, *ends = self._attend(layer, i, n)
-            gradient = torch.from_numpy(self.of_scores(layer, i, n))
-            rows, vectors = torch.autograd.grad(out, ends, gradient)
-            return rows.numpy(), vectors.numpy()
+        out, *ends = self._attend(layer, i, n)
+        gradient = torch.from_numpy(self.of_scores(layer, i, n))
+        rows, vectors = torch.autograd.grad(out, ends, gradient)
+        return rows.numpy(), vectors.numpy()
 
-        return self._once(("pushed", layer, i, n), back)
-
+    @_once
     def _of_z(self, layer: int, i: int, n: int) -> Array:
-        def total() -> Array:
-            total_of: Array = np.zeros_like(self._z(layer, i, n))
-            for number, epoch in self._log.rows(f"dga{layer}", i, n):
-                total_of += self._push(layer, number, epoch)[0][self._rows[i]]
-            return total_of
-
-        return self._once(("dz", layer, i, n), total)
+        total: Array = np.zeros_like(self._z(layer, i, n))
+        for number, epoch in self._log.rows(f"dga{layer}", i, n):
+            total += self._push(layer, number, epoch)[0][self._rows[i]]
+        return total
 
     @override
     def of_scores(self, layer: int, i: int, n: int) -> Array:
@@ -358,7 +349,7 @@ class AttentionReplay(Replay):
 
 
 def replay_training(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     context: BuildContext,
     schedule: Schedule,
     watch: Callable[[int, Array], None] = lambda *_: None,

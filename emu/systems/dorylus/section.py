@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field
+import numpy as np
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import Dataset, open_for
-from emu.graph_data.intervals import IntervalCounts, cut_intervals, interval_counts
+from emu.graph_data import open_for
+from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
@@ -19,114 +18,34 @@ from emu.problem.fields.cluster_section import (
     Nic,
     RackSection,
 )
-from emu.problem.fields.quantities import (
-    DurationPerDevice,
-    Few,
-    Index,
-    Name,
-    Rate,
-)
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.systems import Edit, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
-from emu.systems.dorylus.graph import LAMBDAS, THREADS
 from emu.systems.dorylus.job import dorylus_job
+from emu.systems.dorylus.keys import LAMBDA, DorylusKeys
 from emu.systems.dorylus.lambda_sections import (
-    DyingLambdasSection,
-    LaunchSection,
-    SlowLambdasSection,
     TunerSection,
 )
-from emu.systems.dorylus.steps import Step, steps_of_model
-from emu.systems.dorylus.volumes import dorylus_realization, weight_bytes
-from emu.systems.job_section import KindTimesSection, whole_kinds
-from emu.systems.training_section import number_bytes
+from emu.systems.dorylus.steps import LAMBDAS, THREADS
+from emu.systems.dorylus.volumes import (
+    dorylus_times,
+    dorylus_volumes,
+    epochs_of_edge,
+    weight_bytes,
+)
+from emu.systems.job_section import BuildContext, whole_kinds
+from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.whole_graph_section import (
-    WholeGraphModelSection,
-    WholeGraphSection,
     write_time,
 )
 from emu.units import SIZE
 
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
-
-#: Beginning of the names of the lambdas' machines.
-_LAMBDA = "lambda"
-#: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
-_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
-#: Intervals of all servers from which a server has one receiving task.
-MANY_INTERVALS = 64
 #: Keys that nothing but lambdas heeds.
 _OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]
 
 
-class DorylusModelSection(WholeGraphModelSection):
-    """A GCN (Kipf and Welling, ICLR 2017) or GAT of one head, without biases."""
-
-    kind: Literal["gcn", "gat"] = "gcn"  # type: ignore[assignment]
-    """``gcn``: every layer is act(A H W); ``gat``: A is the attention of each edge
-    (Velickovic et al., ICLR 2018), loops among them."""
-    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
-    """Number of layers."""
-    activation: Literal["relu", "tanh"] = "tanh"
-    """Function between the layers."""
-
-    @override
-    def settings(self) -> dict[str, Any]:
-        """Return the model as ``Job.settings`` hold it: one without biases."""
-        found = {**super().settings(), "kind": f"plain_{self.kind}"}
-        return found | ({"norm": "sum"} if self.kind == "gat" else {})
-
-
-class DorylusTimesSection(KindTimesSection):
-    """Seconds of one task of mean size of each kind.
-
-    Times of gathers and of applies on edges are in proportion to edges, an apply's to
-    vertices, a scatter's to its ghosts. Backward tasks take as long as forward ones by
-    default.
-    """
-
-    gather: DurationPerDevice | None = None
-    """Sum an interval's neighbours, GA."""
-    apply: DurationPerDevice | None = None
-    """Compute of a lambda, AV."""
-    scatter: DurationPerDevice | None = None
-    """Send its rows to other servers, SC."""
-    edge_apply: DurationPerDevice | None = None
-    """Compute of a lambda on the edges of an interval, AE, of ``gat`` alone."""
-    gather_back: DurationPerDevice | None = None
-    """Sum their gradients."""
-    apply_back: DurationPerDevice | None = None
-    """Backward pass of a lambda."""
-    edge_apply_back: DurationPerDevice | None = None
-    """Backward pass of that."""
-    scatter_back: DurationPerDevice | None = None
-    """Send its gradients."""
-    call: DurationPerDevice = 0.0
-    """Begin to send to a lambda."""
-    answer: DurationPerDevice = 0.0
-    """Take in what a lambda returns."""
-    ghosts: DurationPerDevice = 0.0
-    """Take in ghost rows."""
-    stash: DurationPerDevice = 0.0
-    """Find stashed weights."""
-    gradient_sum: DurationPerDevice = 0.0
-    """Sum of several parameter servers."""
-    weight_update: DurationPerDevice = 0.0
-    """Step of a layer."""
-
-    @override
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
-        times = super().by_kind()
-        for kind in ("gather", "apply", "scatter", "edge_apply"):
-            if kind in times:
-                times.setdefault(f"{kind}_back", times[kind])
-        return times
-
-
-class DorylusJobSection(WholeGraphSection):
+class DorylusJobSection(DorylusKeys):
     """Dorylus: whole-graph training by graph servers and lambdas.
 
     ``machines`` are the graph servers; default is all but the parameter servers.
@@ -140,54 +59,6 @@ class DorylusJobSection(WholeGraphSection):
         """Epochs of intervals overlap where reads are of the newest."""
         asynchronous = "mode async keeps no checkpoints: write pipe, or remove this key"
         return asynchronous if self.mode == "async" else ""
-
-    system: Literal["dorylus"]
-    """Kind of job."""
-    model: DorylusModelSection
-    """Trained model."""
-    parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
-    """Their machines; interval i meets number i mod P."""
-    # As in the released code. The least loaded, as in the paper, would be an edge that
-    # chooses its end while the job runs.
-    intervals: Few = Field(examples=[8])
-    """Vertex intervals of each server."""
-    interval_cut: Literal["contiguous", "balanced"] = "contiguous"
-    """By vertex number, or by similar edges between intervals."""
-    threads: Few | None = None
-    """Graph tasks of a server at once; default is its whole ``cpu``, 1 without."""
-    backend: Literal["lambda", "cpu", "gpu"] = "lambda"
-    """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
-    lambdas: Few | Literal["auto"] | None = None
-    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
-    tuner: TunerSection = TunerSection()
-    """Its tuning."""
-    lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
-    """Bandwidth of each."""
-    lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
-    """Bandwidth that a server's share."""
-    launch: LaunchSection = LaunchSection()
-    """Time until a lambda is up."""
-    slow_lambdas: SlowLambdasSection = SlowLambdasSection()
-    """Stragglers."""
-    dying_lambdas: DyingLambdasSection = DyingLambdasSection()
-    """Lambdas that die, or answer too late; slow ones that answer are waited for."""
-    mode: Literal["no_pipe", "pipe", "async"] = "pipe"
-    """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
-    ``async``: for older ones."""
-    staleness: Index = 0
-    """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
-    receivers: Literal["interval", "server"] | None = None
-    """Tasks for ghosts; ``server``, from 64 intervals on: fewer, older reads."""
-    first_epoch: Literal["sync", "free"] = "sync"
-    """Its gathers wait for its values."""
-    fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda; ``gat`` gathers between."""
-    rematerialize: Annotated[bool, Field(strict=True)] = False
-    """Compute activations again, pull fewer bytes."""
-    stream: Literal[1, 2] = 1
-    """Parts in which lambdas pull, compute, answer."""
-    times: DorylusTimesSection = DorylusTimesSection()
-    """Times of the tasks."""
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
@@ -247,50 +118,6 @@ class DorylusJobSection(WholeGraphSection):
         cores = {"cpu"} if self.threads is None else set()
         return frozenset(cores | ({"gpu"} if self.backend == "gpu" else set()))
 
-    @property
-    def attends(self) -> bool:
-        """True for a GAT, whose edges have tensor tasks of their own."""
-        return self.model.kind == "gat"
-
-    @property
-    def uses_lambdas(self) -> bool:
-        """True where tensor tasks run in lambdas, and not on servers."""
-        return self.backend == "lambda"
-
-    def lambdas_of(self, servers: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines of the lambdas, interval by interval; none without."""
-        count = len(servers) * self.intervals if self.uses_lambdas else 0
-        return tuple(f"{_LAMBDA}{number}" for number in range(count))
-
-    @property
-    def apply_pool(self) -> str:
-        """Pool of the servers that tensor tasks take without lambdas."""
-        return "gpu" if self.backend == "gpu" else THREADS
-
-    @property
-    def steps(self) -> list[Step]:
-        """Tasks of an interval, in their order."""
-        layers = self.model.layers
-        return steps_of_model(layers, attention=self.attends, fuse=self.fuse)
-
-    @property
-    def lag(self) -> int:
-        """Epochs from an update to the reads that need it at the least."""
-        return self.staleness + 1
-
-    def receives_together(self, count: int) -> bool:
-        """Return True where a server has one receiving task, of so many intervals."""
-        if self.receivers is None:
-            return count >= MANY_INTERVALS
-        return self.receivers == "server"
-
-    @property
-    def quota(self) -> int:
-        """Lambdas of a server at a time, at first where they are tuned."""
-        if isinstance(self.lambdas, int):
-            return self.lambdas
-        return min(self.intervals, 100)
-
     @override
     def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
         """Return one per server where the quota of lambdas is tuned."""
@@ -310,20 +137,9 @@ class DorylusJobSection(WholeGraphSection):
         )
 
     @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the graph servers, out of the machines of the cluster."""
-        if self.machines is not None:
-            return self.machines
-        return tuple(
-            name
-            for name in machines
-            if name not in self.parameter_servers and not name.startswith(_LAMBDA)
-        )
-
-    @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
-        names = [name for name in cluster.names if not name.startswith(_LAMBDA)]
+        names = [name for name in cluster.names if not name.startswith(LAMBDA)]
         for position, name in enumerate(self.parameter_servers):
             trail: Trail = ("job", "parameter_servers", position)
             if name not in names:
@@ -392,10 +208,6 @@ class DorylusJobSection(WholeGraphSection):
         yield from sorted(kinds - self.times.by_kind().keys())
 
     @override
-    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
-        return self.times.device_times()
-
-    @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
@@ -436,11 +248,6 @@ class DorylusJobSection(WholeGraphSection):
         edit = {f"job.{key}": scale(getattr(self, key)) for key in whole}
         return edit, set().union(*whole.values())
 
-    @property
-    @override
-    def devices_by_kind(self) -> bool:
-        return True
-
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
 
     @override
@@ -467,56 +274,40 @@ class DorylusJobSection(WholeGraphSection):
         except UnansweredLambda as error:
             raise ScenarioError(str(error), key="job.dying_lambdas") from error
 
-    def settings(self, context: BuildContext) -> dict[str, Any]:
-        """Return the settings that every node program of the job gets."""
-        return {
-            **self.whole_graph_settings(context),
-            "intervals": self.intervals,
-            "interval_cut": self.interval_cut,
-            "rematerialize": self.rematerialize,
-            "fuse": self.fuse,
-            "stream": self.stream,
-            "mode": self.mode,
-            "staleness": self.staleness,
-            "epochs": self.epochs,
-        }
-
     @override
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
-        counts = count_intervals(
-            dataset, self.intervals, self.interval_cut, sources=self.attends
-        )
+        structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
+        how, each = self.interval_cut, self.intervals
+        try:
+            cut = cut_intervals(structure, owner, parts, each, how)
+        except ValueError as error:
+            raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
+        counts = interval_counts(structure, cut, parts, each, sources=self.attends)
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
-        self._check_stash(cluster, widths, itemsize)
-        times = {**measured, **self.times.default_times()}
-        return dorylus_realization(
-            self, job, counts, times, context.seed, widths, itemsize
-        )
-
-    def _check_stash(
-        self, cluster: Cluster, widths: Sequence[int], itemsize: int
-    ) -> None:
-        """Compare the versions of the weights with every parameter server's memory.
-
-        Raises ScenarioError when one has not that much.
-        """
+        # The versions of the weights against every parameter server's memory.
         versions = self.lag + 1
         size = versions * sum(map(sum, weight_bytes(self, widths, itemsize)))
         for name in self.parameter_servers:
-            machine = cluster.machines[cluster.index(name)]
-            lacking = size - machine.resources.get("memory", math.inf)
+            lacking = lacking_memory(cluster, name, size)
             if lacking > 0:
                 problem = (
                     f"{versions} versions of the weights are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than the memory of {name}"
                 )
                 raise ScenarioError(problem, key="job.parameter_servers")
+        times = {**measured, **self.times.default_times()}
+        volumes = dorylus_volumes(self, job, counts, widths, itemsize)
+        seconds = dorylus_times(self, job, counts, times, context.seed)
+        by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
+        for e in np.flatnonzero(volumes).tolist() if self.dying_lambdas.share else ():
+            by_epoch[e] *= epochs_of_edge(job, e)
+        return Realization(seconds, by_epoch)
 
 
 def _nic(rate: float) -> Nic:
@@ -531,25 +322,3 @@ def _without_nic(cluster: ClusterSection) -> list[str]:
 
 def _rack_name(server: str) -> str:
     return f"lambdas of {server}"
-
-
-def count_intervals(
-    dataset: Dataset,
-    intervals: int,
-    how: Literal["contiguous", "balanced"],
-    *,
-    sources: bool = False,
-) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
-
-    Raises
-    ------
-    ScenarioError
-        When a part has fewer vertices than intervals.
-    """
-    structure = dataset.structure
-    try:
-        cut = cut_intervals(structure, dataset.owner, dataset.parts, intervals, how)
-    except ValueError as error:
-        raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-    return interval_counts(structure, cut, dataset.parts, intervals, sources=sources)

@@ -75,6 +75,8 @@ CARRIES = (
     }
 )
 
+#: Pools of a server: its vCPUs, and its quota of lambdas.
+THREADS, LAMBDAS = "threads", "lambdas"
 #: Kinds of task of parameter servers.
 PARAMETER_KINDS = ("stash", "gradient_sum", "weight_update")
 
@@ -162,10 +164,3 @@ def attention_steps(layers: int) -> list[Step]:
         for layer in reversed(range(layers))
         for name, kind in back
     ]
-
-
-def steps_of_model(layers: int, *, attention: bool, fuse: bool) -> list[Step]:
-    """Return the steps of a GAT, or of a GCN."""
-    return (
-        attention_steps(layers) if attention else convolution_steps(layers, fuse=fuse)
-    )

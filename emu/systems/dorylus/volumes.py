@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Job, Realization, Task
+from emu.problem import Job, Task
 from emu.systems import Times
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
-from emu.systems.dorylus.graph import DorylusJobSection
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
+    from emu.systems.dorylus.keys import DorylusKeys
 
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
@@ -26,19 +26,19 @@ EDGE_END = 4
 
 
 def step_bytes(
-    name: str, section: DorylusJobSection, widths: tuple[int, ...], itemsize: int
+    kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
 ) -> tuple[int, int]:
     """Return the bytes per vertex that a lambda pulls, and those that it returns.
 
     Parameters
     ----------
-    name
-        Kind and layer of the tensor task, ``apply 0`` or ``apply_back 0``, of a GCN.
+    kind, layer
+        Of the tensor task, ``apply`` or ``apply_back``, of a GCN.
     widths
         f_0 .. f_L: features, hidden layers, classes.
+    b
+        Bytes of a number.
     """
-    kind, number = name.split()
-    layer, b = int(number), itemsize
     before, after = widths[layer], widths[layer + 1]
     last = layer == section.model.layers - 1
     if kind == "apply":
@@ -51,11 +51,7 @@ def step_bytes(
 
 
 def attention_bytes(
-    name: str,
-    section: DorylusJobSection,
-    widths: tuple[int, ...],
-    itemsize: int,
-    sizes: tuple[int, int],
+    kind: str, layer: int, widths: Sequence[int], b: int, sizes: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the bytes that a lambda of a GAT pulls, and those that it returns.
 
@@ -66,13 +62,11 @@ def attention_bytes(
 
     Parameters
     ----------
-    name, widths
+    kind, layer, widths, b
         As in `step_bytes`.
     sizes
         Vertices and edges of the interval, loops among these.
     """
-    kind, number = name.split()
-    layer, b = int(number), itemsize
     before, after = widths[layer], widths[layer + 1]
     vertices, edges = sizes
     if kind == "apply":
@@ -83,13 +77,13 @@ def attention_bytes(
     pull = edges * (2 * b * after + EDGE_END)
     if kind == "edge_apply":
         return pull, b * edges
-    last = layer == section.model.layers - 1
+    last = layer == len(widths) - 2
     pull += b * vertices * after * (2 if last else 1)
     return pull, b * after * (edges + vertices)
 
 
 def dorylus_volumes(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     widths: tuple[int, ...],
@@ -107,12 +101,12 @@ def dorylus_volumes(
 
     def of_lambda(task: Task) -> tuple[int, int]:
         kind, i = task.settings.get("of", task.kind), task.settings["interval"]
-        step = f"{kind} {task.settings['layer']}"
+        layer = task.settings["layer"]
         if section.attends:
             loops = int(counts.vertices[i])
             sizes = loops, int(counts.edges[i]) + loops
-            return attention_bytes(step, section, widths, itemsize, sizes)
-        pull, answer = step_bytes(step, section, widths, itemsize)
+            return attention_bytes(kind, layer, widths, itemsize, sizes)
+        pull, answer = step_bytes(kind, layer, section, widths, itemsize)
         rows = _rows(task.settings, section, counts)
         return pull * rows, answer * rows
 
@@ -142,7 +136,7 @@ def dorylus_volumes(
 
 
 def weight_bytes(
-    section: DorylusJobSection, widths: Sequence[int], itemsize: int
+    section: DorylusKeys, widths: Sequence[int], itemsize: int
 ) -> list[tuple[int, int]]:
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
     return [
@@ -152,7 +146,7 @@ def weight_bytes(
 
 
 def _rows(
-    settings: Mapping[str, int], section: DorylusJobSection, counts: IntervalCounts
+    settings: Mapping[str, int], section: DorylusKeys, counts: IntervalCounts
 ) -> int:
     """Return the vertices that a lambda, or a part of one, works on."""
     rows = int(counts.vertices[settings["interval"]])
@@ -162,7 +156,7 @@ def _rows(
 
 
 def dorylus_times(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     times: Times,
@@ -234,7 +228,7 @@ def first_attempts(job: Job) -> list[int]:
 
 
 def _end_early(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     count: int,
     found: NDArray[np.float64],
@@ -242,11 +236,9 @@ def _end_early(
 ) -> None:
     """Let lambdas do the part of their work that they do, and servers wait for it.
 
-    ``count``: intervals of all servers.
-
-    ``found``: seconds of every (task, epoch) if all did all of it; changed in place.
-
-    ``usual``: those of the first lambdas where none is slow, as those launched later.
+    ``found`` has the seconds of every (task, epoch) if all did all of it, changed in
+    place; ``usual`` those of the first lambdas where none is slow, as of those launched
+    later; ``count`` intervals of all servers.
     """
     tensors = first_attempts(job)
     work = found[tensors]
@@ -287,28 +279,3 @@ def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return sizes over their mean, 1 where all are 0."""
     mean = float(sizes.mean())
     return sizes / mean if mean else np.ones(len(sizes))
-
-
-def dorylus_realization(
-    section: DorylusJobSection,
-    job: Job,
-    counts: IntervalCounts,
-    times: Times,
-    seed: int,
-    widths: tuple[int, ...],
-    itemsize: int,
-) -> Realization:
-    """Return seconds and real bytes of ``job``, a `dorylus_job`.
-
-    Raises
-    ------
-    ValueError
-        As `dorylus_times`.
-    """
-    volumes = dorylus_volumes(section, job, counts, widths, itemsize)
-    seconds = dorylus_times(section, job, counts, times, seed)
-    by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
-    if section.dying_lambdas.share:
-        for e in np.flatnonzero(volumes).tolist():
-            by_epoch[e] *= epochs_of_edge(job, e)
-    return Realization(seconds, by_epoch)

@@ -75,12 +75,6 @@ def join_columns(job: Job, results: Results) -> NDArray[Any]:
     return split.join(columns, results["Mf0"]["upper"])
 
 
-def own_state(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the tasks with whose state a task begins after a cut, by its name."""
-    names = [task.name for task in job.tasks if task.kind == "model_forward"]
-    return {name: (name,) for name in names}
-
-
 def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]:
     members = settings["workers"] // settings["groups"]
     return column_blocks(settings["columns"], feature_length, members)
@@ -110,7 +104,10 @@ P3 = System(
     open_data=open_columns_of,
     trained=join_columns,
     updates_missed=lambda settings: PIPELINES[settings["pipeline"]].missed,
-    cuts=own_state,
+    # Every machine goes on from its own state.
+    cuts=lambda job: {
+        task.name: (task.name,) for task in job.tasks if task.kind == PHASES["Mf"]
+    },
     vectors=_vectors,
     translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,9 +37,7 @@ from emu.systems.dgtp import job as dgtp
 
 if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext
-
-#: Section ``job``: its module imports this one, and no two may import each other.
-P3JobSection: TypeAlias = Any
+    from emu.systems.p3.keys import P3Keys
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {
@@ -148,7 +146,7 @@ class P3Builder:
         is on every machine.
     """
 
-    def __init__(self, section: P3JobSection, context: BuildContext) -> None:
+    def __init__(self, section: P3Keys, context: BuildContext) -> None:
         self._section, self._window = section, context.window
         self.machines = section.ranks(context.machines)
         self.batches = section.count_batches(context)
@@ -240,15 +238,22 @@ class P3Builder:
         order, pipeline = self.pipeline.order, self.pipeline
         ranks = range(len(self.machines))
         for rank in ranks:
-            yield from self._hop_edges(rank)
+            asks = [f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1)] + [
+                f"s{rank}"
+            ]
+            for (hop, asker), store in itertools.product(
+                enumerate(asks[:-1], 1), ranks
+            ):
+                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
+                yield NamedEdge(asker, owner, carries="frontier", place=place)
+                yield NamedEdge(owner, asks[hop], carries="answer", place=place)
             yield from self._batch_edges(rank)
             for phase, then in itertools.pairwise(order):
                 yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
             yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
             if self._window is not None:
-                first = f"s{rank}.hop1" if self.hops else f"s{rank}"
                 for peer in self._group_of(rank):
-                    yield NamedEdge(f"Mf{peer}", first, self._window, credit=True)
+                    yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
         forward = [f"Mf{rank}" for rank in ranks]
         yield from all_reduce_edges(
             [f"w{rank}" for rank in ranks],
@@ -271,16 +276,6 @@ class P3Builder:
     def _group_of(self, rank: int) -> range:
         first = rank - rank % self.members
         return range(first, first + self.members)
-
-    def _hop_edges(self, rank: int) -> Iterator[NamedEdge]:
-        """Yield questions and answers for a machine's batches, store by store."""
-        for hop in range(1, self.hops + 1):
-            asker = f"s{rank}.hop{hop}"
-            then = f"s{rank}.hop{hop + 1}" if hop < self.hops else f"s{rank}"
-            for store in range(len(self.machines)):
-                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
-                yield NamedEdge(asker, owner, carries="frontier", place=place)
-                yield NamedEdge(owner, then, carries="answer", place=place)
 
     def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
         """Yield the edges of the data for the batches of one machine."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, Dataset, count_samples
 from emu.problem import Cluster, Job, Realization
-from emu.problem.fields.quantities import Few, word_or_list
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
@@ -30,11 +28,13 @@ from emu.problem.workloads.model_shapes import (
     layer_shapes,
     parameter_count,
 )
-from emu.systems import Problems, Times
+from emu.systems import Keys, Problems, Times
+from emu.systems.job_section import BuildContext
 from emu.systems.p3.job import PIPELINES, P3Builder
+from emu.systems.p3.keys import P3Keys
 from emu.systems.training_section import (
     ModelProgramSection,
-    ReplicaSection,
+    lacking_memory,
     number_bytes,
 )
 from emu.systems.translation import (
@@ -46,15 +46,6 @@ from emu.systems.translation import (
     write_common,
 )
 from emu.units import SIZE
-
-if TYPE_CHECKING:
-    from emu.problem.fields.cluster_section import ClusterSection
-    from emu.systems.job_section import BuildContext
-
-    Shares = tuple[float, ...]
-else:
-    _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
 
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 #: Of machines and features.
@@ -173,29 +164,12 @@ def _bytes_of(
             return model.pull_bytes(counts)
 
 
-class P3JobSection(ReplicaSection):
+class P3JobSection(P3Keys):
     """P3: push the structure, pull partial activations, never a feature."""
 
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
     )
-
-    system: Literal["p3"]
-    """Kind of job."""
-    pipeline: Literal["none", "A", "B"] = "A"
-    """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
-    as data parallel training does."""
-    push: Literal["shipped", "derived"] = "shipped"
-    """``shipped``: samplers send ids and edges of layer 1; ``derived``: every machine
-    samples for its group, which needs the structure there."""
-    structure: Literal["replicated", "hashed"] = "replicated"
-    """``replicated``: every machine has the graph's structure; ``hashed``: its share,
-    and samplers ask owners hop by hop."""
-    cache: Few | None = None
-    """Machines that hold a full copy of the features between them; default is all."""
-    columns: Shares = ()
-    """``even``, or shares of the columns of each machine of a group; one with 0
-    computes no part of layer 1."""
 
     @override
     def of_steps(self, steps: int) -> Self:
@@ -216,19 +190,7 @@ class P3JobSection(ReplicaSection):
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
-        yield from self._group_problems(len(self.ranks(cluster.names)))
-        if self.push == "derived" and self.structure == "hashed":
-            problem = "found derived, which needs the whole structure: write shipped"
-            yield ("job", "push"), problem
-        phases = PIPELINES[self.pipeline].depth + 1
-        if self.iterations is not None and self.iterations < phases:
-            problem = (
-                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
-                f"{phases} under way: write {phases} or more, or pipeline: none"
-            )
-            yield ("job", "iterations"), problem
-
-    def _group_problems(self, machines: int) -> Problems:
+        machines = len(self.ranks(cluster.names))
         members = self.cache or machines
         if machines % members:
             fitting = [c for c in range(1, machines + 1) if machines % c == 0]
@@ -251,6 +213,16 @@ class P3JobSection(ReplicaSection):
                 ("job", "columns"),
                 "found only zeros: a machine must hold the columns",
             )
+        if self.push == "derived" and self.structure == "hashed":
+            problem = "found derived, which needs the whole structure: write shipped"
+            yield ("job", "push"), problem
+        phases = PIPELINES[self.pipeline].depth + 1
+        if self.iterations is not None and self.iterations < phases:
+            problem = (
+                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
+                f"{phases} under way: write {phases} or more, or pipeline: none"
+            )
+            yield ("job", "iterations"), problem
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -276,38 +248,26 @@ class P3JobSection(ReplicaSection):
         cluster: Cluster,
     ) -> Realization:
         builder, settings = P3Builder(self, context), job.settings
-        self._check_columns(builder, dataset, cluster)
-        plan = BatchPlan.from_settings(settings)
-        counts = count_samples(dataset, plan, builder.batches)
-        split = split_model(
-            settings["model"],
-            dataset.feature_length,
-            dataset.classes,
-            number_bytes(settings),
-        )
-        return p3_realization(builder, times, counts, split)
-
-    def _check_columns(
-        self, builder: P3Builder, dataset: Dataset, cluster: Cluster
-    ) -> None:
-        """Compare the columns of every machine with its memory."""
         length, taken = dataset.feature_length, self.demands.worker.amounts()
         if not self.columns and builder.members > length:
             problem = _TOO_FEW.format(builder.members, length)
             raise ScenarioError(problem, key="job.columns")
         blocks = builder.blocks(length)
         for rank, name in enumerate(builder.machines):
-            machine = cluster.machines[cluster.index(name)]
             columns = blocks[rank % builder.members]
             size = dataset.vertices * columns * _FEATURE_BYTES
-            room = machine.resources.get("memory", math.inf)
-            lacking = size + taken.get("memory", 0.0) - room
+            lacking = lacking_memory(cluster, name, size + taken.get("memory", 0.0))
             if lacking > 0:
                 problem = (
                     f"{columns} of {length} columns are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than machine {name} has room for"
                 )
                 raise ScenarioError(problem, key="job.cache")
+        plan = BatchPlan.from_settings(settings)
+        counts = count_samples(dataset, plan, builder.batches)
+        itemsize = number_bytes(settings)
+        split = split_model(settings["model"], length, dataset.classes, itemsize)
+        return p3_realization(builder, times, counts, split)
 
     @override
     def manifest(self) -> dict[str, Any]:
@@ -317,7 +277,7 @@ class P3JobSection(ReplicaSection):
         return {"pipeline": {**order, "updates_missed": pipeline.missed}}
 
 
-def _write(common: CommonJob) -> dict[str, Any]:
+def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))

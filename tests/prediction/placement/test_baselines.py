@@ -9,12 +9,12 @@ import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.analysis.bounds import bounds
-from emu.prediction.placement import (
+from emu.prediction.placement import resource_loads
+from emu.prediction.placement.baselines import (
     place_explicit,
     place_ifs,
     place_random,
     place_round_robin,
-    resource_loads,
 )
 from emu.problem import Cluster, Job, Machine, Problem, Task
 from tests.prediction.placement.placement_cases import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.prediction.placement import placement_bound
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.simulation import simulate
 from emu.problem import (
     CapacityChange,

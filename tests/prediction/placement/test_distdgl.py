@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.prediction.placement import place_distdgl
+from emu.prediction.placement.distdgl import place_distdgl
 from emu.problem import Cluster, Job, Machine, Task
 from tests.prediction.placement.placement_cases import (
     colocated_pairs,

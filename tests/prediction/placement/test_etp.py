@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement
-from emu.prediction.placement import (
-    EtpOptions,
-    PlacementResult,
-    common_draws,
-    search_etp,
-)
+from emu.prediction.placement import PlacementResult
+from emu.prediction.placement.candidates import common_draws
+from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.simulation import makespan
 from emu.problem import (

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement
-from emu.prediction.placement import place, place_ifs
+from emu.prediction.placement import place
+from emu.prediction.placement.baselines import place_ifs
 from emu.prediction.placement.packing import Packing
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
 from tests.prediction.placement.placement_cases import (

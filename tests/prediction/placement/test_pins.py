@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement
-from emu.prediction.placement import PLACEMENT_POLICIES, place, placement_bound
+from emu.prediction.placement import PLACEMENT_POLICIES, place
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import neighbours
 from emu.prediction.simulation import makespan
 from emu.problem import Job, Placement, Problem, Profile

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.prediction.placement import PLACEMENT_POLICIES, place, place_ifs
+from emu.prediction.placement import PLACEMENT_POLICIES, place
+from emu.prediction.placement.baselines import place_ifs
 from emu.prediction.placement.candidates import common_draws, walk_generator
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Problem, Profile, Realization

@@ -11,23 +11,18 @@ from numpy.typing import NDArray
 from emu.errors import InfeasiblePlacement
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.core import lib, pointer
-from emu.prediction.placement import (
-    EtpOptions,
-    SearchOptions,
-    common_draws,
-    place_distdgl,
-    placement_bound,
-    search,
-    search_etp,
-)
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
     Candidates,
     candidates,
+    common_draws,
     expand,
     lower_bound,
 )
-from emu.prediction.placement.etp import new_memory
+from emu.prediction.placement.distdgl import place_distdgl
+from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
 from emu.prediction.placement.moves import canonicalise, find_symmetry, hub_followers
+from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
 from emu.problem import (

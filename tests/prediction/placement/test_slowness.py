@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.prediction.placement import placement_bound
+from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import simulate

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from emu.errors import DataError
-from emu.prediction.placement import SearchOptions, search, search_etp
-from emu.prediction.placement.etp import EtpOptions
+from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.search import SearchOptions, search
 from emu.prediction.scheduling.policies import check_rates, rate_policy
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.scheduling import Decisions, End, Scheduler
-from emu.problem import Problem, Profile, Realization, end_of_work
+from emu.problem import Problem, Profile, Realization
+from emu.problem.changes import end_of_work
 from emu.testing import validate_state
 
 

@@ -18,13 +18,12 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.problem.workloads import (
-    copies_of,
+from emu.problem.workloads import copies_of, without_copies
+from emu.problem.workloads.copies import (
     copy_names,
     count_copy_bytes,
     with_copies,
     with_peers,
-    without_copies,
 )
 
 CLUSTER = Cluster(tuple(Machine(f"m{n}", 10.0, 10.0) for n in range(3)))
