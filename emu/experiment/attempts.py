@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
@@ -27,10 +27,9 @@ from emu.systems.system import tasks_with_state_of, updates_missed
 
 Done = TypeVar("Done")
 
-if TYPE_CHECKING:
-    #: Carries one attempt out, with what is left, the cut that it begins with, and
-    #: the attempts before it.
-    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
+#: Carries one attempt out, with what is left, the cut that it begins with, and
+#: the attempts before it.
+Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
 
 
 @dataclass(frozen=True)

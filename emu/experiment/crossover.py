@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,7 @@ from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
 from emu.units import DURATION, RATE, SIZE
 
-if TYPE_CHECKING:
-    Pairs = Sequence[tuple[str, str]]
+Pairs = Sequence[tuple[str, str]]
 
 
 def compare_variants(

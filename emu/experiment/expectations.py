@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.prediction.analysis.bounds import bounds
 from emu.problem import Realization, Schedule
+from emu.problem.fields.quantities import Expected
+from emu.scenario.run_sections import ExpectSection
 from emu.units import SIZE, format_duration, format_ratio
 
-if TYPE_CHECKING:
-    from emu.problem.fields.quantities import Expected
-    from emu.scenario.run_sections import ExpectSection
-
-    #: Key of ``expect`` -> what came out, None where it was not reported.
-    Figures = Mapping[str, float | None]
+#: Key of ``expect`` -> what came out, None where it was not reported.
+Figures = Mapping[str, float | None]
 
 #: Only a run has these.
 _OF_RUNS = ("makespan_error", "replay_error", "trust", "prediction", "accuracy", "loss")

@@ -8,7 +8,6 @@ less of both.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from emu.errors import ScenarioError
 from emu.experiment.scale_search import SHORTEST, KernelForecast
 from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.analysis.critical_path import critical_path
+from emu.problem import Schedule
 from emu.trust.verdict import round_up
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
 
 #: Wall seconds from an end to the first bytes of the flow that waited for it: in the
 #: mean of four scenarios 0.9 to 2.9 ms, on two cores that others kept busy.

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,8 @@ from emu.scenario import (
 from emu.systems.training_section import TrainingSection
 from emu.units import DURATION
 
-if TYPE_CHECKING:
-    #: Kind of task -> names of the ranges that make up one iteration of it.
-    Ranges = Mapping[str, Sequence[str]]
+#: Kind of task -> names of the ranges that make up one iteration of it.
+Ranges = Mapping[str, Sequence[str]]
 
 #: Where a range was recorded, the one that counts first: work that a GPU does after its
 #: range on the CPU has ended is part of the time.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from emu.errors import DataError
+from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
 from emu.lab.machines import Sharing
 from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
@@ -16,9 +17,6 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario
 from emu.trust.prediction import Witnesses
-
-if TYPE_CHECKING:
-    from emu.experiment.run_result import RunResult
 
 #: Congestion control of machines with kernel NICs.
 _KERNEL = Control.RENO

@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 from emu.problem.workloads import SampleCounts
-
-if TYPE_CHECKING:
-    from emu.graph_data.dataset import Dataset
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from emu.graph_data.raw_graph import RawGraph
+from emu.graph_data.raw_graph import RawGraph
 
 #: Classes that a line shows.
 _SHOWN = 8

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from emu.graph_data.readers.matrix_market import is_matrix, read_matrix
 from emu.graph_data.readers.metis_file import read_metis
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
-from emu.graph_data.readers.text_table import TableOptions, first_lines
+from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
 from emu.graph_data.readers.vertex_table import (
     read_features,
     read_labels,
@@ -47,9 +47,6 @@ from emu.graph_data.readers.vertex_table import (
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import Tell
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
     ".npy": read_npy,

@@ -7,13 +7,12 @@ numbers of edges to other intervals (Thorpe et al., OSDI 2021, 4.1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure
 
 Cut = Literal["contiguous", "balanced"]
 #: Share of the mean by which the edges between intervals of a balanced cut may differ.

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.graph_data.fetch import PUBLIC_GRAPHS
@@ -19,13 +18,11 @@ from emu.graph_data.imported import (
     source_of_import,
 )
 from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from emu.host.files import cache_home
-
-if TYPE_CHECKING:
-    from emu.graph_data.raw_graph import Source
 
 _OGB = ("ogbn-products", "ogbn-papers100M")
 

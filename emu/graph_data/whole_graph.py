@@ -21,7 +21,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure
 
 NORMS = ("mean", "symmetric", "sum")
 

@@ -13,7 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.host.input_file import open_input
 from emu.lab.fitting import ALL
+from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines
 from emu.runs.lab_file import log_name
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
 
 #: Lines of a program whose times are noted.
 MOST_LINES = 1_000_000

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traffic
+from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.link_load import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
 from emu.prediction.simulation import simulate
@@ -33,9 +34,6 @@ from emu.problem import (
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
 from emu.trust.prediction import SHARE, Outcome, Prediction, links_to_blame, of_network
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448

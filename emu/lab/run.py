@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
+from emu.lab.fitting.steps import Marks
 from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
@@ -44,9 +45,6 @@ from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile, LabPredictionSection
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
 
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 

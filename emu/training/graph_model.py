@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,12 @@ from emu.training.layers import (
     Block,
     LayerTensors,
     MiniBatch,
+    Tensor,
     add_gradients,
     as_tensor,
     make_blocks,
 )
 from emu.training.own_model import OwnModel
-
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
 
 
 class GraphModel(LayerTensors):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
 from emu.training.layers import NEGATIVE_SLOPE
 
-if TYPE_CHECKING:
-    Array = NDArray[np.floating[Any]]
+Array = NDArray[np.floating[Any]]
 
 
 class RowSums:

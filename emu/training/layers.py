@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 
-if TYPE_CHECKING:
-    #: A torch tensor; torch is imported where it is needed.
-    Tensor: TypeAlias = Any
+#: A torch tensor; torch is imported where it is needed.
+Tensor: TypeAlias = Any
 
 NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ from emu.host.foreign_code import (
 )
 from emu.host.stream_key import stream_key
 from emu.names import printable
-from emu.training.layers import MiniBatch, add_gradients, as_tensor
+from emu.training.layers import MiniBatch, Tensor, add_gradients, as_tensor
 
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
-
-    Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
+Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 

@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
-from emu.training.layers import Block, MiniBatch, as_tensor
+from emu.training.layers import Block, MiniBatch, Tensor, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
-
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
 
 
 def trains_whole_graph(settings: Mapping[str, Any]) -> bool:

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.training.layers import LayerTensors, as_tensor
+from emu.training.layers import LayerTensors, Tensor, as_tensor
 
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
-
-    Aggregate = Callable[[Tensor], Tensor]
+Aggregate = Callable[[Tensor], Tensor]
 
 
 def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:

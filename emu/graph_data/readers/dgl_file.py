@@ -16,20 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import check_rows
+from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.found_graph import FoundGraph
 
 _GRAPHS, _VERSION, _HETEROGENEOUS = 0xDD2E4FF046B4A13F, 2, 2
 _GRAPHS_BEGIN = 4096

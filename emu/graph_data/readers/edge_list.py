@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,14 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import (
     Keys,
     TableOptions,
+    Tell,
+    TextTable,
     first_lines,
     is_number,
     is_whole,
     open_table,
     read_keys,
 )
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import Tell, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
 _ENDS = (

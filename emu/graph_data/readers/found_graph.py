@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ from emu.graph_data.readers.split_arrays import (
 from emu.host.files import cache_home
 from emu.names import printable
 
-if TYPE_CHECKING:
-    Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[Any]]
 
 #: Longer features are no feature vectors; rows of them are made dense.
 WIDEST = 1 << 20

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,8 @@ from emu.errors import DataError
 from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
-if TYPE_CHECKING:
-    #: Takes a line for a person who waits.
-    Tell = Callable[[str], None]
+#: Takes a line for a person who waits.
+Tell = Callable[[str], None]
 
 COMMENTS = ("#", "%")
 _NO_ROW = ("", *COMMENTS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import (
+    Arrays,
     FeatureRows,
     FoundGraph,
     class_numbers,
@@ -20,10 +21,7 @@ from emu.graph_data.readers.found_graph import (
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
-if TYPE_CHECKING:
-    from emu.graph_data.readers.found_graph import Arrays
-
-    Relation = tuple[str, str, str]
+Relation = tuple[str, str, str]
 
 _MOST_LISTED = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.readers.edge_list import is_id, words_of
 from emu.graph_data.readers.text_table import (
+    TableOptions,
+    Tell,
+    TextTable,
     first_lines,
     is_number,
     is_whole,
@@ -21,9 +24,6 @@ from emu.graph_data.readers.text_table import (
     read_keys,
 )
 from emu.host.input_file import map_array
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _CLASS = {
     "label", "labels", "class", "classes", "y", "target", "category", "community",

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Numbers of a machine and of a program.
 Process: TypeAlias = tuple[int, int]

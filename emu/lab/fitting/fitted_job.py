@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
+from emu.lab.fitting.conversations import Process
+from emu.lab.fitting.iterations import FittedIterations
 from emu.lab.fitting.steps import NOTE, Step
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.conversations import Process
-    from emu.lab.fitting.iterations import FittedIterations
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may
 #: exchange machines, and not put two into one.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,7 @@ from emu.lab.fitting.conversations import (
 )
 from emu.lab.fitting.periods import find_marks, usual_size
 from emu.lab.fitting.steps import ALL, Marks, steps_between
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.
 Asked: TypeAlias = "tuple[Process, int, Process]"

@@ -9,7 +9,6 @@ program may have its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,7 @@ from numpy.typing import NDArray
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
 from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.
 _TRIES, _LEAST = 48, 0.001

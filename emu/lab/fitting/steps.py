@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.iterations import Asked, FittedIterations
+from emu.lab.fitting.iterations import Asked, FittedIterations
 
 
 class Template(StrEnum):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
-if TYPE_CHECKING:
-    from emu.lab.machines.namespace_rpc import Holder
-
-    Counts = dict[str, dict[str, int]]
+Counts = dict[str, dict[str, int]]
 
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25

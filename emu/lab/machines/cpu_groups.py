@@ -14,12 +14,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from emu.errors import RunError
-
-if TYPE_CHECKING:
-    from emu.lab.machines.cpu_plan import CpuQuota
+from emu.lab.machines.cpu_plan import CpuQuota
 
 _NAME = "emu-lab-"
 #: Largest weight among groups of this computer: a lab gets its quotas beside others.

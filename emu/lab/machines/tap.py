@@ -6,10 +6,8 @@ import contextlib
 import ctypes
 import socket
 import struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from emu.lab.machines.nic import Instruction
+from emu.lab.machines.nic import Instruction
 
 _ALL = 3  # ETH_P_ALL
 _ATTACH_FILTER, _RECEIVE_BUFFER_FORCE, _TIMESTAMPS = 26, 33, 35
