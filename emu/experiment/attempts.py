@@ -62,11 +62,7 @@ class Ended:
 
 
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
-    """Return the seconds that attempts have lost, by what they were lost to.
-
-    Recovery is what the scenario states: nothing runs meanwhile, and this host would
-    take others with each load and scale.
-    """
+    """Return the seconds that attempts have lost, by what they were lost to."""
     kinds = ("recovery", "again")
     return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
 
@@ -88,7 +84,7 @@ def recovery_of(
     """
     if not ended:
         return {}
-    content: dict[str, Any] = {
+    content = {
         "makespan": makespan,
         "predicted_makespan": predicted,
         "lost": sum_losses(ended),
@@ -101,15 +97,10 @@ def recovery_of(
 
 
 def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
-    """Return the simulated attempts at what a run was of, or None.
+    """Return the simulated attempts at the whole job that a run was of.
 
     What died by itself dies there at the same time, and goes on from the cut that the
     simulation has by then. None where nothing dies in either, or it dies too often.
-
-    Parameters
-    ----------
-    experiment
-        Of the whole job.
     """
     if not ended and not experiment.kills:
         return None
@@ -140,10 +131,7 @@ def with_deaths(
 ) -> tuple[EmulatedRun, tuple[Schedule, Schedule]]:
     """Return the last attempt and its simulations as parts of the whole job.
 
-    Parameters
-    ----------
-    simulated
-        With what was expected, and with the run's own times and volumes.
+    ``simulated`` is by what was expected, and by the run's own times and volumes.
     """
     mine = outages_of(ended)
     theirs = mine if foreseen is None else foreseen.outages(simulated[0].length)
@@ -206,17 +194,13 @@ class Progress(Observer):
         return newest if rest == newest.iteration else Cut(rest, {})
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
-        """Return the attempt that an error has ended; `Ended.took` is not known yet.
+        """Return the attempt that an error has ended before the next begins at ``cut``.
 
-        Parameters
-        ----------
-        cut
-            With which the next attempt begins.
+        `Ended.took` is not known yet.
         """
         mine, ran = self._experiment, self.ran(error)
-        start = self._started.get(cut.iteration - mine.first, 0.0)
-        if cut.iteration <= mine.first:
-            start = 0.0
+        done = cut.iteration - mine.first
+        start = self._started.get(done, 0.0) if done > 0 else 0.0
         return Ended(
             mine.first,
             cut.iteration,
@@ -300,17 +284,12 @@ def cut_plan(
 ) -> CutPlan | None:
     """Return the cuts that an attempt takes into a run directory; None for none.
 
-    Parameters
-    ----------
-    start
-        The cut that it begins with; None before iteration 0.
+    It begins with ``start``, by default before iteration 0.
     """
-    section, owners = (
-        experiment.scenario.checkpoint,
-        tasks_with_state_of(experiment.problem.job),
-    )
+    section = experiment.scenario.checkpoint
     if section is None:
         return None
+    owners = tasks_with_state_of(experiment.problem.job)
     keep = partial(write_cut, run, _digest(experiment))
     return CutPlan(owners, section.every, keep, start or Cut(0, {}))
 
@@ -318,13 +297,7 @@ def cut_plan(
 def read_last_cut(
     experiment: Experiment, run: Path, notify: Callable[[str], object]
 ) -> Cut:
-    """Return the last cut that a run directory keeps of an experiment.
-
-    Raises
-    ------
-    DataError
-        As `newest_cut`.
-    """
+    """Return the last cut of an experiment in a run directory, as `newest_cut`."""
     owners = tasks_with_state_of(experiment.problem.job)
     needed = (name for names in owners.values() for name in names)
     return newest_cut(run, _digest(experiment), {*needed}, notify)

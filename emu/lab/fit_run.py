@@ -72,10 +72,9 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it but the scenario."""
-        figures = {
-            name: value for name, value in vars(self).items() if name != "document"
-        }
-        return figures | {"error": self.error, "held_out_error": self.held_out_error}
+        figures = {**vars(self), "error": self.error}
+        del figures["document"]
+        return figures | {"held_out_error": self.held_out_error}
 
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.
@@ -165,14 +164,19 @@ def _make_fit(
     early, late = found.part(0, half), found.part(half, found.count)
     if template is not None:
         found, early = (mean_iterations(part, template) for part in (found, early))
+    fits = [write_fit(name, part, traffic, cores) for part in (found, early)]
+    simulated, held_out_simulated = (
+        prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count
+        for fit, count in zip(fits, (found.count, early.count), strict=True)
+    )
     return Fit(
-        write_fit(name, found, traffic, cores),
+        fits[0],
         found.count,
         found.first,
         found.seconds,
-        _simulate_fit(name, found, traffic, cores),
+        simulated,
         late.seconds,
-        _simulate_fit(name, early, traffic, cores),
+        held_out_simulated,
         _notes(found, traffic),
     )
 
@@ -191,15 +195,3 @@ def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> tuple[str
         "fit at these NICs shows"
     )
     return (note,)
-
-
-def _simulate_fit(
-    name: str,
-    found: FittedIterations | FittedSteps,
-    traffic: Traffic,
-    cores: Mapping[str, float],
-) -> float:
-    """Return the seconds per iteration of the simulated fit."""
-    text = json.dumps(write_fit(name, found, traffic, cores))
-    scenario = loads(text, name=f"{name}.json")
-    return prepare(scenario).simulate().makespan / found.count

@@ -73,22 +73,19 @@ class OutputLines:
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:
-                descriptor = key.fd
-                number = key.data
-                chunk, times = os.read(descriptor, _CHUNK), self._times[number]
+                file, times = self._files[key.data], self._times[key.data]
+                chunk = os.read(key.fd, _CHUNK)
                 new = min(chunk.count(b"\n"), MOST_LINES - len(times))
                 times.extend([self._seconds()] * new)
                 try:
-                    self._files[number].write(chunk)
+                    file.write(chunk)
                 except OSError as error:
                     problem = f"cannot be written: {error.strerror}"
-                    self._refused = DataError(
-                        problem, path=str(self._files[number].name)
-                    )
+                    self._refused = DataError(problem, path=str(file.name))
                     chunk = b""
                 if not chunk:
-                    self._selector.unregister(descriptor)
-                    os.close(descriptor)
+                    self._selector.unregister(key.fd)
+                    os.close(key.fd)
 
     def close(self) -> list[NDArray[np.float64]]:
         """Copy what is left; return by program the seconds at which lines ended.

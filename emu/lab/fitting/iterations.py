@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes
+from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes, longest_run
 from emu.lab.fitting.conversations import (
     Exchange,
     Measured,
@@ -174,8 +174,10 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         ]
         for place, one in enumerate(ring.members)
     }
-    first, last = _alike(list(rounds.values()))
-    first = max(first, skip - 1)
+    counts = np.array([[len(each) for each in one] for one in rounds.values()])
+    usual = np.median(counts) if counts.size else 0
+    alike = longest_run((counts <= usual + MORE_ROUNDS).all(0))
+    first, last = max(alike.start, skip - 1), alike.stop
     if last - first < FEWEST:
         raise Unfittable(
             f"{last - first} iterations of the same kind follow one another, a fit "
@@ -189,19 +191,18 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sizes_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
-    parts = [
-        _bursts(ring.sent[place][0], _cuts(ring, own[one]))
-        for place, one in enumerate(ring.members)
+    parts = []
+    for place, one in enumerate(ring.members):
+        times = ring.sent[place][0]
+        cuts = np.searchsorted(_cuts(ring, own[one]), times)
+        ends = np.flatnonzero(np.diff(cuts)) + 1
+        parts.append(list(pairwise([0, *ends.tolist(), len(times)])))
+    sizes = [
+        int(before[last] - before[first])
+        for before, part in zip(sizes_before, parts, strict=True)
+        for first, last in part
     ]
-    usual = float(
-        usual_size(
-            [
-                int(before[last] - before[first])
-                for before, part in zip(sizes_before, parts, strict=True)
-                for first, last in part
-            ]
-        )
-    )
+    usual = float(usual_size(sizes))
     last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
         for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
@@ -212,8 +213,8 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
             f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
             f"{usual:,.0f} bytes, as many of each are needed"
         )
-    before = [place - 1 for place in range(len(last_sizes))]
-    sums = np.array([[last for _, last in last_sizes[place]] for place in before])
+    befores = [last_sizes[place - 1] for place in range(len(last_sizes))]
+    sums = np.array([[last for _, last in before] for before in befores])
     starts = []
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
@@ -234,14 +235,6 @@ def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
     times = np.sort(np.concatenate(ring.any_sent))
     quiet = np.flatnonzero(np.diff(times) > SILENCE)
     return (times[quiet] + times[quiet + 1]) / 2
-
-
-def _bursts(
-    times: NDArray[np.float64], cuts: NDArray[np.float64]
-) -> list[tuple[int, int]]:
-    """Return where what was sent between two cuts begins and ends, in packets."""
-    ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
-    return list(pairwise([0, *ends.tolist(), len(times)]))
 
 
 def _whole(
@@ -315,17 +308,6 @@ def _rounds(
         rounds[-1].append(exchange)
         until = max(exchange.answered[1], until)
     return rounds
-
-
-def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
-    """Return the longest stretch in which none has many more rounds than usual."""
-    counts = np.array([[len(each) for each in one] for one in rounds])
-    usual = np.median(counts) if counts.size else 0
-    good = (counts <= usual + MORE_ROUNDS).all(0)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
-    stretches = edges.reshape(-1, 2).tolist()
-    first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
-    return int(first), int(last)
 
 
 def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:

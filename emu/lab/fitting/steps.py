@@ -22,7 +22,7 @@ from emu.prediction.analysis.traffic import Traffic
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
 _Row: TypeAlias = "NDArray[np.float64]"
-_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
+_Rows: TypeAlias = "tuple[_Row, ...]"
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -114,14 +114,15 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
     steps: list[Step] = []
     count = len(packets.processes)
     pair = packets.source * count + packets.destination
-    ways = np.unique(pair)
-    for way in ways.tolist():
+    for way in np.unique(pair).tolist():
         source, destination = divmod(way, count)
         ends = packets.processes[source], packets.processes[destination]
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
-        cut = _Way(some.time, some.bytes, _gaps(some, silence))
+        # Something ended behind a silence, and behind a packet that is not full.
+        over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
+        cut = _Way(some.time, some.bytes, np.append(True, over))
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
@@ -165,11 +166,6 @@ class _Way:
     bytes: NDArray[np.int64]
     ended: NDArray[np.bool_]
     """Per packet: what came before it was over."""
-
-
-def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
-    """Return before which packets something ended: behind a silence or a short one."""
-    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -218,13 +214,8 @@ def _parts(
         most = len(way.time) - 1
         first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
         there = (sent > 0) & ~np.isnan(sizes)
-        until = before[edges[:-1]] + end
-        yield (
-            np.where(there, first, np.nan),
-            np.where(there, np.maximum(first, last), np.nan),
-            np.where(there, sizes, np.nan),
-            np.where(there, until, np.nan),
-        )
+        rows = first, np.maximum(first, last), sizes, before[edges[:-1]] + end
+        yield tuple(np.where(there, row, np.nan) for row in rows)
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
@@ -260,9 +251,7 @@ def _bounds(
     near = max(_BYTES + twice, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:
         places = _places(np.concatenate(joints), near, usual, len(sent))
-        inner = [
-            np.array([_nearest(each, place) for each in joints]) for place in places
-        ]
+        inner = (np.array([_nearest(each, at) for each in joints]) for at in places)
         return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
     counts = [len(each) for each in joints]
     most = int(np.median(counts))
@@ -284,15 +273,10 @@ def _places(
     """
     values, counts = np.unique(joints, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
-    others = [
-        cut for cut in joints.tolist() if not np.any(np.abs(same - cut) <= _BYTES)
-    ]
-    points = np.sort(np.array(others, float))
-    groups = np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
-    groups = [
-        *(np.repeat(values[values == v], counts[values == v]) for v in same),
-        *groups,
-    ]
+    near_same = [np.any(np.abs(same - cut) <= _BYTES) for cut in joints.tolist()]
+    points = np.sort(joints[~np.array(near_same, bool)].astype(float))
+    groups = [np.repeat(values[values == v], counts[values == v]) for v in same]
+    groups += np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
     places: list[float] = []
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
