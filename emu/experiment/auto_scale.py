@@ -31,10 +31,7 @@ _USUAL = 2
 def with_byte_scale(scenario: Scenario) -> Experiment:
     """Prepare a scenario for emulation, with a number where its byte scale is ``auto``.
 
-    Raises
-    ------
-    EmulatorError
-        What `emu.scenario.prepare` raises.
+    Raises EmulatorError: what `emu.scenario.prepare` raises.
     """
     if scenario.emulation.byte_scale == AUTO:
         scenario = stating(scenario, byte_scale=_byte_scale(scenario))

@@ -70,10 +70,7 @@ class Intervals:
 def young_daly(takes: float, between: float) -> tuple[float, float]:
     """Return Young's (1974) and Daly's (2006) seconds of work between checkpoints.
 
-    Parameters
-    ----------
-    takes, between
-        Seconds of a checkpoint, and between two deaths of the job.
+    ``takes``, ``between``: seconds of a checkpoint, and between two deaths of the job.
     """
     young = math.sqrt(2.0 * takes * between)
     if takes >= 2.0 * between:

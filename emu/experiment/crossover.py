@@ -145,10 +145,7 @@ def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:
 
     What an explicit placement spells out pins nothing elsewhere.
 
-    Raises
-    ------
-    ScenarioError
-        When there is no such policy.
+    Raises ScenarioError when there is no such policy.
     """
     return load(scenario, {**placement_edit(scenario, policy), "expect": None})
 

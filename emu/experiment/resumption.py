@@ -110,10 +110,7 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
 def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
     """Return an experiment with the accuracy that decided its length, if one did.
 
-    Parameters
-    ----------
-    manifest
-        Of its run: the scenario there has the length alone.
+    ``manifest`` is that of its run: the scenario there has the length alone.
     """
     if not (stated := manifest.get("until")):
         return experiment

@@ -217,11 +217,8 @@ _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack")
 def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     """Return the settings with which a scenario is emulated.
 
-    Parameters
-    ----------
-    overrides
-        Fields of `RunSettings` that the command line decides; they win.
-        ``allow`` is added to: the scenario's own models may run.
+    ``overrides``: fields of `RunSettings` that the command line decides; they win.
+    ``allow`` is added to: the scenario's own models may run.
     """
     own = [model.name for model in model_programs(scenario)]
     overrides["allow"] = (*overrides.get("allow", ()), *own)

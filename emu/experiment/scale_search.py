@@ -120,10 +120,7 @@ class ScaleSearch:
     def choice(self, trials: Sequence[ScaleTrial]) -> ScaleChoice:
         """Return the fastest scale whose trial meets the aims, else the next to try.
 
-        Parameters
-        ----------
-        trials
-            One or more.
+        Of one trial or more.
         """
         best, _ = self._bracket(trials)
         if best is not None:
@@ -178,10 +175,7 @@ class ScaleChoice:
     def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
         """Return the choice of `to_json`.
 
-        Raises
-        ------
-        KeyError, TypeError
-            When it is none.
+        Raises KeyError, TypeError when it is none.
         """
         trials = tuple(ScaleTrial(**trial) for trial in content["trials"])
         scale = content["time_scale"]

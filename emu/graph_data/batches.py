@@ -94,10 +94,7 @@ class BatchPlan:
     def steps_per_epoch(self, train: int) -> int:
         """Return the iterations of one epoch over ``train`` training vertices.
 
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        Raises ValueError when a sampler would have no training vertex.
         """
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
@@ -146,10 +143,7 @@ class BatchPlan:
     ) -> SampledBatch:
         """Sample the mini-batch of one (sampler, iteration).
 
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        Raises ValueError when a sampler would have no training vertex.
         """
         return sample_batch(
             structure,

@@ -276,10 +276,7 @@ class Dataset:
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).
 
-        Raises
-        ------
-        ValueError
-            When there is no such partition.
+        Raises ValueError when there is no such partition.
         """
         if not 0 <= part < self.parts:
             raise ValueError(f"no partition {part}, there are {self.parts}")

@@ -169,10 +169,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 def open_imported(folder: Path) -> PreparedArrays:
     """Open an imported graph.
 
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    Raises DataError when it is damaged.
     """
     return PreparedArrays(folder, "import the graph again")
 

@@ -110,10 +110,7 @@ class PreparedArrays:
     def map_unchecked(self, name: str) -> NDArray[Any]:
         """Map an array read-only without reading all of it: for a look at some rows.
 
-        Raises
-        ------
-        DataError
-            When it cannot be read.
+        Raises DataError when it cannot be read.
         """
         path = self.folder / f"{name}.npy"
         try:

@@ -75,10 +75,7 @@ class RawGraph:
     def __post_init__(self) -> None:
         """Refuse sizes that models are made of and that no file can bear out.
 
-        Raises
-        ------
-        DataError
-            When there are more classes than vertices.
+        Raises DataError when there are more classes than vertices.
         """
         if self.classes > len(self.labels):
             raise DataError(

@@ -87,10 +87,7 @@ class Adjacency:
     def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each of its rows in ascending order.
 
-        Parameters
-        ----------
-        columns
-            Number of columns, which are the rows of the transpose.
+        ``columns``: number of columns, which are the rows of the transpose.
         """
         order = np.argsort(self.columns, kind="stable")
         rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
@@ -160,10 +157,7 @@ class WholeGraph:
     def part(self, number: int) -> Part:
         """Return a part.
 
-        Raises
-        ------
-        ValueError
-            When there is no such part.
+        Raises ValueError when there is no such part.
         """
         if not 0 <= number < self.parts:
             raise ValueError(f"no part {number}, there are {self.parts}")
@@ -275,10 +269,8 @@ def part_of(
 def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     """Open the parts of a data set, prepared on first use and cached beside it.
 
-    Raises
-    ------
-    DataError
-        When a part owns no vertex, or the cached form is damaged or cannot be written.
+    Raises DataError when a part owns no vertex, or the cached form is damaged or cannot
+    be written.
     """
     read = open_prepared(
         dataset,
@@ -335,10 +327,7 @@ def open_prepared(
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     """Open the data set and the parts of a whole-graph job from ``Job.settings``.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for` and `open_whole_graph`.
+    Raises DataError, ValueError as `open_for` and `open_whole_graph`.
     """
     dataset = open_for(settings)
     return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))

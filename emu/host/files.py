@@ -65,10 +65,7 @@ class _GivenUp(Exception):
 def check_writable(path: Path) -> None:
     """Begin a file as `whole_file` does and give it up, before long work for it.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written.
+    Raises DataError when it cannot be written.
     """
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=str(path))
@@ -87,10 +84,7 @@ def discard_begun_files() -> None:
 def write_atomic(path: str | Path, text: str) -> None:
     """Write ``text`` to ``path``; a reader sees the old file or the whole new one.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written; nothing is left behind then.
+    Raises DataError when it cannot be written; nothing is left behind then.
     """
     with whole_file(Path(path)) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -97,10 +97,8 @@ def code_of_others(
 
     A block within one that withholds it withholds it, too.
 
-    Parameters
-    ----------
-    tell
-        Gets a line on each that runs, or was withheld; default is as around the block.
+    ``tell``: gets a line on each that runs, or was withheld; default is as around the
+    block.
     """
     outer = _consent.get()
     runs = runs and outer.runs

@@ -142,10 +142,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
-    Raises
-    ------
-    ValueError, RecursionError
-        When it is not JSON, or has too many values.
+    Raises ValueError, RecursionError when it is not JSON, or has too many values.
     """
     values = sum(map(text.count, ",[{"))
     if values > _MOST_VALUES:
@@ -223,10 +220,7 @@ def read_arrays(
 def array_names(path: Path) -> list[str]:
     """Return the names of the arrays of an npz file.
 
-    Raises
-    ------
-    DataError
-        When it is missing or damaged.
+    Raises DataError when it is missing or damaged.
     """
     with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
         return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
@@ -237,10 +231,8 @@ def check_inflation(
 ) -> None:
     """Refuse an archive of ``size`` bytes that claims to unpack to far more.
 
-    Raises
-    ------
-    DataError
-        When it claims more than ``most`` times its size; 16 MB are always allowed.
+    Raises DataError when it claims more than ``most`` times its size; 16 MB are always
+    allowed.
     """
     if unpacked > max(most * size, ALWAYS_ALLOWED):
         problem = f"has {size} bytes and claims to unpack to {unpacked}"

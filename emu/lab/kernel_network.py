@@ -123,10 +123,7 @@ class SharedNics:
     def check(self) -> None:
         """Raise what changing a NIC has failed of.
 
-        Raises
-        ------
-        RunError
-            When a machine has gone, or the kernel refused.
+        Raises RunError when a machine has gone, or the kernel refused.
         """
         if self._failure is not None:
             raise self._failure
@@ -192,10 +189,7 @@ class AssignedRates(SharedNics):
         A connection without a rate keeps the one that it had, for what is still on its
         way: its sender knows, and the NIC limits the sum.
 
-        Raises
-        ------
-        RunError
-            When the kernel refuses.
+        Raises RunError when the kernel refuses.
         """
         for edge, rate, since in zip(
             lines.edge.tolist(), lines.rate.tolist(), lines.since.tolist(), strict=True

@@ -184,10 +184,7 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
 def event_nic(event: EventSection) -> LabMachine:
     """Return the machine of an event as it is from then on.
 
-    Raises
-    ------
-    ValueError
-        When the event changes no NIC.
+    Raises ValueError when the event changes no NIC.
     """
     if event.nic is None or event.machine is None:
         raise ValueError(f"an event at {event.time} s that changes no NIC")

@@ -46,10 +46,7 @@ class GraphModel(LayerTensors):
     def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
 
-        Raises
-        ------
-        ValueError
-            When there is not a block per layer.
+        Raises ValueError when there is not a block per layer.
         """
         if len(blocks) != self.layers:
             raise ValueError(f"{len(blocks)} blocks for {self.layers} layers")
@@ -167,10 +164,7 @@ def initial_parameters(
 def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | OwnModel:
     """Return the model of a job, a program's or one of emu's.
 
-    Raises
-    ------
-    DataError
-        As `OwnModel`.
+    Raises DataError as `OwnModel`.
     """
     own = "program" in settings["model"]
     return OwnModel(settings, dataset) if own else GraphModel(settings, dataset)

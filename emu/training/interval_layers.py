@@ -78,11 +78,8 @@ class Loss:
 def cross_entropy(scores: Array, targets: Array) -> Loss:
     """Return the loss of scores.
 
-    Parameters
-    ----------
-    targets
-        One over the number of training vertices at the label of each of them, else 0;
-        shape (rows, classes).
+    ``targets``: one over the number of training vertices at the label of each of them,
+    else 0; shape (rows, classes).
     """
     offsets = scores - scores.max(axis=1, keepdims=True)
     likely = np.exp(offsets)
@@ -121,10 +118,7 @@ def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array
 def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     """Return the weights of all layers as one vector, as `parameter_shapes` has it.
 
-    Parameters
-    ----------
-    kind
-        Of the model in ``Job.settings``.
+    ``kind``: of the model in ``Job.settings``.
     """
     below = len(PARTS[kind]) - 1  # rows of attention
     pieces = []

@@ -185,10 +185,7 @@ class OwnModel:
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the module.
 
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
+        Raises ValueError when its length is not the model's.
         """
         from torch.nn.utils import vector_to_parameters
 

@@ -77,10 +77,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that an npz file states.
 
-    Raises
-    ------
-    DataError
-        When it is damaged or holds no edges.
+    Raises DataError when it is damaged or holds no edges.
     """
     with one_error(path):
         names = array_names(path)

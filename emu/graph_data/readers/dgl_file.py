@@ -58,10 +58,8 @@ class DglGraph:
 def read_graph(path: Path) -> DglGraph:
     """Return the graph of a file of ``dgl.save_graphs`` that holds one of one type.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, older than dgl 0.5, or is not one homogeneous graph.
+    Raises DataError when it is damaged, older than dgl 0.5, or is not one homogeneous
+    graph.
     """
     graphs, _ = _read_graphs(path)
     if len(graphs) != 1 or len(graphs[0].edges) != 1 or len(graphs[0].types) != 1:

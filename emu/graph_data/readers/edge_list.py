@@ -197,11 +197,8 @@ def _ends(
 def _check_rows(table: TextTable) -> None:
     """Refuse a table without names that may be something else than edges.
 
-    Raises
-    ------
-    DataError
-        When its first column may be an index or a time, the second a relation, or it
-        may be a matrix.
+    Raises DataError when its first column may be an index or a time, the second a
+    relation, or it may be a matrix.
     """
     if table.width < 3:
         return
@@ -285,10 +282,7 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
 def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
     """Refuse a first line that may be something else than an edge.
 
-    Raises
-    ------
-    DataError
-        When it may be a header of words, or the sizes of the graph.
+    Raises DataError when it may be a header of words, or the sizes of the graph.
     """
     if options.header is not None:
         return

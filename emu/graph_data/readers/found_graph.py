@@ -316,10 +316,7 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
 def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
     """Return the edges that named arrays state, shape (2, edges).
 
-    Raises
-    ------
-    DataError
-        When there are none, or ends are no whole numbers.
+    Raises DataError when there are none, or ends are no whole numbers.
     """
     return np.stack(_edges(arrays, origin)[:2])
 

@@ -24,10 +24,7 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
 
     It is one where lines, neighbours and their symmetry are as the first line says.
 
-    Raises
-    ------
-    DataError
-        When its name ends in .graph, and a line is not so; says which.
+    Raises DataError when its name ends in .graph, and a line is not so; says which.
     """
     try:
         return _read(path, tell)

@@ -43,10 +43,8 @@ class Choices:
     def choose_graph(self, count: int, origin: str) -> int:
         """Return the number of the graph to read.
 
-        Raises
-        ------
-        DataError
-            When there are several and none is chosen, or another than there is.
+        Raises DataError when there are several and none is chosen, or another than
+        there is.
         """
         return _choose("graph", count, self.graph, f"holds {count} graphs", origin)
 

@@ -394,10 +394,7 @@ def read_keys(table: TextTable, columns: Sequence[int], *, words: bool = False) 
     Ids are words if those of the first row are, or where they are asked to be. Numbers
     that int64 cannot hold are kept as words too, ``1.0`` is 1.
 
-    Raises
-    ------
-    DataError
-        When a line has no such ids; names it.
+    Raises DataError when a line has no such ids; names it.
     """
     if not words and all(is_number(table.first_row[c]) for c in columns):
         try:

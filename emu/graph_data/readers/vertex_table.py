@@ -102,10 +102,8 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
     It has where it is of words, or has different whole numbers and words follow, the
     classes.
 
-    Raises
-    ------
-    DataError
-        When it has different whole numbers, and nothing says what they are.
+    Raises DataError when it has different whole numbers, and nothing says what they
+    are.
     """
     if table.width == 1 or words[:1] == [0]:
         return words[0] if words else None
@@ -219,10 +217,7 @@ def _is_beside(name: str) -> bool:
 def _id_column(table: TextTable, options: TableOptions) -> int | None:
     """Return the column that names vertices, where its name says so.
 
-    Raises
-    ------
-    DataError
-        When a first column may do so.
+    Raises DataError when a first column may do so.
     """
     if options.ids is False:
         return None
@@ -246,10 +241,7 @@ def _first_as_id(
 ) -> int | None:
     """Return the column that names vertices beside a column of classes or parts.
 
-    Raises
-    ------
-    DataError
-        When a header does not say so.
+    Raises DataError when a header does not say so.
     """
     if place is not None or options.ids is False or table.width == 1:
         return place

@@ -90,10 +90,7 @@ class Packets:
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by the time of their requests, and the ring.
 
-    Raises
-    ------
-    Unfittable
-        When no all-reduce is found.
+    Raises Unfittable when no all-reduce is found.
     """
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]

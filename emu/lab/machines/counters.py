@@ -77,10 +77,7 @@ class Counters:
     def restart(self) -> None:
         """Count from now on, once nothing waits in a queue.
 
-        Raises
-        ------
-        OSError
-            When a machine has gone.
+        Raises OSError when a machine has gone.
         """
         until = time.monotonic() + _DRAINED
         while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
@@ -112,10 +109,7 @@ class Counters:
 
         Each for out of and into every machine.
 
-        Raises
-        ------
-        OSError
-            When a machine has gone.
+        Raises OSError when a machine has gone.
         """
         ways = (
             [kernel.queue(index) for kernel, (index,) in self._out],

@@ -85,10 +85,7 @@ class Hierarchy:
     def limit(self, group: Path, limit: CpuQuota) -> None:
         """Give a group its quota.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses.
+        Raises OSError when the kernel refuses.
         """
         if self.version == 2:
             (group / "cpu.max").write_text(f"{limit.quota} {limit.period}")
@@ -99,10 +96,7 @@ class Hierarchy:
     def weigh(self, top: Path) -> None:
         """Put a lab's groups before whatever else wants a core.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses.
+        Raises OSError when the kernel refuses.
         """
         if self.version == 2:
             (top / "cpu.weight").write_text(_WEIGHT)
@@ -182,10 +176,7 @@ class CpuGroups:
     def take(self, machine: str, process: int) -> None:
         """Put a process, and what it starts from now on, into a machine's group.
 
-        Raises
-        ------
-        RunError
-            When it has ended.
+        Raises RunError when it has ended.
         """
         try:
             (self._groups[machine] / "cgroup.procs").write_text(f"{process}")

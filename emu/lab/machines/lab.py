@@ -76,10 +76,7 @@ class Paces:
 
         The NIC stays a limit of their sum; 8 us a leaf.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses, or the machine has gone.
+        Raises OSError when the kernel refuses, or the machine has gone.
         """
         self._kernel.send(
             pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
@@ -173,10 +170,7 @@ class Lab:
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
         """Return the kernel's plans for a machine's NIC, out and in.
 
-        Raises
-        ------
-        ValueError
-            When no kernel here carries such a rate.
+        Raises ValueError when no kernel here carries such a rate.
         """
         own = self._own
         return (
@@ -202,10 +196,8 @@ class Lab:
     def __enter__(self) -> Self:
         """Start the machines.
 
-        Raises
-        ------
-        RunError
-            When the kernel refuses: no namespaces, no HTB, no classic BPF, no quotas.
+        Raises RunError when the kernel refuses: no namespaces, no HTB, no classic BPF,
+        no quotas.
         """
         began = time.monotonic()
         try:
@@ -391,10 +383,7 @@ class Lab:
 
         The socket belongs to this process, which needs no address of its own there.
 
-        Raises
-        ------
-        RunError
-            When the port is taken.
+        Raises RunError when the port is taken.
         """
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
         answer, (descriptor,) = self._switch.ask(do="listen", host=host, port=port)
@@ -513,10 +502,7 @@ class Lab:
 
         Machines are numbered in their order.
 
-        Parameters
-        ----------
-        pcap
-            File for the headers of all packets, those without payload among them.
+        ``pcap``: file for the headers of all packets, those without payload among them.
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 

@@ -24,10 +24,7 @@ def _call(name: str, *arguments: object) -> None:
 def unshare(kinds: int) -> None:
     """Give this process namespaces of its own.
 
-    Raises
-    ------
-    OSError
-        When the kernel refuses.
+    Raises OSError when the kernel refuses.
     """
     _call("unshare", kinds)
 
@@ -42,10 +39,7 @@ def die_with_parent(parent: int) -> None:
 def become_root() -> None:
     """Enter a user namespace in which this user is root.
 
-    Raises
-    ------
-    OSError
-        When user namespaces are not allowed here.
+    Raises OSError when user namespaces are not allowed here.
     """
     user, group = os.getuid(), os.getgid()
     unshare(NEW_USER)

@@ -71,10 +71,7 @@ class NicTrial:
     def send(self, zeros: int) -> None:
         """Send zeros until the receiver is gone: few calls, none holds Python's lock.
 
-        Parameters
-        ----------
-        zeros
-            Descriptor of a file of them.
+        ``zeros``: descriptor of a file of them.
         """
         with contextlib.suppress(OSError):
             while True:
