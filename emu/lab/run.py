@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.fitting.steps import Marks
 from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
@@ -44,7 +43,7 @@ from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
-from emu.scenario.run_sections import LabFile, LabPredictionSection
+from emu.scenario.run_sections import LabFile
 
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 
@@ -256,11 +255,6 @@ class LabPrograms:
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.time)
 
-    @property
-    def time_scale(self) -> float:
-        """Wall seconds of an emulated one."""
-        return self._lab.time_scale
-
     def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs."""
         settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
@@ -286,10 +280,30 @@ class LabPrograms:
         write_lines(self._folder, self._output.close())
         return self.samples.close()
 
-    def marks(self, text: str, traffic: Traffic) -> Marks:
-        """Return `marks_of` what has been printed."""
+    def judge(
+        self, traffic: Traffic, predicted: Schedule | None, timeouts: int
+    ) -> dict[str, Any]:
+        """Return ``prediction`` of lab.json, by the marks that the file names."""
+        stated = self._section.prediction
+        if predicted is None or stated is None:
+            return {}
         ran = [(run.program, run.machine) for run in self.runs.values()]
-        return marks_of(self._folder, text, ran, traffic)
+        try:
+            text, marks = stated.mark, None
+            if text:
+                marks = marks_of(self._folder, text, ran, traffic)
+        except DataError as why:
+            return {"prediction": unknown(stated.max_difference, why)}
+        verdict = judge_lab(
+            traffic,
+            predicted,
+            threshold=stated.max_difference,
+            skip=stated.skip,
+            marks=marks,
+            timeouts=timeouts,
+            time_scale=self._lab.time_scale,
+        )
+        return {"prediction": verdict}
 
     def until_end(self) -> None:
         """Wait for the programs that decide; then ask the others to end, and end them.
@@ -416,8 +430,9 @@ def run_lab(
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
         timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
-        about = running, traffic, seconds, prediction, timeouts
-        result |= _describe_traffic(file, *about)
+        by_fair, changes = file.lab.sharing == "fair", running.changes
+        result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
+        result |= running.judge(traffic, prediction, timeouts)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
@@ -441,47 +456,6 @@ def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
     if refusal := check.refusal("lab.max_nic_error"):
         raise file.origin.error(("cluster", "machines"), refusal)
     return check
-
-
-def _describe_traffic(
-    file: LabFile,
-    running: LabPrograms,
-    traffic: Traffic,
-    seconds: float,
-    predicted: Schedule | None,
-    timeouts: int,
-) -> dict[str, Any]:
-    """Return what lab.json says of what crossed: NICs in use, and the prediction."""
-    fair = file.lab.sharing == "fair"
-    content = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
-    if predicted is not None and (section := file.lab.prediction) is not None:
-        content["prediction"] = _judge_prediction_of_lab(
-            section, running, traffic, predicted, timeouts
-        )
-    return content
-
-
-def _judge_prediction_of_lab(
-    stated: LabPredictionSection,
-    running: LabPrograms,
-    traffic: Traffic,
-    predicted: Schedule,
-    timeouts: int,
-) -> dict[str, Any]:
-    """Return the verdict on the prediction, by the marks that it names if any."""
-    try:
-        marks = running.marks(stated.mark, traffic) if stated.mark else None
-    except DataError as why:
-        return unknown(stated.max_difference, why)
-    return judge_lab(
-        traffic,
-        predicted,
-        threshold=stated.max_difference,
-        skip=stated.skip,
-        marks=marks,
-        timeouts=timeouts,
-        time_scale=running.time_scale,
-    )
 
 
 def _list_starts(

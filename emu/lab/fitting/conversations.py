@@ -83,8 +83,8 @@ class Packets:
 
     def some(self, which: NDArray[np.bool_]) -> Packets:
         """Return some of them."""
-        columns = self.source, self.destination, self.time, self.bytes
-        return Packets(self.processes, *(column[which] for column in columns))
+        ends = self.source[which], self.destination[which]
+        return Packets(self.processes, *ends, self.time[which], self.bytes[which])
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:

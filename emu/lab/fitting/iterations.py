@@ -176,7 +176,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     }
     counts = np.array([[len(each) for each in one] for one in rounds.values()])
     usual = np.median(counts) if counts.size else 0
-    alike = longest_run((counts <= usual + MORE_ROUNDS).all(0))
+    alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
     first, last = max(alike.start, skip - 1), alike.stop
     if last - first < FEWEST:
         raise Unfittable(

@@ -22,7 +22,7 @@ from emu.prediction.analysis.traffic import Traffic
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
 _Row: TypeAlias = "NDArray[np.float64]"
-_Rows: TypeAlias = "tuple[_Row, ...]"
+_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -215,7 +215,8 @@ def _parts(
         first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
         there = (sent > 0) & ~np.isnan(sizes)
         rows = first, np.maximum(first, last), sizes, before[edges[:-1]] + end
-        yield tuple(np.where(there, row, np.nan) for row in rows)
+        first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
+        yield first, last, sizes, until
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:

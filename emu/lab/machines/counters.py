@@ -36,16 +36,6 @@ def tcp_counts(process: int) -> dict[str, int]:
     }
 
 
-def device_counts(process: int) -> dict[str, list[int]]:
-    """Return bytes and packets that each device of a network received, and sent."""
-    found = {}
-    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]:
-        name, figures = line.split(":")
-        counts = [int(figure) for figure in figures.split()]
-        found[name.strip()] = [counts[0], counts[1], counts[8], counts[9]]
-    return found
-
-
 def _since(now: Counts, before: Counts) -> Counts:
     """Return counts by machine without those of before."""
     return {
@@ -91,12 +81,15 @@ class Counters:
         By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
         all headers.
         """
-        devices = device_counts(self._switch.process)
+        now, devices = {}, Path(f"/proc/{self._switch.process}/net/dev").read_text()
+        machines = dict(zip(self._names, self._holders, strict=True))
         keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-        now = {
-            holder.name: dict(zip(keys, devices[name], strict=True))
-            for holder, name in zip(self._holders, self._names, strict=True)
-        }
+        for line in devices.splitlines()[2:]:
+            name, figures = line.split(":")
+            if holder := machines.get(name.strip()):
+                counts = [int(figure) for figure in figures.split()]
+                both = (*counts[:2], *counts[8:10])  # what it received, and sent
+                now[holder.name] = dict(zip(keys, both, strict=True))
         return _since(now, self._before[0])
 
     def tcp(self) -> dict[str, dict[str, int]]:
@@ -286,15 +279,9 @@ class PortOwners:
             for process in processes_below(holder):
                 home = Path(f"/proc/{process}")
                 try:
-                    lines = (
-                        (home / "environ")
-                        .read_bytes()
-                        .decode(errors="replace")
-                        .split("\0")
-                    )
-                    program = dict(
-                        line.split("=", 1) for line in lines if "=" in line
-                    ).get(PROGRAM)
+                    text = (home / "environ").read_bytes().decode(errors="replace")
+                    lines = [line.partition("=") for line in text.split("\0")]
+                    program = {key: value for key, _, value in lines}.get(PROGRAM)
                     ports = () if program is None else _ports(home)
                     self.found |= {(machine, port, program or "") for port in ports}
                 except OSError:  # it has ended

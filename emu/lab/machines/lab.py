@@ -26,7 +26,7 @@ from emu.lab.machines.capture import Capture
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
 from emu.lab.machines.cpu_groups import CpuGroups
 from emu.lab.machines.cpu_plan import plan_cpu
-from emu.lab.machines.namespace_rpc import LARGEST, Holder
+from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.netlink import Netlink, pace
 from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic
 from emu.lab.machines.nic_check import (
@@ -172,10 +172,10 @@ class Lab:
 
         Raises ValueError when no kernel here carries such a rate.
         """
-        own = self._own
+        out, into = self._own[machine.name, 0], self._own[machine.name, 1]
         return (
-            self._plan(machine.nic_out, own=own[machine.name, 0]),
-            self._plan(machine.nic_in, own=own[machine.name, 1]),
+            self._plan(machine.nic_out, own=out),
+            self._plan(machine.nic_in, own=into),
         )
 
     def address(self, machine: str, network: str = DATA) -> str:
@@ -277,10 +277,9 @@ class Lab:
             holder.post(do="address", addresses=at)
             out = dataclasses.asdict(self._plans[number][0])
             holder.post(do="shape", device=DATA, plan=out)
-        for number in range(len(self.machines)):
-            into = dataclasses.asdict(self._plans[number][1])
-            name = f"{DATA}-{number}"
-            self._switch.ask(do="shape", device=name, plan=into)
+        for number, (_, into) in enumerate(self._plans):
+            plan = dataclasses.asdict(into)
+            self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
         for holder in self._holders:
             holder.answer()
             holder.answer()
@@ -445,24 +444,14 @@ class Lab:
         RunError
             When a machine has gone.
         """
-        end = self._collect_ends()
-        if end:
+        if end := self._collect_ends():
             return end
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder)
             for key, _ in selector.select(timeout):
-                self._read_end(key.data)
+                key.data.receive()
         return self._collect_ends()
-
-    @staticmethod
-    def _read_end(holder: Holder) -> None:
-        data, _, _, _ = socket.recv_fds(holder.socket, LARGEST, 1)
-        if not data:
-            raise RunError(f"machine {holder.name} has gone")
-        packet = json.loads(data)
-        if "ended" in packet:
-            holder.ended.append(packet)
 
     def _collect_ends(self) -> list[Program]:
         ends = []
@@ -508,8 +497,8 @@ class Lab:
 
         captures = []
         for number in range(len(self.machines)):
-            what = "open_tap" if pcap is None else "open_whole_tap"
-            _, (tap,) = self._switch.ask(do=what, device=f"{DATA}-{number}")
+            device, whole = f"{DATA}-{number}", pcap is not None
+            _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
             captures.append(socket.socket(fileno=tap))
         return Capture(captures, pcap)
 

@@ -210,9 +210,8 @@ class NicCheck:
         if not self.off:
             return ""
         more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
-        worst = max(
-            abs(share - 1) for way in self.shares.values() for share in way.values()
-        )
+        shares = [share for way in self.shares.values() for share in way.values()]
+        worst = max(abs(share - 1) for share in shares)
         return (
             f"{self.off[0]}{more}, {100 * self.most:g} % may be: state what it can "
             f"carry, or {key} above {100 * worst:.2g} %"
@@ -246,11 +245,8 @@ class NicTries:
     @property
     def again(self) -> list[NicDirection]:
         """Directions that are off, and were not tried often enough."""
-        return [
-            one
-            for one, shares in self._found.items()
-            if self._is_off(one) and len(shares) < _TRIES
-        ]
+        tries = self._found.items()
+        return [o for o, n in tries if self._is_off(o) and len(n) < _TRIES]
 
     def _is_off(self, direction: NicDirection) -> bool:
         return not abs(self.best(direction) - 1) <= self._most

@@ -86,7 +86,7 @@ def starts(
     ValueError
         As `fill`; names the program.
     """
-    starts_of_machines = []
+    todo = []
     for program in programs:
         for rank, machine in enumerate(program.machines):
             places = {
@@ -103,18 +103,12 @@ def starts(
                 PROGRAM: program.name,
                 MACHINE: machine,
             }
+            quoted = {place: shlex.quote(text) for place, text in places.items()}
             try:
-                environment |= {
-                    key: fill(value, places)
-                    for key, value in program.environment.items()
-                }
-                shell_places = {
-                    place: shlex.quote(text) for place, text in places.items()
-                }
-                command = ("sh", "-c", fill(program.run, shell_places))
+                for key, value in program.environment.items():
+                    environment[key] = fill(value, places)
+                command = ("sh", "-c", fill(program.run, quoted))
             except ValueError as error:
                 raise ValueError(f"program {program.name}: {error}") from error
-            starts_of_machines.append(
-                Started(program.name, machine, command, environment)
-            )
-    return starts_of_machines
+            todo.append(Started(program.name, machine, command, environment))
+    return todo
