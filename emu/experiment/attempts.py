@@ -75,12 +75,7 @@ def recovery_of(
 ) -> dict[str, Any]:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
-    Parameters
-    ----------
-    makespan, predicted
-        Of all attempts, emulated and simulated.
-    foreseen
-        All attempts, simulated; None where they cannot be.
+    Makespans are of all attempts; ``foreseen`` is None where they cannot be simulated.
     """
     if not ended:
         return {}
@@ -230,12 +225,8 @@ def run_attempts(
 ) -> tuple[Experiment, Done, list[Ended]]:
     """Return the last attempt's part of the job, what ``once`` made of it, the others.
 
-    Parameters
-    ----------
-    start
-        Cut that the first begins with; None before iteration 0.
-    run
-        Directory that keeps the cuts.
+    The first begins with the cut ``start``, by default before iteration 0; ``run`` is
+    the directory that keeps the cuts.
 
     Raises
     ------

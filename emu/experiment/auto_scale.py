@@ -49,22 +49,14 @@ def with_scales(
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Prepare a scenario for emulation, with numbers where it says ``auto``.
 
-    Parameters
-    ----------
-    notify
-        Called after every trial.
-    allow
-        Programs that trials may start, as for `RunSettings`.
-    check
-        Called before the first trial; what it raises ends the search.
+    ``notify`` is called after every trial, ``check`` before the first: what it raises
+    ends the search. Trials may start the programs in ``allow``, as `RunSettings`.
 
     Returns
     -------
-    Experiment
-        With its scales stated.
-    ScaleChoice or None
-        How its time scale was chosen; None where it is stated, or the job takes no
-        time: that is as exact at any scale.
+    tuple
+        The experiment with its scales stated, and how its time scale was chosen: None
+        where it is stated, or the job takes no time, which is as exact at any scale.
 
     Raises
     ------

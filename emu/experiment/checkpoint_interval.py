@@ -132,10 +132,7 @@ def _count_copies(experiment: Experiment) -> tuple[int, float]:
 def copies_line(experiment: Experiment, makespan: float) -> list[str]:
     """Return a line on what checkpoints to peers cost; none without any.
 
-    Parameters
-    ----------
-    makespan
-        As simulated, without deaths.
+    ``makespan`` is as simulated, without deaths.
     """
     cuts, size = _count_copies(experiment)
     if not cuts:

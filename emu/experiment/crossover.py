@@ -56,15 +56,12 @@ def compare_variants(
     ----------
     placements, policies
         Names; empty means the scenario's own.
-    moves
-        (task, machine) of every move.
-    swaps
-        (task, task) of every swap.
+    moves, swaps
+        (task, machine) of every move, (task, task) of every swap.
     seeds
         How many: that of ``base`` and those that follow it.
     keep_placement
-        Whether each placement is found once, under the rule of ``base``, and kept
-        for all policies.
+        Find each placement once, under the rule of ``base``, for all policies.
 
     Raises
     ------
@@ -264,10 +261,7 @@ def measure(
 ) -> SystemResult:
     """Simulate a scenario as one of the systems, with its seed and those that follow.
 
-    Parameters
-    ----------
-    machines
-        Those that take part; by default chosen with the first seed (`chosen_system`).
+    By default machines are chosen with the first seed (`chosen_system`).
 
     Raises
     ------

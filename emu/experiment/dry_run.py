@@ -174,11 +174,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
     A payload is there from the start of the task that makes it, as a task that holds
     its time has it at once, until the end of the one that reads it, or of the run. Of
     every edge between processes the largest is there twice: it leaves while it comes.
-
-    Parameters
-    ----------
-    volumes
-        Bytes of (edge, iteration), also of edges within a machine.
+    ``volumes`` are bytes by edge and iteration, also of edges within a machine.
     """
     job = schedule.problem.job
     starts, ends, sizes, twice = [], [], [], 0.0
@@ -208,13 +204,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     """Return a warning of loads too fast for this host and scales; empty for none.
 
     By two stated estimates, not measured: a run without a warning may still be late.
-
-    Parameters
-    ----------
-    cores
-        That this host may use.
-    loopback
-        Bytes per second of one TCP connection within it; None where not measured.
+    ``loopback`` is bytes per second of one TCP connection; None where not measured.
     """
     scale, wall = known.time_scale, known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
@@ -263,12 +253,8 @@ def check_memory(known: DryRun, window: object) -> None:
 def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """Look for torch where the job trains, for its data sets, and for room to write.
 
-    Parameters
-    ----------
-    runs
-        Directory that will take the run directory; nothing is left there.
-    here
-        Whether this host carries processes of the run.
+    ``runs`` will take the run directory, and nothing is left there. ``here`` is whether
+    this host carries processes of the run.
 
     Raises
     ------

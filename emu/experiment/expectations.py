@@ -101,14 +101,9 @@ def list_misses(
 ) -> list[str]:
     """Return one sentence per line of ``expect`` that ``figures`` do not meet.
 
-    Parameters
-    ----------
-    figures
-        What came out: ``makespan`` as simulated and ``emulated`` (seconds), ``bytes``
-        between machines, and shares. A key without a figure is not looked at.
-    exact
-        Whether single values of ``makespan`` and ``bytes`` hold: they are of the
-        scenario as it is stated, not of variants.
+    Seconds, bytes between machines, and shares; a key without a figure is not looked
+    at. Single values of ``makespan`` and ``bytes`` hold where ``exact``: for the
+    scenario as it is stated, not for variants.
     """
     misses: list[str] = []
     for key, (what, limits, write) in _CHECKS.items():

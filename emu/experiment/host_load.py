@@ -82,13 +82,6 @@ def host_load(length: float = _LENGTH) -> HostLoad:
 def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> None:
     """Say that measured times will be too long, or refuse to measure them.
 
-    Parameters
-    ----------
-    warn
-        Takes a sentence.
-    force
-        Whether to measure whatever the load.
-
     Raises
     ------
     RunUntrusted

@@ -59,16 +59,10 @@ def profile_from_trace(
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
     The k-th occurrence of a range is iteration k of every task of the kind; of a
-    sampler, as in ``times``, a whole mini-batch, of which each takes its share. Kinds
-    without a range keep the scenario's ``times``.
-
-    Parameters
-    ----------
-    ranges
-        A kind that is not among them is the range of the same name.
-    watch
-        Gets the seconds of every range of the trace, the program's own first, before
-        volumes are sampled.
+    sampler, as in ``times``, a whole mini-batch, of which each takes its share. A kind
+    that is not in ``ranges`` is the range of its own name; kinds without one keep the
+    scenario's ``times``. ``watch`` gets the seconds of every range, the program's own
+    first, before volumes are sampled.
 
     Raises
     ------
@@ -233,24 +227,13 @@ def measure_profile(
 def times_by_kind(
     experiment: Experiment, measured: NDArray[np.float64]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return ``job.times`` by which kinds of task take what they were measured to take.
+    """Return ``job.times``, and mean seconds of a task of the kinds that have no key.
 
     A key gets the time by which all tasks of its kinds together take the median, over
     iterations, of what they took: the first ones, which warm up, do not count. All of a
     kind take the same then: where parts differed by 9 % and the first of 5 epochs was
-    12 ms longer, real DGCL took 17 % longer than this predicts.
-
-    Parameters
-    ----------
-    experiment
-        As `prepare_profile` returns it, of a system that takes no profile.
-    measured
-        CPU seconds, tasks x iterations.
-
-    Returns
-    -------
-    tuple[dict[str, Any], dict[str, float]]
-        ``job.times``, and mean seconds of a task of the kinds that have no key.
+    12 ms longer, real DGCL took 17 % longer than this predicts. The experiment is that
+    of `prepare_profile`; ``measured`` is CPU seconds, tasks x iterations.
     """
     scenario, job = experiment.scenario, experiment.problem.job
     kinds = {task.name: task.kind for task in job.tasks}

@@ -87,12 +87,7 @@ def audit_whole(
 ) -> tuple[AuditReport, tuple[str, ...]]:
     """Return the report of an audit, and what could not be compared, in sentences.
 
-    Parameters
-    ----------
-    tolerance, relative, rule, training
-        As `ToAudit.audit`.
-    stated
-        Scenario in place of the text in the run directory.
+    As `ToAudit.audit`; ``stated`` stands for the scenario's text in the run directory.
 
     Raises
     ------
@@ -111,15 +106,8 @@ def audit_whole(
 def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     """Compute everything of a run again that follows from something else.
 
-    Parameters
-    ----------
-    stated
-        Scenario in place of the text in the run directory.
-
-    Raises
-    ------
-    DataError
-        When records are damaged.
+    ``stated`` stands for the scenario's text in the run directory. Raises DataError
+    when records are damaged.
     """
     checks = {"records": _digests(run)}
     silent = [_BY_DIGEST]

@@ -38,13 +38,9 @@ def resume_run(
 ) -> Beginning:
     """Return what is left to do of a run directory.
 
-    Parameters
-    ----------
-    stated
-        Loads the scenario as it is now; None takes it from the directory.
-    notify
-        Called with a sentence on where it goes on, and on every checkpoint that is
-        passed over.
+    ``stated`` loads the scenario as it is now; None takes it from the directory.
+    ``notify`` gets a sentence on where it goes on, and on every checkpoint that is
+    passed over.
 
     Raises
     ------

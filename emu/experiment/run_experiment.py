@@ -217,8 +217,8 @@ _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack")
 def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     """Return the settings with which a scenario is emulated.
 
-    ``overrides``: fields of `RunSettings` that the command line decides; they win.
-    ``allow`` is added to: the scenario's own models may run.
+    ``overrides`` are fields that the command line decides; they win. ``allow`` is added
+    to: the scenario's own models may run.
     """
     own = [model.name for model in model_programs(scenario)]
     overrides["allow"] = (*overrides.get("allow", ()), *own)
@@ -237,12 +237,8 @@ def carry_out(
 ) -> RunResult:
     """Emulate an experiment, simulate it twice, and write everything down.
 
-    Parameters
-    ----------
-    choice
-        How its time scale was chosen, where trials have chosen it.
-    start
-        Cut that it begins with, in the directory of the run that has kept it.
+    ``choice`` says how trials have chosen its time scale. It begins with the cut
+    ``start``, in the directory of the run that has kept it.
 
     Raises
     ------
@@ -361,12 +357,8 @@ def result_of(
 ) -> RunResult:
     """Return a run with its verdicts, beside the simulations before and after it.
 
-    Parameters
-    ----------
-    training
-        First result of `emu.experiment.training_results.learnt`.
-    ended, before
-        Attempts before the run, and all of them simulated.
+    ``training`` is the first result of `learnt`; ``ended`` are the attempts before the
+    run, ``before`` all of them simulated.
     """
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)

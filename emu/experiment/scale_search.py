@@ -95,13 +95,7 @@ class ScaleSearch:
         return self.miss_factor(trial) <= 1
 
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
-        """Return the scale to try next, None when another trial is not worth it.
-
-        Parameters
-        ----------
-        trials
-            One or more.
-        """
+        """Return the scale to try next, None when another trial is not worth it."""
         best, worst = self._bracket(trials)
         if best is None:
             slowest = max(trials, key=lambda trial: trial.time_scale)
@@ -197,10 +191,7 @@ class ScaleChoice:
     def sentence(self, budget: float) -> str:
         """Return one line on a scale that no trial says enough of; empty else.
 
-        Parameters
-        ----------
-        budget
-            Seconds that trials had.
+        Trials had ``budget`` seconds.
         """
         if self.kernel is not None:
             return (
@@ -218,13 +209,9 @@ class ScaleChoice:
     def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
         """Return the trial's predictions of the run beside the run's own figures.
 
-        Parameters
-        ----------
-        expected
-            Wall seconds of the run: predicted makespan times time scale.
-        actual
-            ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
-            kernel NICs ``delay`` before first bytes in place of the two.
+        ``expected`` is in wall seconds: predicted makespan times time scale. ``actual``
+        has ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
+        kernel NICs ``delay`` before first bytes in place of the two.
         """
         figures: dict[str, float] = {"wall_seconds": expected}
         if self.kernel is not None:

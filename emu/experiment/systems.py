@@ -42,10 +42,7 @@ def as_system(
 ) -> Scenario:
     """Return a scenario as another system, with as many seeds per iteration.
 
-    Parameters
-    ----------
-    overrides
-        Keys of the scenario before it is translated, as for `load`.
+    ``overrides`` are keys before it is translated, as for `load`.
 
     Raises
     ------
@@ -95,14 +92,9 @@ def chosen_system(
     """Return a scenario as another system, on machines that are chosen for it.
 
     Seeds per iteration are the same on any number of machines. What the file states of
-    machines holds for every system. Else ``best`` chooses: of dgtp when it is placed
-    (`emu.scenario.prepare`), of systems with a worker per machine here, among sets of
-    machines with room for one, by simulation.
-
-    Parameters
-    ----------
-    machines
-        Hold in place of a choice.
+    machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
+    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker per
+    machine here, among sets of machines with room for one, by simulation.
 
     Raises
     ------
@@ -270,17 +262,8 @@ def write_rows(
 ) -> list[list[str]]:
     """Write the scenarios of a comparison, for ``emu simulate``; makes the folder.
 
-    Parameters
-    ----------
-    name
-        Of the scenario that they vary.
-    rows
-        Name and scenarios by seed of every row.
-
-    Returns
-    -------
-    list
-        The files of every row, one per seed; those of further seeds end in ``-seedN``.
+    ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
+    seed. Returns the files of every row: those of further seeds end in ``-seedN``.
 
     Raises
     ------

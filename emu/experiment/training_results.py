@@ -43,20 +43,9 @@ def learnt(
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Beside them the named parts of all weights, of which there are none where nothing
-    was trained; those of several jobs begin with ``JOB/``.
-
-    Parameters
-    ----------
-    policy
-        Rate policy, for how long each of several jobs takes alone.
-    weights
-        Parts that were learnt, as this function returns them; None takes them from the
-        results of the run.
-
-    Raises
-    ------
-    KeyError
-        When ``weights`` lacks a part.
+    was trained; those of several jobs begin with ``JOB/``. ``policy`` is for how long
+    each of several jobs takes alone; ``weights`` are such parts, by default of the
+    run's results. Raises KeyError when they lack one.
     """
     job = experiment.problem.job
     models = {"models": list_model_figures(experiment.scenario)}

@@ -131,17 +131,9 @@ def recompute_witness(
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return ``witness`` computed again, and what kept it from that, in words.
 
-    Parameters
-    ----------
-    asked
-        ``witness`` of manifest.json.
-    noted
-        That of result.json, which is returned where the same ns-3 is not at hand.
-
-    Raises
-    ------
-    KeyError, ValueError
-        When one is damaged.
+    ``asked`` is that of manifest.json, ``noted`` that of result.json, which is returned
+    where the same ns-3 is not at hand. Raises KeyError or ValueError when one is
+    damaged.
     """
     network = PacketNetwork.read(asked)
     of = "" if noted is None else noted["ns3"]

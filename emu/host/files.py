@@ -113,10 +113,7 @@ def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
 def find_remains(runs: Path) -> list[Path]:
     """Return files and folders left by processes of this user that have ended.
 
-    Parameters
-    ----------
-    runs
-        Directory of run directories; in it, files that were being written.
+    Of ``runs``, a directory of run directories, files that were being written.
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 

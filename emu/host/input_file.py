@@ -51,10 +51,7 @@ def one_error(
 ) -> Iterator[None]:
     """Turn whatever reading a damaged file raises into one error of ours.
 
-    Parameters
-    ----------
-    kind
-        Makes the error; a DataError of ``path`` by default.
+    ``kind`` makes the error; a DataError of ``path`` by default.
 
     Raises
     ------
@@ -193,12 +190,8 @@ def read_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return arrays of an npz file; nothing pickled is read.
 
-    Parameters
-    ----------
-    optional
-        Whether arrays may be missing.
-    inflation
-        How many times the size of the file they may have; 16 MB are always allowed.
+    Arrays may be missing where ``optional``. They may have ``inflation`` times the size
+    of the file; 16 MB are always allowed.
 
     Raises
     ------
@@ -342,12 +335,7 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     """Hold what a JSON file says to a type: a TypedDict, a list of them.
 
     Whole numbers and truth values are distinguished, keys beyond those of a TypedDict
-    are let be.
-
-    Parameters
-    ----------
-    at
-        Where in the file the content stands.
+    are let be. The content stands ``at`` a place in the file.
 
     Raises
     ------
