@@ -103,15 +103,8 @@ class BatchPlan:
     ) -> NDArray[np.int64]:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
 
-        Parameters
-        ----------
-        train
-            The training vertices, int64, in the same order everywhere.
-
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        ``train`` are the training vertices, int64, in the same order everywhere. Raises
+        ValueError when a sampler would have no training vertex.
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
@@ -156,13 +149,7 @@ class BatchPlan:
 def batch_counts(
     batch: SampledBatch, owner: NDArray[np.int32], stores: int
 ) -> SampleCounts:
-    """Count what each store owns of a mini-batch, without touching features.
-
-    Parameters
-    ----------
-    owner
-        Store of every vertex of the graph.
-    """
+    """Count what each store owns of a mini-batch, without touching features."""
 
     def per_store(positions: slice | NDArray[np.int32]) -> tuple[int, ...]:
         return tuple(np.bincount(owners[positions], minlength=stores).tolist())

@@ -450,15 +450,10 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
 
 
 def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
-    """Open the columns of a data set, cut on first use and cached.
+    """Open the columns of a data set, cut into blocks on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
     checked when it is read: a reader of one block reads no other.
-
-    Parameters
-    ----------
-    blocks
-        Number of columns of each block.
 
     Raises
     ------

@@ -83,10 +83,7 @@ class _Meter:
 def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
     """Bring a public graph to where ``job.dataset`` finds it; return its file.
 
-    Parameters
-    ----------
-    tell
-        Called with the bytes that have come so far.
+    ``tell`` gets the bytes that have come so far.
 
     Raises
     ------

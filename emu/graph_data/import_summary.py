@@ -16,10 +16,7 @@ _SHOWN = 8
 def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     """Return the facts of an import, JSON values.
 
-    Parameters
-    ----------
-    split_origin
-        Where the split is from; empty for the file itself.
+    ``split_origin`` is empty for the file itself.
     """
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = np.diff(graph.structure.indptr)

@@ -133,15 +133,8 @@ def import_graph(
 def source_of_import(folder: Path, *, seed: int) -> Source:
     """Return an imported graph.
 
-    Parameters
-    ----------
-    seed
-        Seed of the random split where the graph came without one.
-
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    The seed is for the random split where it came without one. Raises DataError when it
+    is damaged.
     """
     arrays = open_imported(folder)
 

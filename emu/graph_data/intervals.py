@@ -38,27 +38,14 @@ class IntervalCounts:
 def cut_intervals(
     structure: Structure, owner: NDArray[np.int32], parts: int, each: int, how: Cut
 ) -> NDArray[np.int32]:
-    """Return the interval of every vertex, numbered part by part.
+    """Return the interval of every vertex, numbered part by part: int32, (vertices,).
 
-    Parameters
-    ----------
-    structure
-        Symmetric.
-    owner
-        Part of every vertex.
-    each
-        Intervals of a part; their counts of vertices differ by one at most.
-    how
-        ``contiguous``: by vertex number, as the released code does; ``balanced``: with
-        similar numbers of edges to other intervals, as the paper asks. Vertices are
-        dealt out by degree, there and back; then the intervals of a part that have
-        most and fewest such edges swap vertices, until the two are within `CLOSE`
-        times the mean or no swap brings them closer.
-
-    Returns
-    -------
-    interval
-        int32, shape (vertices,).
+    The ``each`` intervals of a part differ by one vertex at most. ``contiguous`` cuts
+    by vertex number, as the released code does; ``balanced`` with similar numbers of
+    edges to other intervals, as the paper asks: vertices are dealt out by degree, there
+    and back; then the intervals of a part that have most and fewest such edges swap
+    vertices, until the two are within `CLOSE` times the mean or no swap brings them
+    closer.
 
     Raises
     ------
@@ -179,16 +166,10 @@ def interval_counts(
     *,
     sources: bool = False,
 ) -> IntervalCounts:
-    """Return the sizes of intervals.
+    """Return the sizes of the intervals of `cut_intervals`.
 
-    Parameters
-    ----------
-    structure
-        Symmetric: the ghosts of the backward pass are those of the forward pass.
-    interval
-        From `cut_intervals`.
-    sources
-        Count them too, which takes six times as long.
+    The structure is symmetric: the ghosts of the backward pass are those of the forward
+    pass. To count sources as well takes six times as long.
     """
     count = parts * each
     part = interval // each

@@ -152,13 +152,9 @@ def prepare_arrays(
     """Open ``folder``, made by ``build`` if it is not there yet.
 
     Any number of processes may ask at once: one builds, the others wait for it. What a
-    killed builder left behind is removed by the next one.
-
-    Parameters
-    ----------
-    build
-        Writes ``*.npy`` files into the directory that it is given; returns facts for
-        the manifest, JSON values.
+    killed builder left behind is removed by the next one. ``build`` writes ``*.npy``
+    files into the directory that it is given; returns facts for the manifest, JSON
+    values.
 
     Raises
     ------

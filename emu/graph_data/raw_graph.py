@@ -119,12 +119,7 @@ def build_structure(
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
-    Parameters
-    ----------
-    sources, destinations
-        Vertex ids of the edges, integers of one length.
-    origin
-        The file that the edges come from, for messages.
+    Messages name ``origin``, the file that the edges come from.
 
     Raises
     ------

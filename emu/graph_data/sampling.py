@@ -54,10 +54,7 @@ class Structure:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the neighbours of vertices, one's after another's.
 
-        Returns
-        -------
-        indptr, neighbours
-            int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
+        Those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``; both int64.
         """
         indptr, entries = entries_of(self.indptr, vertices)
         return indptr, self.indices[entries].astype(np.int64)
@@ -94,19 +91,10 @@ def sample_neighbours(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw min(in-degree, fanout) distinct in-neighbours of every frontier vertex.
 
-    Parameters
-    ----------
-    frontier
-        Vertex ids, any order, any part of the true frontier.
-    stream
-        Key of (seed, sampler, iteration), see `stream_key`.
-    hop
-        1 next to the seeds; a vertex draws afresh in every hop.
-
-    Returns
-    -------
-    sources, destinations
-        int64 vertex ids of the sampled edges, grouped in the order of ``frontier``.
+    The frontier may be in any order, any part of the true one. ``stream`` is the key of
+    (seed, sampler, iteration), see `stream_key`; hop 1 is next to the seeds, and a
+    vertex draws afresh in every hop. Returns sources and destinations: int64 vertex ids
+    of the sampled edges, grouped in the order of ``frontier``.
 
     Raises
     ------
@@ -153,17 +141,8 @@ def relabel(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Give vertices positions by first appearance, ``known`` before ``ids``.
 
-    Parameters
-    ----------
-    known
-        Distinct vertex ids.
-    ids
-        Vertex ids, repetitions allowed.
-
-    Returns
-    -------
-    vertices, positions
-        Distinct ids (int64), and the position of each of ``ids`` among them (int32).
+    Returns the distinct ids (int64), and the position of each of ``ids`` among them
+    (int32). Known ones are distinct, ids may repeat.
     """
     most = len(known) + len(ids)
     slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, np.int32)
@@ -230,19 +209,9 @@ def sample_batch(
 ) -> SampledBatch:
     """Sample the blocks of one mini-batch.
 
-    Parameters
-    ----------
-    seeds
-        Distinct vertex ids, int64.
-    fanouts
-        In DGL's order: the last number belongs to the seeds' hop.
-    stream
-        Key of (seed, sampler, iteration), see `stream_key`.
-
-    Raises
-    ------
-    ValueError
-        As `sample_neighbours`.
+    Seeds are distinct vertex ids, int64. Fanouts are in DGL's order: the last number
+    belongs to the seeds' hop. ``stream`` is the key of (seed, sampler, iteration), see
+    `stream_key`. Raises ValueError as `sample_neighbours`.
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):

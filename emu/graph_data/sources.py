@@ -124,12 +124,7 @@ def list_data() -> list[KeptData]:
 def clear_data(names: list[str]) -> int:
     """Remove prepared forms: of all graphs, or of the named ones with these themselves.
 
-    Files in EMU_DATA stay, what was imported or fetched does not.
-
-    Returns
-    -------
-    int
-        Bytes freed.
+    Files in EMU_DATA stay, what was imported or fetched does not. Returns bytes freed.
 
     Raises
     ------

@@ -119,14 +119,9 @@ class Part:
         return np.concatenate([self.local, self.held, self.remote])
 
     def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of vertices among `vertices` of the part.
+        """Return the rows of vertices among `vertices`, of a part without replicas.
 
-        A part without replicas.
-
-        Raises
-        ------
-        ValueError
-            When one of them is neither local nor remote.
+        Raises ValueError when one of them is neither local nor remote.
         """
         count = len(self.local)
         at = np.searchsorted(self.local, vertices)
@@ -180,12 +175,7 @@ def split_graph(
 ) -> WholeGraph:
     """Return a graph in parts, held in memory.
 
-    Parameters
-    ----------
-    structure
-        Symmetric, without loops.
-    owner
-        Part of every vertex, shape (vertices,).
+    The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
 
     Raises
     ------
@@ -229,10 +219,7 @@ def part_of(
 ) -> Part:
     """Return the part that computes ``local`` and holds ``held`` besides.
 
-    Parameters
-    ----------
-    owner
-        Part that a vertex comes from, where it is neither.
+    The others come from their owner.
     """
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
@@ -346,12 +333,7 @@ def replicate_parts(
 ) -> Iterator[Part]:
     """Yield the parts of layer 1, ..., ``layers`` of each device in turn.
 
-    Parameters
-    ----------
-    owner
-        Part of every vertex, shape (vertices,).
-    boxes
-        Devices of each box, those of a box consecutive.
+    A vertex has a part, shape (vertices,); devices of a box are consecutive.
     """
     first = 0
     for size in boxes:

@@ -109,18 +109,11 @@ class Fit:
 def fit_run(
     run: Path, *, skip: int = 0, template: Template | None = None, mark: str = ""
 ) -> Fit:
-    """Return a scenario with the job that ran in a lab.
+    """Return a scenario with the job that ran in a lab, by its run directory.
 
-    Parameters
-    ----------
-    run
-        Run directory of ``emu lab``.
-    skip
-        Iterations at the beginning that are left out.
-    template
-        What the job is known to be: all iterations are then like the mean one.
-    mark
-        Text in the lines that a program printed when an iteration began.
+    ``skip`` iterations at the beginning are left out. With a template all iterations
+    are like the mean one. ``mark`` is text in the lines that a program printed when an
+    iteration began.
 
     Raises
     ------

@@ -52,10 +52,8 @@ def list_nic_changes(
 ) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
-    Parameters
-    ----------
-    per_second
-        Real bytes per wall second, of one emulated byte per emulated second.
+    ``per_second`` is real bytes per wall second, of one emulated byte per emulated
+    second.
     """
     machines, links = problem.cluster.machines, problem.cluster.links
     found = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
@@ -371,16 +369,9 @@ def emulate_on_kernel(
 ) -> EmulatedRun:
     """Run a problem on kernel NICs; the other parameters are those of `emulate`.
 
-    Parameters
-    ----------
-    max_nic_error
-        Share by which a NIC may be off; they are measured before anything starts.
-
-    Returns
-    -------
-    EmulatedRun
-        Its schedule holds rates only where some were assigned; its hosts hold what
-        their NICs carried beforehand, and what their TCP counted.
+    NICs are measured before anything starts, and may be off by ``max_nic_error``. The
+    schedule holds rates only where some were assigned; hosts hold what their NICs
+    carried beforehand, and what their TCP counted.
 
     Raises
     ------

@@ -113,12 +113,8 @@ def marks_of(
 ) -> Marks:
     """Return the seconds at which lines with this text were printed, by process.
 
-    Of those that printed any; where none of these sent anything, of the first.
-
-    Parameters
-    ----------
-    programs
-        Names of programs and machines, in the order of lab.json.
+    Of those that printed any; where none of these sent anything, of the first. Programs
+    have names of program and machine, in the order of lab.json.
 
     Raises
     ------

@@ -96,13 +96,9 @@ def predict_lab(file: LabFile) -> Schedule | None:
 def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
     """Return where TCP may make a predicted lab differ, known before it starts.
 
-    Parameters
-    ----------
-    predicted
-        Under max-min rates; queues are those of a lab that states none.
-    time_scale
-        Wall seconds per emulated second. A dilated NIC has the queue of an undilated
-        one, while TCP's timeouts are of wall time.
+    It is predicted under max-min rates; queues are those of a lab that states none. A
+    NIC dilated by ``time_scale`` has the queue of an undilated one, while TCP's
+    timeouts are of wall time.
     """
     times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
     queues = full_queues(
@@ -126,21 +122,10 @@ def judge_lab(
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
-    The error is of seconds per iteration. Where no iterations are found in what
-    crossed, the outcome is ``unknown``, with the reason.
-
-    Parameters
-    ----------
-    threshold
-        Share by which they may differ.
-    skip
-        Iterations at the beginning that are left out.
-    marks
-        As `fit_traffic`.
-    timeouts
-        Times that TCP waited for one.
-    time_scale
-        Wall seconds of an emulated one.
+    The error is of seconds per iteration, of which ``skip`` at the beginning are left
+    out. Where no iterations are found in what crossed, the outcome is ``unknown``, with
+    the reason. ``threshold`` is the share by which they may differ; marks are as in
+    `fit_traffic`; TCP waited for ``timeouts``.
     """
     try:
         outcome = fit_traffic(traffic, skip=skip, marks=marks)
@@ -238,13 +223,8 @@ def laid_out(
 ) -> tuple[Schedule, Schedule] | None:
     """Return messages as flows of a schedule: as they went, and as max-min has them.
 
-    Every direction of a connection is an edge, whose source ends when a message begins.
-    None where they are too many.
-
-    Parameters
-    ----------
-    within
-        Seconds between which messages begin.
+    Every direction of a connection is an edge, whose source ends when a message begins,
+    ``within`` these seconds. None where they are too many.
     """
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
     all_messages = messages(traffic.packets, silence)

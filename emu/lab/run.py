@@ -86,10 +86,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return ends of programs, their waits for this computer, and drops of queues.
 
-    Parameters
-    ----------
-    early
-        Seconds that each machine computed in less than its quota says.
+    ``early``: seconds that each machine computed in less than its quota says.
     """
     ran, wait = float(samples["ran"][-1]), float(samples["waited"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
@@ -141,11 +138,8 @@ def what_crossed(
 ) -> dict[str, Any]:
     """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
 
-    Parameters
-    ----------
-    fair
-        Whether connections are to have queues of their own: those that shared one are
-        counted.
+    Where connections are to have queues of their own, ``fair``, those that shared one
+    are counted.
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
@@ -379,16 +373,10 @@ def run_lab(
 ) -> dict[str, Any]:
     """Run the programs of a lab to their end; return what ``lab.json`` says.
 
-    Parameters
-    ----------
-    directory
-        Takes the output of every program in a file of its own, and ``lab.json``.
-    command
-        Runs on every machine in place of the file's programs.
-    pcap
-        Whether the headers of all packets are written for Wireshark.
-    watch
-        Gets a line when something has started or ended.
+    The directory takes that, and the output of every program in a file of its own.
+    ``command`` runs on every machine in place of the file's programs; ``pcap`` writes
+    the headers of all packets for Wireshark; ``watch`` gets a line when something has
+    started or ended.
 
     Raises
     ------

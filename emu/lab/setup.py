@@ -194,10 +194,7 @@ def event_nic(event: EventSection) -> LabMachine:
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
     """Return the programs of a file; one command on every machine takes their place.
 
-    Raises
-    ------
-    ScenarioError
-        When there are none.
+    Raises ScenarioError when there are none.
     """
     names = tuple(name for name, _ in file.cluster.names_and_positions())
     if command:

@@ -60,21 +60,10 @@ class GraphModel(LayerTensors):
     ) -> tuple[NDArray[Any], float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
-        Parameters
-        ----------
-        _worker, _iteration
-            Nothing is drawn, so nothing follows from them; see `OwnModel.gradient`.
-
-        Returns
-        -------
-        gradient, loss, accuracy
-            Flat gradient in the model's precision; mean cross-entropy; share of the
-            seeds whose label scores highest.
-
-        Raises
-        ------
-        ValueError
-            As `Block`.
+        Flat, in the model's precision; with it the mean cross-entropy, and the share of
+        the seeds whose label scores highest. Nothing is drawn, so that nothing follows
+        from worker and iteration, see `OwnModel.gradient`. Raises ValueError as
+        `Block`.
         """
 
         def scores_of(batch: MiniBatch) -> Tensor:
@@ -134,17 +123,8 @@ def initial_parameters(
     """Return the first parameters of a job, flat, in the job's precision.
 
     Weights and attention are Xavier uniform with the gain of ReLU (dgl's choice for
-    GraphSAGE), biases 0. A program's are as it builds them.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, seed, precision.
-
-    Raises
-    ------
-    DataError
-        As `OwnModel`.
+    GraphSAGE), biases 0. A program's are as it builds them, and raise DataError as
+    `OwnModel`.
     """
     if "program" in settings["model"]:
         return OwnModel(settings, dataset).parameters

@@ -210,19 +210,8 @@ class Ends:
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
 
-        Parameters
-        ----------
-        gradient
-            Of the sums of every destination, shape (vertices, width).
-
-        Returns
-        -------
-        of_sources
-            One per edge, shape (edges, width).
-        of_destinations
-            One per vertex, shape (vertices, width).
-        of_vectors
-            Shape (2, width).
+        Shapes (edges, width), (vertices, width) and (2, width); ``gradient`` is that of
+        the sums of every destination, shape (vertices, width).
         """
         attention, mine = self.attention(), gradient[self.ends]
         of_attention = (mine * self.sources).sum(axis=1)

@@ -191,17 +191,10 @@ class Block:
 def make_blocks(
     sizes: Sequence[int], edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]
 ) -> list[Block]:
-    """Return the blocks of a mini-batch, input side first.
+    """Return the blocks of a mini-batch, input side first, as of `SampledBatch`.
 
-    Parameters
-    ----------
-    sizes, edges
-        As in `SampledBatch`.
-
-    Raises
-    ------
-    ValueError
-        As `Block`, or when there are not as many edge lists as sets but one.
+    Raises ValueError as `Block`, or when there are not as many edge lists as sets but
+    one.
     """
     return [
         Block(source, destination, outer, inner)

@@ -199,15 +199,8 @@ class OwnModel:
     ) -> tuple[NDArray[Any], float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
-        Parameters
-        ----------
-        worker, iteration
-            Position of the step; the draws of the model follow from it (dropout).
-
-        Returns
-        -------
-        gradient, loss, accuracy
-            As `GraphModel.gradient`.
+        With loss and accuracy, as `GraphModel.gradient`. What the model draws (dropout)
+        follows from worker and iteration.
         """
         self._module.train()
         self._module.zero_grad(set_to_none=True)
@@ -222,10 +215,7 @@ class OwnModel:
     def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
 
-        Parameters
-        ----------
-        sizes, edges
-            As in `SampledBatch`.
+        Sizes and edges are as in `SampledBatch`.
         """
         import torch
 
@@ -362,11 +352,6 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
 
     Takes seconds the first time; the figures are kept while the process lives, so that
     variations of a scenario are compared with equal times.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings`` of a job whose model is a program.
 
     Raises
     ------

@@ -107,16 +107,10 @@ def attend(
 ) -> Tensor:
     """Return each destination's mean of its sources' rows, weighed by attention.
 
-    One head of Velickovic et al. (ICLR 2018), equations 1 to 4.
-
-    Parameters
-    ----------
-    edges
-        Coalesced, rows by destination; its values play no role.
-    sources, destinations
-        Rows z of both ends, shape (vertices, width).
-    vectors
-        Attention of sources and of destinations, shape (2, width).
+    One head of Velickovic et al. (ICLR 2018), equations 1 to 4. Edges are coalesced,
+    rows by destination; their values play no role. Rows z of both ends have shape
+    (vertices, width), the vectors, attention of sources and of destinations, (2,
+    width).
     """
     import torch
     from torch.nn.functional import leaky_relu
@@ -166,7 +160,8 @@ def reference_training(
 
     Gradients are averaged over workers in rank order, each worker's being that of its
     mean loss (specs section 2c); a system without mini-batches takes a step per epoch.
-    Nothing else may influence the weights.
+    Nothing else may influence the weights. Returns flat parameters after the last step,
+    and the mean loss over workers per iteration.
 
     Parameters
     ----------
@@ -175,11 +170,6 @@ def reference_training(
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
     watch
         Called after every step with its number, from 0, and the parameters.
-
-    Returns
-    -------
-    parameters, losses
-        Flat parameters after the last step; mean loss over workers per iteration.
 
     Raises
     ------
@@ -220,16 +210,11 @@ _SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own 
 
 
 def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str, float]:
-    """Return the accuracy on the train, valid and test vertices.
+    """Return the accuracy on the train, valid and test vertices, of flat parameters.
 
     Full neighbourhoods, so the figure does not depend on any sample. Holds one value
     per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
     the whole graph.
-
-    Parameters
-    ----------
-    parameters
-        Flat, all shards joined.
 
     Raises
     ------

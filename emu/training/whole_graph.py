@@ -173,19 +173,10 @@ class PartModel(LayerTensors):
         return np.asarray(self._flat.grad.numpy())
 
     def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the vectors of the local vertices after a layer.
+        """Return the vectors of the local vertices after a layer, numbered from 0.
 
-        Parameters
-        ----------
-        number
-            Layer, from 0.
-        rows
-            Vectors before it, of the vertices of its part, in the job's precision.
-
-        Raises
-        ------
-        ValueError
-            When there is not a row per vertex.
+        ``rows`` are those before it, of the vertices of its part, in the job's
+        precision. Raises ValueError when there is not a row per vertex.
         """
         if len(rows) != self._rows[number]:
             raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
@@ -216,15 +207,8 @@ class PartModel(LayerTensors):
     def backward(self, number: int, gradient: NDArray[Any]) -> NDArray[Any] | None:
         """Return the gradient of a layer's rows, and add to that of the parameters.
 
-        Parameters
-        ----------
-        gradient
-            Of what `forward` returned, complete: all parts' shares of it added up.
-
-        Returns
-        -------
-        rows
-            This part's share, of the vertices of its part; None for layer 0.
+        This part's share, of the vertices of its part; None for layer 0. ``gradient``
+        is that of what `forward` returned, complete: all parts' shares of it added up.
         """
         hidden, out = self._steps.pop(number)
         out.backward(as_tensor(gradient))

@@ -52,17 +52,9 @@ from emu.names import printable
 
 
 def npz_source(path: Path, *, seed: int) -> Source:
-    """Return the graph of an npz file.
+    """Return the graph of an npz file; the seed is for a random split, if it has none.
 
-    Parameters
-    ----------
-    seed
-        Seed of the random split where the file has none.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read.
+    Raises DataError when the file cannot be read.
     """
     try:
         with open_input(path) as file:

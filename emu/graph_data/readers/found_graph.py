@@ -257,12 +257,7 @@ def graph_of_arrays(
     choices: Choices = NO_CHOICES,
     others: Iterable[str] = (),
 ) -> FoundGraph:
-    """Return the graph that named arrays state.
-
-    Parameters
-    ----------
-    others
-        Names of what the file holds beside them.
+    """Return the graph that named arrays state; a file may hold others beside them.
 
     Raises
     ------

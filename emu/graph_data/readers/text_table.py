@@ -280,12 +280,8 @@ def open_table(
 ) -> TextTable:
     """Return the table of a file, by its first lines.
 
-    Parameters
-    ----------
-    header
-        Whether it has one; None to see: words above numbers, or names that are known.
-    names_columns
-        Returns True of names that are known.
+    ``header`` says whether it has one; None to see: words above numbers, or names that
+    are known, by ``names_columns``.
 
     Raises
     ------

@@ -41,13 +41,8 @@ def write_fit(
     one process of the job, since what its programs exchanged there was not seen.
 
     Without a ring a task ``worker-m1.0.server-m0`` sends the first step of an iteration
-    from one to the other, and its ``.got`` has received it.
-
-    Parameters
-    ----------
-    cores
-        Those of every machine of the lab: its speed, over which times of other speeds
-        are predicted. Without them all are 1.
+    from one to the other, and its ``.got`` has received it. ``cores`` of a machine are
+    its speed, over which times of other speeds are predicted; by default all are 1.
     """
     if isinstance(found, FittedSteps):
         job: _Job = _StepsJob(found, traffic, cores or {})

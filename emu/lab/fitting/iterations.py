@@ -104,14 +104,9 @@ def fit_traffic(
 ) -> FittedIterations | FittedSteps:
     """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
-    Parameters
-    ----------
-    skip
-        Iterations at the beginning of the run that are left out.
-    marks
-        Seconds at which iterations began by process, where that is known.
-    ring
-        Whether all-reduces round a ring are looked for.
+    ``skip`` iterations at the beginning are left out; ``marks`` are seconds at which
+    iterations began, by process. All-reduces are looked for round a ring, where
+    ``ring``.
 
     Raises
     ------

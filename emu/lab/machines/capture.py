@@ -91,10 +91,7 @@ class Capture:
     def close(self, time_scale: float = 1.0) -> NDArray[np.void]:
         """Return the packets, rows of `emu.prediction.analysis.traffic.PACKET` by time.
 
-        Parameters
-        ----------
-        time_scale
-            Wall seconds of those of the rows.
+        Their seconds have ``time_scale`` wall seconds each.
         """
         os.write(self._end, b"1")
         self._thread.join()

@@ -165,14 +165,8 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
 
     All that they computed takes ``ran / cores``. A thread that was ready for longer was
     late by others' use of the cores. Where all together were ready for less, they had
-    what was left of their quota while they paused, and computed at full speed.
-
-    Parameters
-    ----------
-    threads
-        Seconds that each ran, and waited though ready.
-    cores
-        Those that the machine has of this computer.
+    what was left of their quota while they paused, and computed at full speed. Threads
+    are seconds that each ran, and waited though ready.
     """
     due = sum(ran for ran, _ in threads) / cores
     ready = [ran + waited for ran, waited in threads]

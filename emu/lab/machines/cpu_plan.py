@@ -54,13 +54,5 @@ def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
 
 
 def scale_for(machines: Sequence[float], cores: float) -> float:
-    """Return the least time scale at which a part of a computer's cores is enough.
-
-    Parameters
-    ----------
-    machines
-        Cores of every machine.
-    cores
-        Those of this computer.
-    """
+    """Return the least time scale at which a part of a computer's cores is enough."""
     return max(1.0, sum(machines) / (HANDED_OUT * cores))

@@ -296,17 +296,8 @@ class Lab:
     def check_nics(self, most: float = MOST_OFF) -> NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
 
-        What the counters have counted until then is forgotten.
-
-        Parameters
-        ----------
-        most
-            Share by which one may be off.
-
-        Raises
-        ------
-        RunError
-            When a machine has gone.
+        One may be off by a share ``most``. What the counters have counted until then is
+        forgotten. Raises RunError when a machine has gone.
         """
         began = time.monotonic()
         self._switch.ask(do="address", addresses={DATA: f"{_NETWORKS[DATA]}.{_SWITCH}"})
@@ -356,12 +347,8 @@ class Lab:
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.
 
-        Raises
-        ------
-        ValueError
-            When no kernel here carries such a rate.
-        RunError
-            When the machine has gone.
+        Raises ValueError when no kernel here carries such a rate, RunError when the
+        machine has gone.
         """
         number = self._index[new.name]
         out, into = self.plans(new)
@@ -409,16 +396,9 @@ class Lab:
     ) -> Program:
         """Start a program in a machine.
 
-        Parameters
-        ----------
-        stdin, output
-            Descriptors; nothing to read, and this process's standard error, unless
-            given.
-
-        Raises
-        ------
-        RunError
-            When it cannot be started; says on which machine.
+        ``stdin`` and ``output`` are descriptors: by default there is nothing to read,
+        and it writes to this process's standard error. Raises RunError when it cannot
+        be started.
         """
         holder = self._holders[self._index[machine]]
         number = len(self._programs)
@@ -489,9 +469,8 @@ class Lab:
     def capture(self, pcap: Path | None = None) -> Capture:
         """Return a capture of every packet with payload that a machine is delivered.
 
-        Machines are numbered in their order.
-
-        ``pcap``: file for the headers of all packets, those without payload among them.
+        Machines are numbered in their order. ``pcap`` gets the headers of all packets,
+        those without payload among them.
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 

@@ -69,9 +69,9 @@ class NicTrial:
         return received
 
     def send(self, zeros: int) -> None:
-        """Send zeros until the receiver is gone: few calls, none holds Python's lock.
+        """Send a file of zeros until the receiver is gone.
 
-        ``zeros``: descriptor of a file of them.
+        By few calls, none of which holds Python's lock.
         """
         with contextlib.suppress(OSError):
             while True:
@@ -104,12 +104,7 @@ def measure_throughput(
 ) -> list[float]:
     """Return payload bytes per second that each direction carries, all at once.
 
-    Parameters
-    ----------
-    trials
-        They are over then.
-    seconds
-        Wall time; longer for slow NICs.
+    The trials are over then. ``seconds`` are of wall time; longer for slow NICs.
     """
     slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
     seconds = max(seconds, PACKETS * _PAYLOAD / slowest)
@@ -202,10 +197,7 @@ class NicCheck:
     def refusal(self, key: str) -> str:
         """Return why these NICs cannot be used; empty where all are right.
 
-        Parameters
-        ----------
-        key
-            Which states the share that one may be off.
+        The key states the share that one may be off.
         """
         if not self.off:
             return ""

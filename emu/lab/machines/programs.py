@@ -71,15 +71,8 @@ def starts(
 
     Every program gets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` as
     torch reads them, unless it states them. Places in commands are quoted as a shell
-    needs it.
-
-    Parameters
-    ----------
-    addresses
-        IPv4 address of every machine, in the order of the machines.
-    files
-        Path of each of `PLACES`; the hosts file has one address per line, in the same
-        order.
+    needs it. Addresses are those of all machines, in their order; ``files`` has a path
+    of each of `PLACES`, a hosts file with one address per line in the same order.
 
     Raises
     ------

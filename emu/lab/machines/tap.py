@@ -58,10 +58,7 @@ def whole_filter() -> list[Instruction]:
 def open_tap(device: str, program: list[Instruction]) -> socket.socket:
     """Return a socket that gets headers of what leaves a device of this network.
 
-    Parameters
-    ----------
-    program
-        Of what: classic BPF.
+    The program picks them: classic BPF.
     """
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
