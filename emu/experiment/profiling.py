@@ -83,23 +83,24 @@ def profile_from_trace(
         raise ScenarioError(problem, file="--range")
     events = _occurrences(trace)
     watch({name: one.seconds for name, one in events.items()})
-    measured = {
-        kind: _seconds(events, ranges.get(kind, (kind,)), trace)
-        for kind in kinds
-        if kind in ranges or kind in events
-    }
+    measured = {}
+    for kind in kinds:
+        if kind in ranges or kind in events:
+            names = ranges.get(kind, (kind,))
+            if lacks := [name for name in names if name not in events]:
+                raise DataError(_without(events, lacks[0]), path=str(trace))
+            count = min(len(events[name].seconds) for name in names)
+            rows = [events[name].seconds[:count] for name in names]
+            measured[kind] = np.sum(rows, axis=0)
     if not measured:
         raise DataError(_without(events, next(iter(kinds))), path=str(trace))
     iterations = min(map(len, measured.values()))
-    means = {
-        f"job.times.{k}": f"{float(row.mean())!r} s" for k, row in measured.items()
-    }
-    scenario_of_counts = load(
-        scenario,
-        {**means, "job.iterations": iterations, "job.epochs": None, "profile": None},
-    )
-    job = build_job(scenario_of_counts)
-    realization = realize(scenario_of_counts, job)
+    edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
+    for kind, row in measured.items():
+        edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
+    of_counts = load(scenario, {**edit, "profile": None})
+    job = build_job(of_counts)
+    realization = realize(of_counts, job)
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
         if task.kind in measured:
@@ -129,22 +130,8 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                 in_order = sorted(spans[name, category])
                 seconds = np.array([seconds for _, seconds in in_order])
                 ranges[name] = Range(seconds, category in rank)
-        return dict(
-            sorted(
-                ranges.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum())
-            )
-        )
-
-
-def _seconds(
-    found: Mapping[str, Range], names: Sequence[str], trace: Path
-) -> NDArray[np.float64]:
-    """Return the sum of some ranges, occurrence by occurrence."""
-    for name in names:
-        if name not in found:
-            raise DataError(_without(found, name), path=str(trace))
-    count = min(len(found[name].seconds) for name in names)
-    return np.asarray(sum(found[name].seconds[:count] for name in names))
+        longest = sorted(ranges.items(), key=lambda one: -one[1].seconds.sum())
+        return dict(sorted(longest, key=lambda one: not one[1].own))
 
 
 def _without(found: Mapping[str, Range], name: str) -> str:
@@ -154,8 +141,7 @@ def _without(found: Mapping[str, Range], name: str) -> str:
     )
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        "once per kind; "
-        f"there are: {names or 'none'}"
+        f"once per kind; there are: {names or 'none'}"
     )
 
 
@@ -240,18 +226,15 @@ def times_by_kind(
     stated = np.asarray(realize(scenario, job).times)
     left = set(kinds)
     # Kinds that share a key have none alone: all that are left, at last.
-    for group in [
-        *({kind} for kind in dict.fromkeys(kinds.values())),
-        {*kinds.values()},
-    ]:
+    each = dict.fromkeys(kinds.values())
+    for group in [*({kind} for kind in each), {*each}]:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
         before, after = stated[rows].sum(axis=0), measured[rows].sum(axis=0)
         if not before.any():
             continue
         ratio = float(np.median(after[before > 0] / before[before > 0]))
-        scale = partial(_four_digits, ratio)
-        edit, keys = scenario.job.scale_times(kinds, names, scale)
+        edit, keys = scenario.job.scale_times(kinds, names, partial(_scale, ratio))
         scenario = load(scenario, edit)
         left -= keys
     rest: dict[str, list[float]] = defaultdict(list)
@@ -262,5 +245,5 @@ def times_by_kind(
     return times, {kind: float(np.mean(means)) for kind, means in rest.items()}
 
 
-def _four_digits(ratio: float, time: float) -> str:
+def _scale(ratio: float, time: float) -> str:
     return DURATION.exact(float(f"{time * ratio:.4g}"))

@@ -59,8 +59,8 @@ def resume_run(
     manifest = read_manifest(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
-        choice = manifest.get("auto_scale")
-        choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
+        noted = manifest.get("auto_scale")
+        choice = None if noted is None else ScaleChoice.from_json(noted)
     now = read_scenario(run, manifest) if stated is None else stated()
     now = _as_long(now, scenario, manifest.get("until"))
     if different := apart(now, manifest["scenario"]):
@@ -74,10 +74,10 @@ def resume_run(
     experiment = with_until(prepare(scenario), manifest)
     start = read_last_cut(experiment, run, notify)
     last = experiment.problem.job.iterations
+    place = f"goes on at iteration {start.iteration} of {last}"
     if start.iteration >= last:
-        problem = f"goes on at iteration {start.iteration} of {last}"
-        raise DataError(problem, path=str(run))
-    notify(f"goes on at iteration {start.iteration} of {last}")
+        raise DataError(place, path=str(run))
+    notify(place)
     with one_error(path):
         first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
         before = experiment.beginning_at(first, began)
@@ -86,7 +86,7 @@ def resume_run(
     kills = {*manifest.get("killed", ())}
     coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
     rest = replace(rest, kills=later(coming, rest.first, began))
-    return Beginning(rest, choice_of_scale, RunDirectory(run), start)
+    return Beginning(rest, choice, RunDirectory(run), start)
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:

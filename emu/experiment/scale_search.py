@@ -54,10 +54,6 @@ class ScaleTrial:
         """Share of the flows that ended later than they may."""
         return self.late_flows / self.flows if self.flows else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
     def sentence(self) -> str:
         """Return how it came out, in one line."""
         return (
@@ -146,10 +142,6 @@ class KernelForecast:
     cpu_busy: float
     """Share of the cores."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class ScaleChoice:
@@ -180,12 +172,12 @@ class ScaleChoice:
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
         if self.kernel is not None:
-            forecast = self.kernel.to_json()
+            forecast = asdict(self.kernel)
             return {"time_scale": self.time_scale, "trials": [], "kernel": forecast}
         return {
             "time_scale": self.time_scale,
             "held": self.taken is not None,
-            "trials": [trial.to_json() for trial in self.trials],
+            "trials": [asdict(trial) for trial in self.trials],
         }
 
     def sentence(self, budget: float) -> str:

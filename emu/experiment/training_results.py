@@ -70,7 +70,10 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     DataError
         When the directory, its weights or the data set cannot be used.
     """
-    jobs = [*list_training(_job_of(path))]
+    manifest = path / "manifest.json"
+    with one_error(manifest):  # problem.json holds no settings
+        scenario = Scenario.model_validate(read_json(manifest)["scenario"])
+        jobs = [*list_training(build_job(scenario))]
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
@@ -79,8 +82,7 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
         own = [parts.get(prefix + part) for part in shapes]
-        fitting = [p.shape for p in own if p is not None] == [*shapes.values()]
-        if not fitting:
+        if [p.shape for p in own if p is not None] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
         flat = np.concatenate([part.ravel() for part in own if part is not None])
@@ -89,14 +91,6 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
             raise DataError(problem, path=str(path / WEIGHTS))
         figures[prefix.removesuffix("/")] = evaluate(settings, flat)
     return figures
-
-
-def _job_of(run: Path) -> Job:
-    """Return the job of a run's scenario: problem.json holds no settings."""
-    path = run / "manifest.json"
-    with one_error(path):
-        content = read_json(path)
-        return build_job(Scenario.model_validate(content["scenario"]))
 
 
 def by_mini_batch(job: Job, reports: Reports) -> Reports:
@@ -125,8 +119,7 @@ def _figures(
     )
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
     curve = training_curve(reports)
-    figures = curve_until_divergence(curve)
-    system = system_of(alone.settings)
+    figures, system = curve_until_divergence(curve), system_of(alone.settings)
     if system is None or not [*list_training(alone)]:
         return figures, {}
     try:

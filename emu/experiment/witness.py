@@ -65,13 +65,12 @@ def with_witness(
     with directory.claim():
         manifest = read_manifest(directory.path / "manifest.json")
         changes = manifest | {"witness": network.to_json()}
-        outcome_beside = dataclasses.replace(
-            outcome, witness=third_witness(outcome, network)
-        )
+        witness = third_witness(outcome, network)
+        with_it = dataclasses.replace(outcome, witness=witness)
         directory.write_json("manifest.json", changes)
-        outcome_beside.content["records"] = directory.digests()
-        directory.write_json("result.json", outcome_beside.content)
-    return outcome_beside
+        with_it.content["records"] = directory.digests()
+        directory.write_json("result.json", with_it.content)
+    return with_it
 
 
 def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
