@@ -73,9 +73,8 @@ def compare_variants(
     first, rows = base.scenario.seed, list[Candidate]()
     for seed in range(first, first + seeds):
         if seed > first:
-            base = prepare(
-                load(base.stated or base.unchosen or base.scenario, {"seed": seed})
-            )
+            stated = base.stated or base.unchosen or base.scenario
+            base = prepare(load(stated, {"seed": seed}))
         near = [*_near(base.problem, moves, swaps, again=seed > first)]
         own = base.scenario.placed_by, base.policy
         variants = [_candidate(base, base, *own, exact=seed == first)]
@@ -118,16 +117,14 @@ def _variants(
             try:
                 base_kept = prepare(load(scenario, {**edit, "expect": None}))
             except PlacementError as error:
-                yield from (
-                    Candidate(placement, r, refused=error) for r in others.values()
-                )
+                for rule in others.values():
+                    yield Candidate(placement, rule, refused=error)
                 continue
         for policy, rule in others.items():
             edit_of_rule = {} if rule == own[1] else {"schedule.policy": policy}
             edit_of_rule |= edit if base_kept is None else standing(base_kept.problem)
-            yield _simulated(
-                base, placement, rule, scenario, edit_of_rule, kept=base_kept
-            )
+            what = placement, rule, scenario, edit_of_rule
+            yield _simulated(base, *what, kept=base_kept)
 
 
 def _rule(scenario: Scenario, policy: str) -> str:
@@ -231,9 +228,8 @@ def _process(job: Job, name: str, option: str) -> str:
     try:
         return process_of(job, name)
     except ValueError as error:
-        raise ScenarioError(
-            f"no task {name!r}, {nearest(name, job.units)}", file=option
-        ) from error
+        problem = f"no task {name!r}, {nearest(name, job.units)}"
+        raise ScenarioError(problem, file=option) from error
 
 
 def _move_tasks(
@@ -269,15 +265,16 @@ def measure(
         As `as_system` and `prepare`.
     """
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
-    scenario_of_system: dict[int, Scenario] = {}
+    scenarios: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
-        scenario_of_system[seed] = chosen_system(scenario, system, changes, machines)
-        ready = prepare(scenario_of_system[seed])
+        scenarios[seed] = chosen_system(scenario, system, changes, machines)
+        ready = prepare(scenarios[seed])
         machines = machines or ready.placing["machines"]
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = outcomes[scenario.seed]
     figures = figures_of_simulation(schedule, ready.realization)
+    is_own = system == scenario.job.system
     return SystemResult(
         system,
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
@@ -287,10 +284,8 @@ def measure(
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
-        missed=tuple(
-            list_misses(scenario.expect, figures, exact=system == scenario.job.system)
-        ),
-        scenarios=scenario_of_system,
+        missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
+        scenarios=scenarios,
     )
 
 
@@ -439,11 +434,9 @@ class _Search:
         """Return both systems at a value, simulated once."""
         if value not in self.seen:
             text = self.values.write(value)
+            edit = {self.key: text}
             try:
-                one, other = (
-                    measure(self.scenario, system, {self.key: text})
-                    for system in self.between
-                )
+                one, other = (measure(self.scenario, s, edit) for s in self.between)
             except ScenarioError as error:
                 if error.key != self.key:
                     raise
@@ -489,13 +482,8 @@ def find_crossover(
     below, above = search.at(low), search.at(high)
     guess, after = search.bisect(_fewer_bytes)
     by_estimate = _fewer_bytes(search.at(guess)) != _fewer_bytes(search.at(after))
-    return Crossover(
-        key,
-        below,
-        above,
-        search.at(guess).value if by_estimate else None,
-        2 * len(search.seen),
-    )
+    estimate = search.at(guess).value if by_estimate else None
+    return Crossover(key, below, above, estimate, 2 * len(search.seen))
 
 
 def _fewer_bytes(side: Side) -> bool:

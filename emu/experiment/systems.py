@@ -70,11 +70,9 @@ def as_system(
     if scenario.job.system == system:
         return scenario
     if scenario.profile is not None:
-        problem = (
-            "is of one system, to compare several write its means instead: "
-            f"job.times={_mean_times(scenario)}"
-        )
-        raise origin.error(("profile",), problem)
+        problem = "is of one system, to compare several write its means instead: "
+        means = _mean_times(scenario)
+        raise origin.error(("profile",), f"{problem}job.times={means}")
     target = _translation(system)
     job = target.write(_common(scenario, split=target.splits_first_layer))
     changes: dict[str, object] = {"job": {"system": system, **job}}
@@ -106,12 +104,11 @@ def chosen_system(
     free = getattr(stated.job, "machines", None) is None
     if machines is not None:
         return _on(stated, plain, machines)
-    if not (
-        free and plain.placed_by == "best" and isinstance(plain.job, ReplicaSection)
-    ):
+    is_chosen = free and plain.placed_by == "best"
+    if not (is_chosen and isinstance(plain.job, ReplicaSection)):
         return plain
-    built, roomy = build_job(plain), _roomy(stated)
-    sets = machine_sets(built, plain.cluster.build().only(roomy), _MOST_SETS)
+    cluster = plain.cluster.build().only(_roomy(stated))
+    sets = machine_sets(build_job(plain), cluster, _MOST_SETS)
     best, least = plain, inf
     for names in sets:
         try:
@@ -135,9 +132,8 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
     if "workers" in type(job).model_fields:  # as many as there are machines
-        job = job.model_copy(
-            update={"workers": len(scenario.cluster.names_and_positions())}
-        )
+        workers = len(scenario.cluster.names_and_positions())
+        job = job.model_copy(update={"workers": workers})
     read = _translation(job.system).read
     names: tuple[str, ...] = read(job, scenario.cluster)["machines"]
     return names
@@ -179,11 +175,11 @@ def _mean_times(scenario: Scenario) -> str:
     for task, times in zip(job.tasks, profile.times, strict=True):
         rows.setdefault(task.kind, []).append(times.mean())
     share = cast("TrainingSection", scenario.job).share
-    means = {
-        kind: DURATION.format(float(np.mean(times)) / share(kind))
+    means = (
+        f"{kind}: {DURATION.format(float(np.mean(times)) / share(kind))}"
         for kind, times in sorted(rows.items())
-    }
-    return f"{{{', '.join(f'{kind}: {time}' for kind, time in means.items())}}}"
+    )
+    return f"{{{', '.join(means)}}}"
 
 
 def _common(scenario: Scenario, *, split: bool) -> CommonJob:
@@ -231,22 +227,11 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
 
     None where there is no such key, or the default.
     """
-    before, after = (
-        _flat(
-            one.model_dump(
-                mode="json",
-                include={"job", "placement"},
-                exclude_none=True,
-                exclude_defaults=True,
-            )
-        )
-        for one in (scenario, translated)
-    )
-    return {
-        key: (before.get(key), after.get(key))
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    }
+    what: Any = {"mode": "json", "include": {"job", "placement"}}
+    what |= {"exclude_none": True, "exclude_defaults": True}
+    before, after = (_flat(one.model_dump(**what)) for one in (scenario, translated))
+    both = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    return {key: (was, now) for key, (was, now) in both.items() if was != now}
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -65,17 +65,14 @@ class BatchPlan:
         ValueError
             When the worker's batch does not divide among its samplers; as the class.
         """
-        each, remainder = divmod(
-            settings["batch_size"], settings["samplers_per_worker"]
-        )
+        size, samplers = settings["batch_size"], settings["samplers_per_worker"]
+        each, remainder = divmod(size, samplers)
         if remainder:
-            raise ValueError(
-                f"a batch of {settings['batch_size']} does not divide among "
-                f"{settings['samplers_per_worker']} samplers"
-            )
+            problem = f"a batch of {size} does not divide among {samplers} samplers"
+            raise ValueError(problem)
         return cls(
             seed=settings["seed"],
-            samplers=settings["workers"] * settings["samplers_per_worker"],
+            samplers=settings["workers"] * samplers,
             batch_size=each,
             fanouts=tuple(settings["fanouts"]),
             epoch=settings["epoch"],
@@ -184,11 +181,8 @@ def count_samples(
         return batch_counts(batch, dataset.owner, dataset.parts)
 
     pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
-    with ThreadPoolExecutor(
-        os.cpu_count()
-    ) as pool:  # compiled sampling lets others run
+    # Compiled sampling lets others run.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         counts = [*pool.map(count, *zip(*pairs, strict=True))]
-    return tuple(
-        tuple(counts[first : first + batches])
-        for first in range(0, len(counts), batches)
-    )
+    firsts = range(0, len(counts), batches)
+    return tuple(tuple(counts[first : first + batches]) for first in firsts)

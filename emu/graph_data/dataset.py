@@ -140,11 +140,7 @@ def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
     graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
-    with (
-        scratch_folder("metis") as scratch,
-        contextlib.chdir(scratch),
-        _silence(),
-    ):
+    with scratch_folder("metis") as scratch, contextlib.chdir(scratch), _silence():
         owner: Any = dgl.metis_partition_assignment(graph, parts)
     parts_of: NDArray[np.int32] = owner.numpy().astype(np.int32)
     return parts_of
@@ -388,10 +384,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     for ids in (graph.train, graph.valid, graph.test):
         missing = ids[graph.labels[ids] < 0]
         if len(missing):
-            raise DataError(
-                f"vertex {missing[0]} is in the split and has no label",
-                path=graph.origin,
-            )
+            problem = f"vertex {missing[0]} is in the split and has no label"
+            raise DataError(problem, path=graph.origin)
     owner = _assign_parts(graph, spec)
     local = np.empty(len(owner), np.int64)
     for part in range(spec.parts):
@@ -427,25 +421,17 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
 def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
-        return partition(
-            graph.structure,
-            spec.parts,
-            spec.partitioner,
-            seed=spec.seed,
-            boxes=spec.boxes,
-        )
+        how, boxes = spec.partitioner, spec.boxes
+        return partition(graph.structure, spec.parts, how, seed=spec.seed, boxes=boxes)
     if graph.owner is None:
         raise DataError(
             f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "
             "parts (a DistDGL folder)",
             path=graph.origin,
         )
-    if int(graph.owner.max()) + 1 != spec.parts:
-        raise DataError(
-            f"was imported in {int(graph.owner.max()) + 1} parts, the job has "
-            f"{spec.parts} graph stores, one per machine",
-            path=graph.origin,
-        )
+    if (parts := int(graph.owner.max()) + 1) != spec.parts:
+        problem = f"was imported in {parts} parts, the job has {spec.parts} graph "
+        raise DataError(f"{problem}stores, one per machine", path=graph.origin)
     return graph.owner
 
 

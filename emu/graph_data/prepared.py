@@ -64,9 +64,8 @@ class PreparedArrays:
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         except (DataError, KeyError, TypeError, AttributeError) as error:
-            raise self._damage(
-                manifest, getattr(error, "problem", str(error))
-            ) from error
+            what = getattr(error, "problem", str(error))
+            raise self._damage(manifest, what) from error
         if is_damaged:
             raise self._damage(manifest, "its content changed")
         for name, expected in sizes.items():
@@ -76,11 +75,8 @@ class PreparedArrays:
                 raise self._damage(path, f"{size} bytes, not {expected}")
 
     def _damage(self, path: Path, what: str) -> DataError:
-        return DataError(
-            f"prepared data is damaged ({what}); delete {self.folder} and "
-            f"{self._remedy}",
-            path=str(path),
-        )
+        problem = f"prepared data is damaged ({what}); delete {self.folder} and "
+        return DataError(f"{problem}{self._remedy}", path=str(path))
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -181,10 +177,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
     try:
         facts = build(partial)
         files = {
-            path.name: {
-                "bytes": path.stat().st_size,
-                "crc32": _file_checksum(path),
-            }
+            path.name: {"bytes": path.stat().st_size, "crc32": _file_checksum(path)}
             for path in sorted(partial.glob("*.npy"))
         }
         body = {"facts": facts, "files": files}

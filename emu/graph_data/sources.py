@@ -51,11 +51,10 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
             return npz_source(files[0], seed=seed)
     where = " and ".join(map(str, folders))
     if name in _OGB:
-        inner = name.replace("-", "_")
         raise DataError(
-            f"{name} is not there: looked for {inner}/raw in {where}; set EMU_DATA to "
-            "the folder that holds it as ogb's NodePropPredDataset leaves it "
-            "(https://ogb.stanford.edu/docs/nodeprop)"
+            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {where}; "
+            "set EMU_DATA to the folder that holds it as ogb's NodePropPredDataset "
+            "leaves it (https://ogb.stanford.edu/docs/nodeprop)"
         )
     places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
     if name in PUBLIC_GRAPHS:

@@ -227,8 +227,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
         if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
             return _cut(whole, slices or {}, choices, origin)
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
-        example = '{"edge_index": ..., "x": ..., "y": ...}'
-        problem = f"holds no graph with names: save a Data, or a dict {example}"
+        problem = "holds no graph with names: save a Data, or a dict "
+        problem += '{"edge_index": ..., "x": ..., "y": ...}'
         raise DataError(problem, path=origin)
     chosen: dict[Any, Any] = graphs[choices.choose_graph(len(graphs), origin)]
     return chosen

@@ -146,15 +146,14 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
-    if layout == _OF_CSC:
-        rows, columns = columns, rows
+    sizes = (columns, rows) if layout == _OF_CSC else (rows, columns)
     edges = np.stack(ends)
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
-    for row, most in zip(edges, (rows, columns), strict=True):
+    for row, most in zip(edges, sizes, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < most:
             raise ValueError(f"an edge leaves the {most} vertices")
-    return (rows, columns), _by_id(edges, order)
+    return sizes, _by_id(edges, order)
 
 
 def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
@@ -345,19 +344,15 @@ def _join(
         order = np.argsort(owned[members])
         within[owned[members[order]]] = np.arange(len(members))
         owners[name] = owner[members[order]]
-        vertices[name] = {"num_nodes": np.array(len(members))} | {
-            key.split("/")[1]: np.concatenate([part.values[key] for part in parts])[
-                order
-            ]
-            for key in parts[0].values
-            if key.startswith(f"{name}/")
-        }
+        vertices[name] = {"num_nodes": np.array(len(members))}
+        for key in parts[0].values:
+            if key.startswith(f"{name}/"):
+                rows = np.concatenate([part.values[key] for part in parts])
+                vertices[name][key.split("/")[1]] = rows[order]
     edges = {}
     for name, kind in content.get("etypes", {_EDGE: 0}).items():
-        words = name.split(":")
-        source, relation, target = (
-            words if len(words) == 3 else (_VERTEX, name, _VERTEX)
-        )
+        words = name.split(":") if name.count(":") == 2 else (_VERTEX, name, _VERTEX)
+        source, relation, target = words
         ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
         edges[source, relation, target] = within[np.concatenate(ends, axis=1)]
     unread = (*dict.fromkeys(name for part in parts for name in part.of_edges),)

@@ -115,14 +115,14 @@ class FoundGraph:
                 "holds no labels (y, labels, node_labels): name a file of them with "
                 "--labels, or have some made up with --classes 10"
             )
-        vertices = self.features.vertices
+        vertices, length = self.features.vertices, self.features.length
         for what, count in (("vertices", self.vertices), ("labels", len(self.labels))):
             if count not in {None, vertices}:
                 problem = f"has {count} {what} and features of {vertices} vertices"
                 raise self._wrong(problem)
-        if not 0 < self.features.length <= WIDEST:
-            raise self._wrong(f"has features of length {self.features.length}")
-        check_size(vertices, self.features.length, self.origin)
+        if not 0 < length <= WIDEST:
+            raise self._wrong(f"has features of length {length}")
+        check_size(vertices, length, self.origin)
         labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
@@ -131,7 +131,7 @@ class FoundGraph:
             labels,
             **check_splits(self.masks, self.splits, vertices, self.origin),
             classes=classes,
-            feature_length=self.features.length,
+            feature_length=length,
             rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,

@@ -46,10 +46,7 @@ def ogb_source(folder: Path) -> Source:
     if not any(file.name == "train.csv.gz" for file in files):
         raise DataError("holds no split/*/train.csv.gz", path=str(folder))
     # Sizes and times instead of content: papers100M has 57 GB.
-    stats = [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
-    ]
-
+    stats = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
     return Source(f"ogb {stats}", lambda: read_ogb(folder).check())
 
 
@@ -66,10 +63,9 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
         described = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
         if described:
-            problem = (
-                "is a data set of GraphBolt or dgl's csv, which is not read: import "
-            )
-            problem += f"the edges that {described[0]} names, with --features, --labels"
+            problem = "is a data set of GraphBolt or dgl's csv, which is not read: "
+            problem += f"import the edges that {described[0]} names, with --features, "
+            problem += "--labels"
         elif (folder / "processed").is_dir():
             problem += ": PyTorch Geometric has its graph in processed/*.pt"
         raise DataError(problem, path=str(folder))
