@@ -319,10 +319,8 @@ def compare_systems(
     Each on machines of its choice; with ``same_machines`` on those of the first. One
     that this scenario cannot be says why in their place.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `measure`, where no system can be simulated or one is unknown.
+    Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
+    simulated or one is unknown.
     """
     results, machines = list[SystemResult](), None
     for system in systems:
@@ -371,10 +369,8 @@ class Values:
     def between(cls, low: str, high: str) -> Values:
         """Return the values between two texts, ``16`` or ``5 Gbit/s``.
 
-        Raises
-        ------
-        ValueError
-            When one is no number, they are not of one quantity, or not in order.
+        Raises ValueError when one is no number, they are not of one quantity, or not in
+        order.
         """
         matches = [_QUANTITY.fullmatch(text) for text in (low, high)]
         if not all(matches):
@@ -392,10 +388,8 @@ class Values:
     def around(cls, value: object) -> Values:
         """Return those from a sixteenth of a number to sixteen times as much.
 
-        Raises
-        ------
-        ValueError
-            When it is neither a bare number nor one with a unit, such as ``10 Gbit/s``.
+        Raises ValueError when it is neither a bare number nor one with a unit, such as
+        ``10 Gbit/s``.
         """
         if isinstance(value, dict) and len({str(end) for end in value.values()}) == 1:
             value = next(iter(value.values()))  # a NIC, as fast in as out
@@ -467,10 +461,8 @@ def find_crossover(
     One change is looked for, by bisection: the range's ends say whether there is one.
     Both systems stand on all machines, or on those that the file states.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `measure`; among others where the key is unknown or a value impossible.
+    Raises ScenarioError, PlacementError, DataError as `measure`; among others where the
+    key is unknown or a value impossible.
     """
     if between[0] == between[1]:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")

@@ -227,10 +227,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
 def check_memory(known: DryRun, window: object) -> None:
     """Refuse a run on this host alone that needs more memory than is free here.
 
-    Raises
-    ------
-    ScenarioError
-        With the numbers, and what to change.
+    Raises ScenarioError with the numbers, and what to change.
     """
     free = memory("available")
     if free is not None and known.memory > free:

@@ -82,10 +82,7 @@ def host_load(length: float = _LENGTH) -> HostLoad:
 def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> None:
     """Say that measured times will be too long, or refuse to measure them.
 
-    Raises
-    ------
-    RunUntrusted
-        When a share is above 20 % and ``force`` is not stated.
+    Raises RunUntrusted when a share is above 20 % and ``force`` is not stated.
     """
     causes = load.causes()
     if not causes:

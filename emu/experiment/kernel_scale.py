@@ -97,10 +97,7 @@ class KernelCosts:
 def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:
     """Return the least scale of two digits at which kernel NICs cost little enough.
 
-    Raises
-    ------
-    ScenarioError
-        When the slowest NIC would carry less than the kernel's least.
+    Raises ScenarioError when the slowest NIC would carry less than the kernel's least.
     """
     scale = round_up(costs.least(max_error))
     while scale <= costs.most and not costs.holds(scale):

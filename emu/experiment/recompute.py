@@ -89,10 +89,7 @@ def audit_whole(
 
     As `ToAudit.audit`; ``stated`` stands for the scenario's text in the run directory.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `ToAudit.audit`, or when records are damaged.
+    Raises DataError, ValueError as `ToAudit.audit`, or when records are damaged.
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     if subject.run is None:

@@ -90,10 +90,7 @@ class PreparedArrays:
     def array(self, name: str) -> NDArray[Any]:
         """Map an array read-only after comparing it with its checksum.
 
-        Raises
-        ------
-        DataError
-            When its content changed or it cannot be read.
+        Raises DataError when its content changed or it cannot be read.
         """
         path = self.folder / f"{name}.npy"
         try:
@@ -152,10 +149,7 @@ def prepare_arrays(
     files into the directory that it is given; returns facts for the manifest, JSON
     values.
 
-    Raises
-    ------
-    DataError
-        When what is there is damaged, or nothing can be written.
+    Raises DataError when what is there is damaged, or nothing can be written.
     """
     try:
         if not folder.exists():

@@ -55,10 +55,7 @@ class RawGraph:
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.
 
-        Raises
-        ------
-        DataError
-            When one of them is not finite; the error names it.
+        Raises DataError when one of them is not finite; the error names it.
         """
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):

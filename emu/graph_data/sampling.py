@@ -96,10 +96,7 @@ def sample_neighbours(
     vertex draws afresh in every hop. Returns sources and destinations: int64 vertex ids
     of the sampled edges, grouped in the order of ``frontier``.
 
-    Raises
-    ------
-    ValueError
-        When the fanout is below 1 or a frontier vertex does not exist.
+    Raises ValueError when the fanout is below 1 or a frontier vertex does not exist.
     """
     sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
     return sources, frontier[positions]
@@ -171,10 +168,7 @@ class GrowingBatch:
     def grow(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> None:
         """Add the sampled edges of one hop, in whatever order vertices were served.
 
-        Raises
-        ------
-        ValueError
-            When an edge leads to a vertex outside the frontier.
+        Raises ValueError when an edge leads to a vertex outside the frontier.
         """
         reached, destination = relabel(self.frontier, destinations)
         if len(reached) > len(self.frontier):

@@ -133,10 +133,7 @@ def find_remains(runs: Path) -> list[Path]:
 def remove(path: Path) -> None:
     """Remove what was left behind.
 
-    Raises
-    ------
-    DataError
-        When it cannot be removed.
+    Raises DataError when it cannot be removed.
     """
     try:
         if path.is_dir():

@@ -132,10 +132,8 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
 def import_program(program: str, source: str) -> Callable[..., Any]:
     """Run the text of ``FILE.py:NAME`` and return what it is to be called by.
 
-    Raises
-    ------
-    DataError
-        When it defines nothing to call by that name. What its code raises goes on.
+    Raises DataError when it defines nothing to call by that name. What its code raises
+    goes on.
     """
     file, _, name = program.rpartition(":")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -150,10 +148,7 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
 def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """Return what ``module`` has to call by ``name``.
 
-    Raises
-    ------
-    DataError
-        When there is nothing; ``program`` is named in it.
+    Raises DataError when there is nothing; ``program`` is named in it.
     """
     target = getattr(module, name, None)
     if target is None or not callable(target):

@@ -53,10 +53,7 @@ def one_error(
 
     ``kind`` makes the error; a DataError of ``path`` by default.
 
-    Raises
-    ------
-    DataError
-        For anything that is no error of ours already.
+    Raises DataError for anything that is no error of ours already.
     """
     try:
         yield
@@ -193,10 +190,8 @@ def read_arrays(
     Arrays may be missing where ``optional``. They may have ``inflation`` times the size
     of the file; 16 MB are always allowed.
 
-    Raises
-    ------
-    DataError
-        When it is missing or damaged, lacks an array, or claims to unpack to more.
+    Raises DataError when it is missing or damaged, lacks an array, or claims to unpack
+    to more.
     """
     with one_error(path):
         try:
@@ -249,10 +244,7 @@ def map_array(path: Path) -> NDArray[Any]:
 def map_member(file: BufferedReader) -> NDArray[Any]:
     """Return the array whose npy file begins where ``file`` stands, mapped.
 
-    Raises
-    ------
-    ValueError
-        As `read_array_header`, and when the file is shorter.
+    Raises ValueError as `read_array_header`, and when the file is shorter.
     """
     shape, fortran, dtype = read_array_header(file)
     rest = os.fstat(file.fileno()).st_size - file.tell()
@@ -337,10 +329,7 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     Whole numbers and truth values are distinguished, keys beyond those of a TypedDict
     are let be. The content stands ``at`` a place in the file.
 
-    Raises
-    ------
-    DataError
-        When a value is missing or of another type; says which.
+    Raises DataError when a value is missing or of another type; says which.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - 0.1 s
 

@@ -325,10 +325,7 @@ class LabLauncher(ExternalLauncher):
     ) -> None:
         """Start the agents; their processes take data at the limited NICs.
 
-        Raises
-        ------
-        RunError
-            When one cannot be started.
+        Raises RunError when one cannot be started.
         """
         with log.open("ab") as output:
             for name in self.hosts:

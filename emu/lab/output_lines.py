@@ -90,10 +90,7 @@ class OutputLines:
     def close(self) -> list[NDArray[np.float64]]:
         """Copy what is left; return by program the seconds at which lines ended.
 
-        Raises
-        ------
-        DataError
-            When the disk refused some.
+        Raises DataError when the disk refused some.
         """
         self._until = time.monotonic() + _PATIENCE
         self._closing.set()

@@ -102,10 +102,7 @@ def split_parts(
 ) -> dict[str, NDArray[Any]]:
     """Return the named parts of a flat vector, as views.
 
-    Raises
-    ------
-    ValueError
-        When the shapes hold more elements, or less.
+    Raises ValueError when the shapes hold more elements, or less.
     """
     ends = np.cumsum([prod(shape) for shape in shapes.values()])
     if ends[-1] != len(flat):

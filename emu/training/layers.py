@@ -236,10 +236,7 @@ class LayerTensors:
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the model.
 
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
+        Raises ValueError when its length is not the model's.
         """
         import torch
 

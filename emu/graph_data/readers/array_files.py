@@ -81,10 +81,7 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of an npy file: two ends per edge, or a square matrix.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, or neither of them.
+    Raises DataError when it is damaged, or neither of them.
     """
     with one_error(path):
         array = map_array(path)
@@ -99,10 +96,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 def refuse_pickle(path: Path) -> None:
     """Refuse a file that Python's pickle has written; nothing of it is read.
 
-    Raises
-    ------
-    DataError
-        When it is one.
+    Raises DataError when it is one.
     """
     with open_input(path) as file:
         begin = file.read(9)
@@ -215,10 +209,7 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     Several are a list of graphs, or ``(data, slices)`` with the beginning of every
     graph in each tensor, as a data set in memory is stored.
 
-    Raises
-    ------
-    DataError
-        When it holds no graph, or several and none is chosen.
+    Raises DataError when it holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(one) for one in several]

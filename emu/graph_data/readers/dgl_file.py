@@ -169,10 +169,7 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file of ``dgl.data.utils.save_tensors``.
 
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    Raises DataError when it is damaged.
     """
     with one_error(path), open_input(path) as file:
         content = _Content(file)
@@ -284,10 +281,7 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 def partition_json(folder: Path) -> Path | None:
     """Return the description of a DistDGL folder, None where it is not one.
 
-    Raises
-    ------
-    DataError
-        When several files describe partitions, or one is damaged.
+    Raises DataError when several files describe partitions, or one is damaged.
     """
     descriptions = [
         path
@@ -304,11 +298,8 @@ def partition_json(folder: Path) -> Path | None:
 def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a DistDGL folder, with the part of every vertex.
 
-    Raises
-    ------
-    DataError
-        When a part is missing or damaged, they do not hold every vertex once, or there
-        are several types and none is chosen.
+    Raises DataError when a part is missing or damaged, they do not hold every vertex
+    once, or there are several types and none is chosen.
     """
     with one_error(description):
         content = read_json(description)

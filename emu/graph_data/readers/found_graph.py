@@ -50,10 +50,7 @@ class FeatureRows:
     def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
         """Return the rows of a matrix.
 
-        Raises
-        ------
-        DataError
-            When it is no matrix of real numbers.
+        Raises DataError when it is no matrix of real numbers.
         """
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
@@ -152,10 +149,7 @@ class FoundGraph:
 def check_size(vertices: int, length: int, origin: str) -> None:
     """Refuse a graph whose features the disk of the cache cannot hold.
 
-    Raises
-    ------
-    DataError
-        When they are larger; says by how much.
+    Raises DataError when they are larger; says by how much.
     """
     home = cache_home()
     while not home.exists():

@@ -37,10 +37,7 @@ _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 2
 def ogb_source(folder: Path) -> Source:
     """Return the graph in ``folder``, for example ``dataset/ogbn_products``.
 
-    Raises
-    ------
-    DataError
-        When ``raw/`` or ``split/`` is not there.
+    Raises DataError when ``raw/`` or ``split/`` is not there.
     """
     files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
     if not any(file.name == "train.csv.gz" for file in files):

@@ -174,10 +174,7 @@ class TextTable:
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states.
 
-        Raises
-        ------
-        DataError
-            When there is none.
+        Raises DataError when there is none.
         """
         stated = stated.strip()
         if stated in self.names:

@@ -108,11 +108,8 @@ def fit_traffic(
     iterations began, by process. All-reduces are looked for round a ring, where
     ``ring``.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, no iterations are found, or fewer than four that are
-        like one another.
+    Raises Unfittable when nothing was sent, no iterations are found, or fewer than four
+    that are like one another.
     """
     packets, why = by_process(traffic), ""
     if marks is None and ring:

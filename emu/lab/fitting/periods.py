@@ -33,10 +33,7 @@ FEWEST = 5
 def find_marks(packets: Packets, traffic: Traffic) -> Marks:
     """Return the beginnings of iterations, of all processes or of each its own.
 
-    Raises
-    ------
-    Unfittable
-        When there is no period; says what came nearest.
+    Raises Unfittable when there is no period; says what came nearest.
     """
     try:
         return {ALL: _of_all(packets, traffic)}

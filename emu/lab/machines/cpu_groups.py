@@ -251,10 +251,7 @@ def _remove(top: Path) -> None:
 def join_group_of(process: int) -> None:
     """Enter the group of a lab that a process is in; nothing where it is in none.
 
-    Raises
-    ------
-    RunError
-        When this user may not.
+    Raises RunError when this user may not.
     """
     mounts = Path("/proc/self/mountinfo").read_text()
     groups = Path(f"/proc/{process}/cgroup").read_text()

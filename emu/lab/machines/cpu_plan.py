@@ -36,10 +36,7 @@ class CpuQuota:
 def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
     """Return the quota of a machine of so many cores, in dilated time.
 
-    Raises
-    ------
-    ValueError
-        When it would have less than 1 ms of the longest period.
+    Raises ValueError when it would have less than 1 ms of the longest period.
     """
     share = cores / time_scale
     period = max(SHORTEST, QUOTA / share)

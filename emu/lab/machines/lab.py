@@ -419,10 +419,7 @@ class Lab:
     def wait(self, timeout: float | None = None) -> list[Program]:
         """Return programs that have ended since the last call; wait for one.
 
-        Raises
-        ------
-        RunError
-            When a machine has gone.
+        Raises RunError when a machine has gone.
         """
         if end := self._collect_ends():
             return end

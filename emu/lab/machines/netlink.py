@@ -198,10 +198,8 @@ class Netlink:
     def send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
         """Have the kernel carry out messages in order; it answers once per batch.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses one; those after it may have been carried out.
+        Raises OSError when the kernel refuses one; those after it may have been carried
+        out.
         """
         batch: list[tuple[int, int, bytes]] = []
         size = 0

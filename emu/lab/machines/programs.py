@@ -47,10 +47,7 @@ class Started:
 def fill(text: str, places: Mapping[str, str]) -> str:
     """Return the text with every ``{place}`` filled in.
 
-    Raises
-    ------
-    ValueError
-        When it names a place that there is none of; says which there are.
+    Raises ValueError when it names a place that there is none of; says which there are.
     """
 
     def value(match: re.Match[str]) -> str:
