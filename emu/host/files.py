@@ -141,26 +141,17 @@ def remove(path: Path) -> None:
         else:
             path.unlink()
     except OSError as error:
-        raise DataError(
-            f"cannot be removed: {error.strerror}", path=str(path)
-        ) from error
+        problem = f"cannot be removed: {error.strerror}"
+        raise DataError(problem, path=str(path)) from error
 
 
 def _is_orphan(path: Path, pattern: re.Pattern[str]) -> bool:
+    import psutil  # noqa: PLC0415 - emu --help does without
+
     match = pattern.fullmatch(path.name)
     return (
         match is not None
         and not path.is_symlink()
         and path.stat().st_uid == os.getuid()
-        and not _lives(int(match[1]))
+        and not psutil.pid_exists(int(match[1]))
     )
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # of another user
-    return True

@@ -275,16 +275,14 @@ def _members(
                 shape, _, dtype = read_array_header(member)
                 claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
         except ValueError as error:
-            raise DataError(
-                f"{name} cannot be read: {error}", path=str(path)
-            ) from error
+            problem = f"{name} cannot be read: {error}"
+            raise DataError(problem, path=str(path)) from error
         if claim != members[name].file_size:
             problem = f"{name} claims {claim} bytes of {members[name].file_size}"
             raise DataError(problem, path=str(path))
         with archive.open(members[name]) as member:
-            arrays[name] = np.asarray(
-                np.lib.format.read_array(member, allow_pickle=False)
-            )
+            array = np.lib.format.read_array(member, allow_pickle=False)
+            arrays[name] = np.asarray(array)
     return arrays
 
 

@@ -60,10 +60,8 @@ def list_nic_changes(
     changes = []
     for at, m in sorted(found):
         now = np.array([at])
-        out, into = (
-            float(links.steps.at(port, now)[0]) * per_second
-            for port in links.of_machine(m)
-        )
+        rates = [float(links.steps.at(port, now)[0]) for port in links.of_machine(m)]
+        out, into = (rate * per_second for rate in rates)
         changes.append((float(at), LabMachine(machines[m].name, out, into)))
     return changes
 

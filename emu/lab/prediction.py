@@ -185,15 +185,9 @@ def _likely(
     losses = [(edge, seconds) for edge, _, seconds in drifts]
     links = links_to_blame(schedule, losses, SHARE * abs(apart))
     if links:
-        through = {
-            schedule.problem.links[p].name: p
-            for p in range(len(schedule.problem.links))
-        }
-        worst = [
-            (edge, n)
-            for edge, n, _ in drifts
-            if any(through[name] in schedule.problem.hops[edge] for name in links)
-        ]
+        problem = schedule.problem
+        ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
+        worst = [(e, n) for e, n, _ in drifts if not ports.isdisjoint(problem.hops[e])]
         reasons += of_network(schedule, links, worst, 1.0)
         reasons = reasons or ["messages took longer than max-min makes them there"]
     elif not reasons:
@@ -227,30 +221,24 @@ def laid_out(
     ``within`` these seconds. None where they are too many.
     """
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
-    all_messages = messages(traffic.packets, silence)
-    all_messages = all_messages[
-        (all_messages["first"] > within[0]) & (all_messages["first"] <= within[1])
-    ]
-    ways, of = np.unique(all_messages[CONNECTION], return_inverse=True)
+    rows = messages(traffic.packets, silence)
+    rows = rows[(rows["first"] > within[0]) & (rows["first"] <= within[1])]
+    ways, of = np.unique(rows[CONNECTION], return_inverse=True)
     counts = np.bincount(of, minlength=len(ways))
-    if not len(all_messages) or len(ways) * int(counts.max()) > _MOST:
+    if not len(rows) or len(ways) * int(counts.max()) > _MOST:
         return None
     order = np.argsort(of, kind="stable")
-    number = np.arange(len(all_messages)) - np.repeat(
-        np.cumsum(counts) - counts, counts
-    )
-    at = (of[order], number)
+    begins = np.cumsum(counts) - counts
+    at = of[order], np.arange(len(rows)) - np.repeat(begins, counts)
     shape = len(ways), int(counts.max())
     first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
-    first[at] = all_messages["first"][order] - within[0]
-    last[at] = all_messages["last"][order] - within[0]
-    sizes[at] = np.maximum(all_messages["bytes"][order].astype(float) - _PACKET, 1.0)
+    first[at] = rows["first"][order] - within[0]
+    last[at] = rows["last"][order] - within[0]
+    sizes[at] = np.maximum(rows["bytes"][order].astype(float) - _PACKET, 1.0)
     problem = _problem(traffic, ways, counts.tolist())
     gaps = np.diff(first, axis=1, prepend=0.0)
-    nothing = np.zeros_like(gaps)
-    times = Realization(
-        np.nan_to_num(np.concatenate([gaps, nothing])), np.nan_to_num(sizes)
-    )
+    work = np.concatenate([gaps, np.zeros_like(gaps)])
+    times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))
     ends = np.concatenate([first, last])
     schedule = Schedule(
         problem,
@@ -271,11 +259,8 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
         Machine(name, bandwidth_in=float(i), bandwidth_out=float(o))
         for name, o, i in zip(traffic.machines, out, into, strict=True)
     ]
-    tasks = [
-        Task(f"{end}{way}", end, iterations=count)
-        for end in ("from", "to")
-        for way, count in pairs
-    ]
+    both = [(end, *pair) for end in ("from", "to") for pair in pairs]
+    tasks = [Task(f"{end}{way}", end, iterations=count) for end, way, count in both]
     edges = [Edge(way, len(pairs) + way) for way, _ in pairs]
     at = [*ways["source"].tolist(), *ways["destination"].tolist()]
     job = Job(tuple(tasks), tuple(edges), max(counts))
@@ -284,13 +269,10 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
 
 def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
+    expect, outcome = file.lab.expect, result.get("prediction", {}).get("outcome")
     rows = (
-        ("verdict", file.lab.expect.trust, result["trust"]),
-        (
-            "prediction",
-            file.lab.expect.prediction,
-            result.get("prediction", {}).get("outcome"),
-        ),
+        ("verdict", expect.trust, result["trust"]),
+        ("prediction", expect.prediction, outcome),
     )
     return [
         f"{name} is {value}, expected {aim}"

@@ -40,8 +40,8 @@ def open_lab(file: LabFile) -> Lab:
         names a place that there is none of, or a machine a share of the cores here that
         it cannot have.
     """
-    for trail, problem in _errors(file):
-        raise file.origin.error(trail, problem)
+    for one in _errors(file):
+        raise file.origin.error(*one)
     section, cores = file.lab, file.cores
     machines = [
         LabMachine(m.name, m.bandwidth_out, m.bandwidth_in, cores.get(m.name))
@@ -82,9 +82,7 @@ def find_lab_errors(
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:
         file = load_lab(source, overrides)
-        problems = [
-            file.origin.error(trail, problem) for trail, problem in _errors(file)
-        ]
+        problems = [file.origin.error(*one) for one in _errors(file)]
         if not problems:
             open_lab(file)
     except ScenarioErrors as errors:
@@ -106,9 +104,8 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
-        yield from _nic_errors(
-            file, (*trail, "nic"), file.cluster.machines[position].nic
-        )
+        nic = file.cluster.machines[position].nic
+        yield from _nic_errors(file, (*trail, "nic"), nic)
     for number, event in enumerate(file.events):
         trail = ("events", number)
         if event.nic is None:
@@ -167,15 +164,10 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
     if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
+    sharing, mtu, queue = Sharing(file.lab.sharing), file.lab.mtu, file.lab.queue
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
-            plan_nic(
-                rate,
-                Sharing(file.lab.sharing),
-                mtu=file.lab.mtu,
-                queue=file.lab.queue,
-                time_scale=scale,
-            )
+            plan_nic(rate, sharing, mtu=mtu, queue=queue, time_scale=scale)
         except ValueError as error:
             so = "" if scale == 1 else f"at time scale {scale:g}, "
             yield trail, f"{so}{error}"

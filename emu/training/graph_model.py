@@ -107,11 +107,8 @@ def split_parts(
     ends = np.cumsum([prod(shape) for shape in shapes.values()])
     if ends[-1] != len(flat):
         raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
-    pieces = np.split(flat, ends[:-1])
-    return {
-        name: piece.reshape(shape)
-        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
-    }
+    pieces = zip(shapes.items(), np.split(flat, ends[:-1]), strict=True)
+    return {name: piece.reshape(shape) for (name, shape), piece in pieces}
 
 
 def initial_parameters(

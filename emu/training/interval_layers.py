@@ -107,12 +107,9 @@ def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array
     flat = initial_parameters(settings, dataset)
     parts = [*split_parts(flat, parameter_shapes(settings, dataset)).values()]
     each = len(PARTS[settings["model"]["kind"]])
-    return [
-        np.ascontiguousarray(
-            np.concatenate([parts[first].T, *parts[first + 1 : first + each]])
-        )
-        for first in range(0, len(parts), each)
-    ]
+    layers = [parts[first : first + each] for first in range(0, len(parts), each)]
+    whole = [np.concatenate([weight.T, *rest]) for weight, *rest in layers]
+    return [*map(np.ascontiguousarray, whole)]
 
 
 def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
@@ -221,8 +218,5 @@ class Ends:
         of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
         ends = self.sources, self.destinations
-        return (
-            of_sources,
-            of_destinations,
-            np.stack([of_scores @ rows for rows in ends]),
-        )
+        of_vectors = np.stack([of_scores @ rows for rows in ends])
+        return of_sources, of_destinations, of_vectors

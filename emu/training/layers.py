@@ -35,6 +35,13 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def linear(rows: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+    """Return rows times a weight transposed, plus the bias: torch's own."""
+    from torch.nn import functional
+
+    return functional.linear(rows, weight, *bias)
+
+
 def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     from torch.nn import functional
 
@@ -44,8 +51,6 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
 
 
 def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     narrower = neighbours.shape[1] > neighbours.shape[0]  # aggregates the shorter rows
     if narrower:
         mean = _aggregate(block, linear(hidden, neighbours), "mean")
@@ -55,8 +60,6 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tens
 
 
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     narrower = weight.shape[1] > weight.shape[0]
     rows = linear(hidden, weight) if narrower else hidden
     total = _aggregate(block, rows, "sum") + rows[: block.inner]
@@ -66,12 +69,6 @@ def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
 
 def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
     return summed + bias
-
-
-def _weigh(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
-    return linear(hidden, weight)
 
 
 def _attention(
@@ -104,8 +101,6 @@ def _attention(
 
 
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     total = hidden[: block.inner] + _aggregate(block, hidden, "sum")
     return linear(total, inner)
 
@@ -113,8 +108,6 @@ def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
 def _second_linear(
     _block: Block, summed: Tensor, bias: Tensor, outer: Tensor, outer_bias: Tensor
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     return linear((summed + bias).relu(), outer, outer_bias)
 
 
@@ -141,7 +134,7 @@ class Layer:
 LAYERS = {
     "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _add_bias),
     "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _add_bias),
-    "gat": Layer(SPLIT_WEIGHTS["gat"], _weigh, _attention),
+    "gat": Layer(SPLIT_WEIGHTS["gat"], lambda _, h, w: linear(h, w), _attention),
     "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
 }
 
@@ -196,12 +189,8 @@ def make_blocks(
     Raises ValueError as `Block`, or when there are not as many edge lists as sets but
     one.
     """
-    return [
-        Block(source, destination, outer, inner)
-        for (outer, inner), (source, destination) in zip(
-            pairwise(sizes), edges, strict=True
-        )
-    ]
+    pairs = zip(pairwise(sizes), edges, strict=True)
+    return [Block(*ends, outer, inner) for (outer, inner), ends in pairs]
 
 
 class LayerTensors:

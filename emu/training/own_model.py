@@ -16,7 +16,7 @@ import random  # noqa: TID251 - of the program, whose generator is given a seed
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -297,8 +297,7 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
         raise DataError(problem, path=program)
     module = factory(**arguments)
     if not isinstance(module, torch.nn.Module):
-        what = type(module).__name__
-        problem = f"returns {what}, a torch.nn.Module is needed"
+        problem = f"returns {type(module).__name__}, a torch.nn.Module is needed"
         raise DataError(problem, path=program)
     return module
 
@@ -338,10 +337,6 @@ class ModelFigures:
     """Operations of matrix products, forward and backward; none of work along edges."""
     seconds: float
     """CPU time of forward and backward on this computer, one thread."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
 
 
 _known: dict[str, ModelFigures] = {}

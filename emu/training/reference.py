@@ -189,17 +189,11 @@ def reference_training(
     for iteration in range(iterations):
         versions.append(parameters.copy())
         model.load(versions[0])
-        results = [
-            model.gradient(
-                [
-                    MiniBatch.draw(dataset, plan, worker * each + number, iteration)
-                    for number in range(each)
-                ],
-                worker,
-                iteration,
-            )
-            for worker in range(settings["workers"])
-        ]
+        results = []
+        for worker in range(settings["workers"]):
+            samplers = range(worker * each, (worker + 1) * each)
+            batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
+            results.append(model.gradient(batches, worker, iteration))
         optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
         losses.append(float(np.mean([loss for _, loss, _ in results])))
         watch(iteration, parameters)
@@ -225,13 +219,10 @@ def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str,
     """
     dataset = open_for(settings)
     classes = predict(settings, dataset, parameters)
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     return {
         name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
-        for name, vertices in (
-            ("train", dataset.train),
-            ("valid", dataset.valid),
-            ("test", dataset.test),
-        )
+        for name, vertices in parts.items()
         if len(vertices)
     }
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.training.layers import LayerTensors, Tensor, as_tensor
+from emu.training.layers import LayerTensors, Tensor, as_tensor, linear
 
 Aggregate = Callable[[Tensor], Tensor]
 
@@ -66,8 +66,6 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
 
 def _sum_weighted(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
-    from torch.nn.functional import linear
-
     if weight.shape[0] < weight.shape[1]:
         return aggregate(linear(hidden, weight))
     return linear(aggregate(hidden), weight)
@@ -81,8 +79,6 @@ def _sage(
     own: Tensor,
     *bias: Tensor,
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     sums = _sum_weighted(aggregate, hidden, neighbours)
     return sums + linear(hidden[:local], own, *bias)
 
@@ -96,8 +92,6 @@ def _gin(
     outer: Tensor,
     outer_bias: Tensor,
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     sums = _sum_weighted(aggregate, hidden, inner) + inner_bias
     return linear(sums.relu(), outer, outer_bias)
 
@@ -146,9 +140,8 @@ class PartModel(LayerTensors):
         super().__init__(settings, dataset)
         self._layer = _LAYERS[settings["model"]["kind"]]
         self._activation = getattr(torch, settings["model"]["activation"])
-        sums = [
-            _product(part.forward, len(part.vertices), self._dtype) for part in parts
-        ]
+        dtype = self._dtype
+        sums = [_product(p.forward, len(p.vertices), dtype) for p in parts]
         self._sums = sums if len(sums) > 1 else sums * self.layers
         self._parts = parts if len(parts) > 1 else parts * self.layers
         self._rows = [len(part.vertices) for part in self._parts]
