@@ -32,9 +32,7 @@ class Beginning:
 
 
 def resume_run(
-    run: Path,
-    stated: Callable[[], Scenario] | None,
-    notify: Callable[[str], object],
+    run: Path, stated: Callable[[], Scenario] | None, notify: Callable[[str], object]
 ) -> Beginning:
     """Return what is left to do of a run directory.
 

@@ -36,12 +36,7 @@ from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.problem.cut import Cut
-from emu.runs.array_files import (
-    REALIZATION,
-    REPORTS,
-    SCHEDULED,
-    write_weights,
-)
+from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION

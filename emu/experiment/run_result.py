@@ -19,13 +19,7 @@ from emu.prediction.analysis.throughput import pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
-from emu.runs.result import (
-    VERSION,
-    flow_error,
-    flow_rows,
-    port_rows,
-    task_rows,
-)
+from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
 from emu.scenario import Experiment, Scenario
 from emu.scenario.deaths import count_failures
 from emu.scenario.experiment import cost_of
@@ -76,10 +70,7 @@ class RunResult:
             **self._settings_of_file(),
             **self._makespans(),
             **recovery_of(
-                self.ended,
-                schedule.makespan,
-                self.predicted.makespan,
-                self.foreseen,
+                self.ended, schedule.makespan, self.predicted.makespan, self.foreseen
             ),
             **self._tables(),
             **optimality(schedule, realization, self.policy),

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 
 def learnt(
-    experiment: Experiment,
-    run: EmulatedRun,
-    policy: str,
-    weights: Parts | None = None,
+    experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
 ) -> tuple[dict[str, Any], Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 

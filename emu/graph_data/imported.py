@@ -39,11 +39,7 @@ from emu.graph_data.readers.metis_file import read_metis
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
-from emu.graph_data.readers.vertex_table import (
-    read_features,
-    read_labels,
-    read_splits,
-)
+from emu.graph_data.readers.vertex_table import read_features, read_labels, read_splits
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error

@@ -108,11 +108,7 @@ def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
 
 
 def build_structure(
-    sources: NDArray[Any],
-    destinations: NDArray[Any],
-    *,
-    vertices: int,
-    origin: str,
+    sources: NDArray[Any], destinations: NDArray[Any], *, vertices: int, origin: str
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 

@@ -168,10 +168,7 @@ class WholeGraph:
 
 
 def split_graph(
-    structure: Structure,
-    owner: NDArray[np.int32],
-    parts: int,
-    aggregation: Aggregation,
+    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
 ) -> WholeGraph:
     """Return a graph in parts, held in memory.
 
@@ -189,10 +186,7 @@ def split_graph(
 
 
 def _parts(
-    structure: Structure,
-    owner: NDArray[np.int32],
-    parts: int,
-    aggregation: Aggregation,
+    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
 ) -> Iterator[Part]:
     """Yield the parts of `split_graph`: all at once need not fit in memory."""
     if len(owner) != structure.vertices:

@@ -125,9 +125,7 @@ def attend(
 
 
 def _train_whole_graph(
-    settings: Mapping[str, Any],
-    epochs: int,
-    watch: Callable[[int, NDArray[Any]], None],
+    settings: Mapping[str, Any], epochs: int, watch: Callable[[int, NDArray[Any]], None]
 ) -> tuple[NDArray[Any], list[float]]:
     """Return what `reference_training` does, of a step per epoch on the mean loss."""
     import torch

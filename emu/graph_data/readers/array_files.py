@@ -31,12 +31,7 @@ from emu.graph_data.readers.found_graph import (
     graph_of_arrays,
     is_read,
 )
-from emu.graph_data.readers.split_arrays import (
-    NESTED,
-    NO_CHOICES,
-    Choices,
-    split_part,
-)
+from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import (
@@ -185,10 +180,7 @@ def _load(torch: Any, path: Path) -> Any:
             check_inflation(path, size, unpacked)
         file.seek(0)
         try:
-            with (
-                torch.serialization.safe_globals(stands_in),
-                warnings.catch_warnings(),
-            ):
+            with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error has what matters
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:

@@ -124,11 +124,7 @@ def _fill(keys: Keys, count: int) -> Keys:
 
 
 def join_sides(
-    left: Keys,
-    right: Keys,
-    names: tuple[str, ...],
-    origin: str,
-    notes: Iterable[str],
+    left: Keys, right: Keys, names: tuple[str, ...], origin: str, notes: Iterable[str]
 ) -> FoundGraph:
     """Return a bipartite graph: first the vertices of the left side, then the right.
 

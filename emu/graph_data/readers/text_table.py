@@ -230,10 +230,7 @@ class TextTable:
         return np.stack([table[f"f{column}"] for column in columns])
 
     def bad_line(
-        self,
-        columns: Sequence[int],
-        fits: Callable[[list[str]], bool],
-        need: str,
+        self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         for number, fields in self.rows():

@@ -96,11 +96,7 @@ class _Sums:
 
 
 def fit_traffic(
-    traffic: Traffic,
-    *,
-    skip: int = 0,
-    marks: Marks | None = None,
-    ring: bool = True,
+    traffic: Traffic, *, skip: int = 0, marks: Marks | None = None, ring: bool = True
 ) -> FittedIterations | FittedSteps:
     """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
