@@ -69,7 +69,11 @@ def compare_variants(
         As loading, placing and realizing ``base`` raise, where a name is unknown, or
         when a move cannot be.
     """
-    rules = {policy: _rule(base.scenario, policy) for policy in policies}
+    rules = {}
+    for policy in policies:  # whose name may be that of one's own class
+        edited = load(base.scenario, {"schedule.policy": policy, "expect": None})
+        check_rule(edited)
+        rules[policy] = edited.schedule.rule
     first, rows = base.scenario.seed, list[Candidate]()
     for seed in range(first, first + seeds):
         if seed > first:
@@ -125,13 +129,6 @@ def _variants(
             edit_of_rule |= edit if base_kept is None else standing(base_kept.problem)
             what = placement, rule, scenario, edit_of_rule
             yield _simulated(base, *what, kept=base_kept)
-
-
-def _rule(scenario: Scenario, policy: str) -> str:
-    """Return the name of the rule that a policy is, which may be one's own class."""
-    scenario_of_rule = load(scenario, {"schedule.policy": policy, "expect": None})
-    check_rule(scenario_of_rule)
-    return scenario_of_rule.schedule.rule
 
 
 def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:

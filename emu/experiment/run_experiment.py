@@ -114,10 +114,8 @@ def judgement(
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
         figures = replace(figures, late_sends=0, max_behind=0.0)
-        first = {
-            (int(row["edge"]), int(row["iteration"])): float(row["first"])
-            for row in run.received
-        }
+        rows = run.received[["edge", "iteration", "first"]].tolist()
+        first = {(edge, iteration): at for edge, iteration, at in rows}
         held_up = _share_of_waits(run, replayed, settings, chain)
     sends = send_rows(counts["flows"] for counts in run.statistics.values())
     budget = error_budget(subject, replayed, sends, chain, first)
@@ -422,7 +420,11 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
             "tuning": run.tuning,
             "startup": run.startup,
             "wall_seconds": run.wall,
-            "statistics": counts_of_processes(run),
+            # Without those that only the error budget reads.
+            "statistics": {
+                process: {key: value for key, value in own.items() if key != "flows"}
+                for process, own in run.statistics.items()
+            },
         },
     )
     if run.schedule.rates is not None:
@@ -443,22 +445,13 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     schedule = run.schedule
     logs = b"".join(figures["flows"] for figures in run.statistics.values())
     columns = {name: getattr(schedule, name) for name in SCHEDULED}
+    nothing = np.empty((0, 0), np.int64)
     return {
         **{name: column for name, column in columns.items() if column is not None},
-        "reads": np.empty((0, 0), np.int64)
-        if schedule.reads is None
-        else schedule.reads,
+        "reads": nothing if schedule.reads is None else schedule.reads,
         "late": run.late,
         "cpu": run.cpu,
         "sends": np.frombuffer(logs, "<f8"),
-    }
-
-
-def counts_of_processes(run: EmulatedRun) -> dict[str, dict[str, Any]]:
-    """Return the processes' counts, without those only for the error budget."""
-    return {
-        process: {key: value for key, value in figures.items() if key != "flows"}
-        for process, figures in run.statistics.items()
     }
 
 

@@ -32,10 +32,7 @@ ALL_NEIGHBOURS = 10_000_000
 class BatchPlan:
     """Seeds and sampling of every (sampler, iteration) of a job.
 
-    Raises
-    ------
-    ValueError
-        When a number is below 1 or ``epoch`` is another word.
+    Raises ValueError when a number is below 1 or ``epoch`` is another word.
     """
 
     seed: int

@@ -154,10 +154,7 @@ def relabel(
 class GrowingBatch:
     """A batch under construction, hop by hop from its seeds.
 
-    Parameters
-    ----------
-    seeds
-        Distinct vertex ids, int64.
+    ``seeds``: distinct vertex ids, int64.
     """
 
     def __init__(self, seeds: NDArray[np.int64]) -> None:

@@ -41,10 +41,7 @@ _WITH_LOOPS = {"gcn", "plain_gcn", "gin", "gat", "plain_gat"}
 class Aggregation:
     """Weights of the edges of an aggregation; degrees are those of the whole graph.
 
-    Raises
-    ------
-    ValueError
-        When the norm is unknown.
+    Raises ValueError when the norm is unknown.
     """
 
     norm: str

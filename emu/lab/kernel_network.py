@@ -71,10 +71,7 @@ class SharedNics:
 
     They change at times of the run's clock.
 
-    Parameters
-    ----------
-    changes
-        As `changed_nics` returns them.
+    ``changes`` are those of `list_nic_changes`.
     """
 
     def __init__(self, lab: Lab, changes: Iterable[tuple[float, LabMachine]]) -> None:

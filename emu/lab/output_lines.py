@@ -42,10 +42,7 @@ _AT_ONCE = 1e-3
 class OutputLines:
     """Copies what programs print to their files, in a thread of its own.
 
-    Parameters
-    ----------
-    seconds
-        Says how late it is.
+    ``seconds``: says how late it is.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:

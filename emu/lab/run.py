@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
-from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
+from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
@@ -241,18 +241,25 @@ class LabPrograms:
     def __init__(
         self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
     ) -> None:
-        self._lab, self._section, self._folder = lab, file.lab, folder
-        self._watch = watch
+        self._lab, self._file, self._folder, self._watch = lab, file, folder, watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.time)
 
-    def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
-        """Start programs in order; the command takes the place of theirs."""
+    def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
+        """Start programs in order; the command takes the place of theirs.
+
+        Raises ValueError when one names a place that there is none of; `open_lab`
+        refuses that.
+        """
+        addresses = {m.name: self._lab.address(m.name) for m in self._lab.machines}
+        hosts = self._folder / "hosts.txt"
+        hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
+        paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
         settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
-        for one in todo:
+        for one in starts(programs, addresses, dict(zip(PLACES, paths, strict=True))):
             words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
@@ -278,7 +285,7 @@ class LabPrograms:
         self, traffic: Traffic, predicted: Schedule | None, timeouts: int
     ) -> dict[str, Any]:
         """Return ``prediction`` of lab.json, by the marks that the file names."""
-        stated = self._section.prediction
+        stated = self._file.lab.prediction
         if predicted is None or stated is None:
             return {}
         ran = [(run.program, run.machine) for run in self.runs.values()]
@@ -304,7 +311,7 @@ class LabPrograms:
 
         The first failure decides: others would wait for it.
         """
-        until = self._section.until
+        until = self._file.lab.until
         waits = {n for n, run in self.runs.items() if until in {None, run.program}}
         while waits:
             for number in self._collect_ends():
@@ -390,15 +397,16 @@ def run_lab(
     with open_lab(file) as lab:
         if plain and prediction is not None:
             watch(forecast(prediction, lab.time_scale).sentence())
-        todo = _list_starts(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = _check_lab_nics(lab, file)
+        check = lab.check_nics(file.lab.max_nic_error)
+        if refusal := check.refusal("lab.max_nic_error"):
+            raise file.origin.error(("cluster", "machines"), refusal)
         watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
         running = LabPrograms(lab, file, directory.path, watch)
         try:
-            running.start(todo, command)
+            running.start(programs, command)
             with running_lab(directory.path, lab.holders):
                 running.until_end()
         finally:
@@ -436,26 +444,3 @@ def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
         "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
         "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
     }
-
-
-def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
-    """Return NICs as they were measured; refuse those that are off."""
-    check = lab.check_nics(file.lab.max_nic_error)
-    if refusal := check.refusal("lab.max_nic_error"):
-        raise file.origin.error(("cluster", "machines"), refusal)
-    return check
-
-
-def _list_starts(
-    lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
-) -> list[Started]:
-    """Return the programs to start, and write their hosts file.
-
-    Raises ValueError when a program names a place that there is none of; `open_lab`
-    refuses that.
-    """
-    addresses = {m.name: lab.address(m.name) for m in lab.machines}
-    hosts = folder / "hosts.txt"
-    hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
-    paths = (str(hosts.resolve()), str(file.folder), sys.executable)
-    return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

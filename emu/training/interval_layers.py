@@ -31,10 +31,7 @@ Array = NDArray[np.floating[Any]]
 class RowSums:
     """Some rows of an adjacency, as weighted sums of vectors.
 
-    Parameters
-    ----------
-    rows
-        Positions of the rows, each of which has an entry.
+    ``rows``: positions of the rows, each of which has an entry.
     """
 
     def __init__(
@@ -171,10 +168,7 @@ class InEdges:
 class Ends:
     """Rows of the ends of an interval's edges, and the attention that follows.
 
-    Parameters
-    ----------
-    vectors
-        Attention of sources and of destinations, shape (2, width).
+    ``vectors``: attention of sources and of destinations, shape (2, width).
     """
 
     sources: Array

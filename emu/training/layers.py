@@ -143,10 +143,7 @@ LAYERS = {
 class Block:
     """One layer's edges; its destinations are the first of its sources.
 
-    Raises
-    ------
-    ValueError
-        When an edge leaves its sets, or destinations do not ascend.
+    Raises ValueError when an edge leaves its sets, or destinations do not ascend.
     """
 
     source: NDArray[Any]
@@ -199,10 +196,7 @@ class LayerTensors:
     Building one gives this process a single torch thread: the machine's cores belong
     to dozens of processes, and one thread sums in one order.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
+    ``settings``: ``Job.settings``: model, precision.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:

@@ -31,10 +31,7 @@ def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
 class WholeGraphModel:
     """A model with the matrix of its graph.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
+    ``settings``: ``Job.settings``: model, precision.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:

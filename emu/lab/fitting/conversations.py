@@ -113,7 +113,15 @@ def by_process(traffic: Traffic) -> Packets:
         )
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
-    _refuse_shared_ports(traffic, owner)
+    ports = traffic.owners
+    others = ports[owner[ports["machine"], ports["port"]] != ports["program"]]
+    for machine, port, program in others.tolist():
+        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
+        raise Unfittable(
+            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
+            "each a port of its own"
+        )
     sides = "source", "destination"
     programs = [owner[rows[end], rows[f"{end}_port"]] for end in sides]
     is_program = (programs[0] >= 0) & (programs[1] >= 0)
@@ -137,19 +145,6 @@ def by_process(traffic: Traffic) -> Packets:
         rows["time"][is_program],
         size[is_program],
     )
-
-
-def _refuse_shared_ports(traffic: Traffic, owner: NDArray[np.int64]) -> None:
-    """Refuse ports that two programs of a machine have had."""
-    rows = traffic.owners
-    other = owner[rows["machine"], rows["port"]] != rows["program"]
-    for machine, port, program in rows[other].tolist():
-        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
-        raise Unfittable(
-            f"port {port} of {traffic.machines[machine]} was of programs "
-            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
-            "each a port of its own"
-        )
 
 
 def _exchanges(packets: Packets) -> Iterator[Exchange]:

@@ -180,9 +180,14 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sizes_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
     parts = []
+    together = np.sort(np.concatenate(ring.any_sent))
+    quiet = np.flatnonzero(np.diff(together) > SILENCE)
+    silences = (together[quiet] + together[quiet + 1]) / 2
     for place, one in enumerate(ring.members):
         times = ring.sent[place][0]
-        cuts = np.searchsorted(_cuts(ring, own[one]), times)
+        # Between two of these instants a process sent one all-reduce at most.
+        answers = sorted(exchange.answered[1] for exchange in own[one])
+        cuts = np.searchsorted(answers or silences, times)
         ends = np.flatnonzero(np.diff(cuts)) + 1
         parts.append(list(pairwise([0, *ends.tolist(), len(times)])))
     sizes = [
@@ -214,15 +219,6 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(np.array(starts), sums, volume)
-
-
-def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
-    """Return instants between which a process sent one all-reduce at most."""
-    if exchanges:
-        return np.sort([exchange.answered[1] for exchange in exchanges])
-    times = np.sort(np.concatenate(ring.any_sent))
-    quiet = np.flatnonzero(np.diff(times) > SILENCE)
-    return (times[quiet] + times[quiet + 1]) / 2
 
 
 def _whole(

@@ -50,11 +50,8 @@ def _since(now: Counts, before: Counts) -> Counts:
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
-    Parameters
-    ----------
-    network
-        Name of the limited network: of every machine's NIC, and of the switch's devices
-        with the number of the machine.
+    ``network``: name of the limited network: of every machine's NIC, and of the
+    switch's devices with the number of the machine.
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
@@ -198,10 +195,8 @@ class QuotaWaits:
     Used up quota is no wait: by it a machine is as slow as it is to be. The kernel's
     own count of that (``throttled_time``) was 0.19 s where a thread waited for 1.5.
 
-    Parameters
-    ----------
-    machines
-        Process that holds each, its cores of this computer, its period in seconds.
+    ``machines``: process that holds each, its cores of this computer, its period in
+    seconds.
     """
 
     def __init__(self, machines: Sequence[tuple[int, float, float]]) -> None:
@@ -255,11 +250,8 @@ def processes_below(root: int) -> list[int]:
 class PortOwners:
     """Ports of the programs of a lab; a connection shorter than a pause is missed.
 
-    Parameters
-    ----------
-    holders
-        Process by machine, below which its programs run: what started them may have
-        given them the environment of another machine, as ``mpiexec`` does.
+    ``holders``: process by machine, below which its programs run: what started them may
+    have given them the environment of another machine, as ``mpiexec`` does.
     """
 
     def __init__(self, holders: Mapping[str, int]) -> None:

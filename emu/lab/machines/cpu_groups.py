@@ -79,7 +79,14 @@ class Hierarchy:
         for group in (self.folder, *self.folder.parents):
             if group == self.mount.parent:
                 break
-            least = min(least, _quota_of(group))
+            with contextlib.suppress(OSError, ValueError):  # it states no quota
+                if (group / "cpu.max").exists():
+                    quota, period = (group / "cpu.max").read_text().split()
+                else:
+                    quota = (group / "cpu.cfs_quota_us").read_text()
+                    period = (group / "cpu.cfs_period_us").read_text()
+                if quota != "max" and int(quota) > 0:
+                    least = min(least, int(quota) / int(period))
         return least
 
     def limit(self, group: Path, limit: CpuQuota) -> None:
@@ -125,19 +132,6 @@ def _list_mounts(
             inside = inside[len(root) :]
         group = Path(at) / inside.lstrip("/")
         yield Path(at), group if group.is_dir() else Path(at)
-
-
-def _quota_of(group: Path) -> float:
-    """Return the cores that a group may use; infinity where it states none."""
-    with contextlib.suppress(OSError, ValueError):
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
-        else:
-            quota = (group / "cpu.cfs_quota_us").read_text()
-            period = (group / "cpu.cfs_period_us").read_text()
-        if quota != "max" and int(quota) > 0:
-            return int(quota) / int(period)
-    return float("inf")
 
 
 class CpuGroups:

@@ -165,14 +165,8 @@ def slope(looks: Sequence[tuple[float, int]]) -> float:
     size = len(points) / _PARTS
     borders = [round(size * part) for part in range(_PARTS + 1)]
     parts = [points[low:high] for low, high in itertools.pairwise(borders)]
-    return statistics.median(map(_slope, parts))
-
-
-def _slope(points: Sequence[tuple[float, int]]) -> float:
-    """Return the slope of the line through them: bytes per second."""
-    mid = sum(at for at, _ in points) / len(points)
-    square = sum((at - mid) ** 2 for at, _ in points)
-    return sum((at - mid) * count for at, count in points) / square
+    lines = (statistics.linear_regression(*zip(*p, strict=True)) for p in parts)
+    return statistics.median(line.slope for line in lines)
 
 
 @dataclass(frozen=True)
