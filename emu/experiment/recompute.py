@@ -21,12 +21,8 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.resumption import with_until
-from emu.experiment.run_experiment import (
-    PreparedRun,
-    emulation_settings,
-    manifest,
-    result_of,
-)
+from emu.experiment.run_experiment import emulation_settings, manifest, result_of
+from emu.experiment.run_result import PreparedRun
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
 from emu.experiment.witness import recompute_witness

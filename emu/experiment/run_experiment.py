@@ -8,20 +8,22 @@ import math
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.coordinator import EmulatedRun, Observer, emulate
+from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.network import pace_at
 from emu.errors import NodeLost
 from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
-from emu.experiment.run_result import RunResult
-from emu.experiment.training_results import by_mini_batch, learnt
+from emu.experiment.run_result import PreparedRun, RunResult
+from emu.experiment.scale_search import ScaleChoice
+from emu.experiment.training_results import Parts, by_mini_batch, learnt
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines import Sharing
@@ -55,52 +57,6 @@ from emu.trust.lateness import (
 )
 from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import Verdict, decide, host_figures
-
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.cuts import CutPlan
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.experiment.training_results import Parts
-    from emu.scenario.run_sections import EmulationSection
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedRun:
-    """A run, or one attempt at it, before its start; what follows reads this alone.
-
-    Under a portfolio choosing the policy costs a simulation of each, and the prediction
-    one more: both are made once.
-    """
-
-    experiment: Experiment
-    """The rest to do."""
-    settings: RunSettings
-    choice: ScaleChoice | None
-    """Choice of its time scale, where trials have made one."""
-    policy: str
-    """Rate policy; of a portfolio the one that is chosen."""
-    prediction: Schedule
-    """Simulated with the times and volumes that are expected."""
-
-    @classmethod
-    def of(
-        cls,
-        experiment: Experiment,
-        settings: RunSettings,
-        choice: ScaleChoice | None = None,
-    ) -> PreparedRun:
-        """Choose the policy, and predict the run."""
-        policy, prediction = experiment.choose_policy(), experiment.simulate()
-        return cls(experiment, settings, choice, policy, prediction)
-
-    @property
-    def emulation(self) -> EmulationSection:
-        """Keys of the scenario's ``emulation``."""
-        return self.experiment.scenario.emulation
-
-    @property
-    def by_kernel(self) -> bool:
-        """True where machines have NICs of the kernel, and no sender is paced."""
-        return self.emulation.network == "kernel"
 
 
 def judgement(
@@ -265,7 +221,7 @@ def carry_out(
         again = is_resumption or bool(ended)
         _write_beginning(left, settings, directory, choice, again=again)
         prepared = PreparedRun.of(left, settings, choice)
-        observer.on_prediction(prepared.prediction)
+        observer.on_prediction(prepared.predicted)
         cuts = cut_plan(left, directory.path, start)
         return prepared, _emulate_experiment(prepared, directory, observer, cuts)
 
@@ -356,16 +312,13 @@ def result_of(
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)
     run, (prediction, again) = with_deaths(
-        run, (prepared.prediction, again), ended, before
+        run, (prepared.predicted, again), ended, before
     )
     verdict, budget = judgement(prepared, run, again)
     return RunResult(
-        experiment=prepared.experiment,
-        settings=prepared.settings,
-        policy=prepared.policy,
+        **vars(prepared) | {"predicted": prediction},
         run=run,
         replayed=again,
-        predicted=prediction,
         verdict=verdict,
         prediction=judge_prediction(
             run.schedule,
@@ -378,7 +331,6 @@ def result_of(
         ),
         error_budget=budget,
         training=training,
-        choice=prepared.choice,
         ended=tuple(ended),
         foreseen=before,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.experiment.attempts import Ended, recovery_of
+from emu.experiment.scale_search import ScaleChoice
 from emu.prediction.analysis.bounds import optimality
 from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
 from emu.prediction.analysis.link_load import fluid_ends
@@ -23,36 +24,66 @@ from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
 from emu.scenario import Experiment, Scenario
 from emu.scenario.deaths import count_failures
 from emu.scenario.experiment import cost_of
+from emu.scenario.run_sections import EmulationSection
 from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion
-
-if TYPE_CHECKING:
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.trust.prediction import Prediction
-    from emu.trust.verdict import Verdict
+from emu.trust.prediction import Prediction
+from emu.trust.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
-class RunResult:
-    """An emulated run, the two simulations beside it, and what was made of them."""
+class PreparedRun:
+    """A run, or one attempt at it, before its start; what follows reads this alone.
+
+    Under a portfolio choosing the policy costs a simulation of each, and the prediction
+    one more: both are made once.
+    """
 
     experiment: Experiment
+    """The rest to do."""
     settings: RunSettings
+    choice: ScaleChoice | None
+    """Choice of its time scale, where trials have made one."""
     policy: str
-    """Rate policy of the run; of a portfolio the one that was chosen."""
+    """Rate policy; of a portfolio the one that is chosen."""
+    predicted: Schedule
+    """Simulated with the times and volumes that are expected."""
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        settings: RunSettings,
+        choice: ScaleChoice | None = None,
+    ) -> PreparedRun:
+        """Choose the policy, and predict the run."""
+        policy, predicted = experiment.choose_policy(), experiment.simulate()
+        return cls(experiment, settings, choice, policy, predicted)
+
+    @property
+    def emulation(self) -> EmulationSection:
+        """Keys of the scenario's ``emulation``."""
+        return self.experiment.scenario.emulation
+
+    @property
+    def by_kernel(self) -> bool:
+        """True where machines have NICs of the kernel, and no sender is paced."""
+        return self.emulation.network == "kernel"
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult(PreparedRun):
+    """An emulated run, the two simulations beside it, and what was made of them."""
+
     run: EmulatedRun
     replayed: Schedule
     """Simulation of the run's own times and volumes."""
-    predicted: Schedule
-    """Simulation of the times and volumes that were expected before it."""
     verdict: Verdict
     prediction: Prediction
     error_budget: dict[str, float]
     """Seconds by which run and replay parted, by cause."""
     training: dict[str, Any]
     """``models``, ``training``, ``accuracy``, or the same per job."""
-    choice: ScaleChoice | None = None
-    """Trials that chose the time scale, where some did."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
     witness: Mapping[str, Any] | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.errors import DataError
 from emu.graph_data import open_for
 from emu.host.foreign_code import CodeWithheld
@@ -26,12 +27,9 @@ from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
 
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.outcome import EmulatedRun
-
-    Parts = dict[str, NDArray[Any]]
-    Reports = list[tuple[float, str, int, dict[str, float]]]
-    Results = Mapping[str, Mapping[str, NDArray[Any]]]
+Parts = dict[str, NDArray[Any]]
+Reports = list[tuple[float, str, int, dict[str, float]]]
+Results = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
 def learnt(
