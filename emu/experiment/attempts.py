@@ -99,10 +99,9 @@ def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
     """
     if not ended and not experiment.kills:
         return None
-    others = [
-        Kill(one.began + one.ran, one.error, ()) for one in ended if not one.killed
-    ]
-    whole = replace(experiment, kills=(*experiment.kills, *others))
+    others = (e for e in ended if not e.killed)
+    kills = (Kill(one.began + one.ran, one.error, ()) for one in others)
+    whole = replace(experiment, kills=(*experiment.kills, *kills))
     if ended:
         whole = whole.beginning_at(ended[0].first_iteration, ended[0].began)
     try:
@@ -253,8 +252,8 @@ def run_attempts(
             if len(ends) == limit:
                 if not limit:
                     raise
-                problem = f"{error}; there were {limit} restarts before"
-                raise NodeLost(f"{problem} (max_restarts: {limit})") from error
+                before = f"there were {limit} restarts before (max_restarts: {limit})"
+                raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:

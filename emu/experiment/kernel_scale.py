@@ -30,16 +30,10 @@ MARGIN, CORES = 0.5, 0.5
 
 
 class KernelCosts:
-    """Cost of a schedule on kernel NICs, by time scale.
+    """Cost of a simulated schedule on kernel NICs, by time scale.
 
-    Parameters
-    ----------
-    schedule
-        Simulated; its makespan is more than 0.
-    byte_scale
-        Real bytes per emulated byte.
-    cores
-        That this host may use.
+    Its makespan is more than 0; ``byte_scale`` is real bytes per emulated byte; this
+    host may use so many cores.
     """
 
     def __init__(

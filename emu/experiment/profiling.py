@@ -169,10 +169,8 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
-    nothing = Realization(
-        np.zeros((len(job.tasks), job.iterations)),
-        np.zeros((len(job.edges), job.iterations)),
-    )
+    sizes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
+    nothing = Realization(*map(np.zeros, sizes))
     return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
@@ -199,14 +197,8 @@ def measure_profile(
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(experiment.problem)
-    run = emulate(
-        experiment.problem,
-        "none",
-        settings,
-        experiment.realization,
-        log=directory.path / "agent.log",
-        observer=observer,
-    )
+    what = experiment.problem, "none", settings, experiment.realization
+    run = emulate(*what, log=directory.path / "agent.log", observer=observer)
     return Profile(run.cpu, run.realization.volumes)
 
 

@@ -186,10 +186,11 @@ class RunResult(PreparedRun):
                 problem, run.statistics, settings.byte_scale
             ),
             "memory": memory_figures(run),
-            "transport": self._transport(),
+            "transport": self._transport,
             **nic_figures(run),
         }
 
+    @cached_property
     def _transport(self) -> dict[str, float]:
         arrivals = arrival_figures(self.run, self.settings.time_scale)
         return transport_figures(self.run) | arrivals
@@ -198,13 +199,11 @@ class RunResult(PreparedRun):
         if self.choice is None:
             return {}
         wall = self.predicted.length * self.settings.time_scale
-        actual = {
-            "wall_seconds": self.run.wall,
-            "cpu_busy": self.verdict.figures.cpu_busy,
-        }
+        busy = self.verdict.figures.cpu_busy
+        actual = {"wall_seconds": self.run.wall, "cpu_busy": busy}
         if self.choice.kernel is None:
-            transport = self._transport()
-            late = transport["late_flows"] / max(transport["flows"], 1)
+            sent = self._transport
+            late = sent["late_flows"] / max(sent["flows"], 1)
             actual |= {"late_flows": late, "error": self.verdict.error}
         else:
             length = self.replayed.length

@@ -191,16 +191,10 @@ class DatasetSpec:
 class Dataset:
     """Structure, labels, split and partitioned features of one graph.
 
-    Every array is checked and mapped when it is first asked for; a worker that asks
-    for none reads only the manifest.
-
-    Parameters
-    ----------
-    prepared
-        The directory that `open_dataset` found or made.
-    feature_length
-        Columns in place of those that are there: the first so many of them, or all
-        repeated until there are so many, as the paper of P3 varies them.
+    Every array is checked and mapped when it is first asked for; a worker that asks for
+    none reads only the manifest. ``feature_length`` stands for the columns that are
+    there: the first so many of them, or all repeated until there are so many, as the
+    paper of P3 varies them.
     """
 
     def __init__(

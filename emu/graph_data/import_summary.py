@@ -45,10 +45,8 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
 def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     """Return the facts of an import as lines for people."""
     names = facts["class_names"] or [*map(str, range(facts["classes"]))]
-    sizes = [
-        f"{name}: {size:,}"
-        for name, size in zip(names, facts["class_sizes"], strict=True)
-    ]
+    pairs = zip(names, facts["class_sizes"], strict=True)
+    sizes = [f"{name}: {size:,}" for name, size in pairs]
     more = ["..."] if len(sizes) > _SHOWN else []
     classes = ", ".join([*sizes[:_SHOWN], *more])
     if facts["unlabelled"]:

@@ -199,16 +199,14 @@ def _make_up(
 ) -> FoundGraph:
     counts = [len(found.labels)] if found.labels is not None else []
     counts += [found.features.vertices] if found.features else []
-    counts += [found.vertices] if found.vertices else []
-    vertices = max(counts, default=0) or found.highest + 1
+    vertices = max([*counts, found.vertices or 0]) or found.highest + 1
     if feature_length or classes:
         check_size(vertices, feature_length or 1, found.origin)
-    for option, value, own in (
-        ("--feature-length", feature_length, found.features),
-        ("--classes", classes, found.labels),
-    ):
-        if value is not None and own is not None:
-            notes.append(f"{option} was not needed: the file's own are taken")
+    unneeded = " was not needed: the file's own are taken"
+    if feature_length is not None and found.features is not None:
+        notes.append(f"--feature-length{unneeded}")
+    if classes is not None and found.labels is not None:
+        notes.append(f"--classes{unneeded}")
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 

@@ -37,19 +37,10 @@ def _file_checksum(path: Path) -> int:
 
 
 class PreparedArrays:
-    """A finished directory, opened for reading.
+    """A finished directory of `prepare_arrays`, opened for reading.
 
-    Parameters
-    ----------
-    folder
-        Made by `prepare_arrays`.
-    remedy
-        Clause on how it is made again once it is deleted.
-
-    Raises
-    ------
-    DataError
-        When the manifest is missing or damaged, or a file has the wrong size.
+    ``remedy`` is a clause on how it is made again once it is deleted. Raises DataError
+    when the manifest is missing or damaged, or a file has the wrong size.
     """
 
     def __init__(self, folder: Path, remedy: str = "it will be made again") -> None:

@@ -63,10 +63,8 @@ class RawGraph:
             rows = self.rows(start, stop)
             if not np.isfinite(rows).all():
                 row, column = np.argwhere(~np.isfinite(rows))[0]
-                raise DataError(
-                    f"feature {column} of vertex {start + row} is {rows[row, column]}",
-                    path=self.origin,
-                )
+                where = f"feature {column} of vertex {start + row}"
+                raise DataError(f"{where} is {rows[row, column]}", path=self.origin)
             yield slice(start, stop), rows
 
     def __post_init__(self) -> None:
@@ -75,11 +73,8 @@ class RawGraph:
         Raises DataError when there are more classes than vertices.
         """
         if self.classes > len(self.labels):
-            raise DataError(
-                f"{self.classes} classes of {len(self.labels)} vertices: one label is "
-                "too large",
-                path=self.origin,
-            )
+            problem = f"{self.classes} classes of {len(self.labels)} vertices: one "
+            raise DataError(f"{problem}label is too large", path=self.origin)
 
 
 @dataclass(frozen=True)
@@ -121,22 +116,18 @@ def build_structure(
         not exist; the error names the edge.
     """
     if not sources.shape == destinations.shape == (sources.size,):
-        raise DataError(
-            f"edges have ends of shapes {sources.shape} and {destinations.shape}: two "
-            "lists of one length are needed",
-            path=origin,
-        )
+        problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"
+        raise DataError(f"{problem}: two lists of one length are needed", path=origin)
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
             part = np.asarray(ends[start : start + (1 << 24)])
             wrong = (part < 0) | (part >= vertices)
             if wrong.any():
                 edge = int(np.argmax(wrong))
-                raise DataError(
-                    f"edge {start + edge} names vertex {part[edge]}, "
-                    f"there are only 0..{vertices - 1}",
-                    path=origin,
+                problem = (
+                    f"edge {start + edge} names vertex {part[edge]}, there are only "
                 )
+                raise DataError(f"{problem}0..{vertices - 1}", path=origin)
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
     narrow = sources.dtype == destinations.dtype == np.int32
@@ -159,11 +150,9 @@ def random_split(
     """Return sorted train, valid and test ids, ``shares`` of each."""
     order = rng.permutation(vertices)
     first, second, third = np.cumsum(shares)
-    return (
-        np.sort(order[:first]),
-        np.sort(order[first:second]),
-        np.sort(order[second:third]),
-    )
+    parts = order[:first], order[first:second], order[second:third]
+    train, valid, test = map(np.sort, parts)
+    return train, valid, test
 
 
 def split_at_random(graph: RawGraph, seed: int) -> RawGraph:

@@ -132,15 +132,7 @@ class Part:
 
 
 class WholeGraph:
-    """All parts of a graph, each read when it is first asked for.
-
-    Parameters
-    ----------
-    vertices, parts
-        Number of vertices and of parts.
-    read
-        Returns a part.
-    """
+    """All parts of a graph, each read when it is first asked for."""
 
     def __init__(self, vertices: int, parts: int, read: Callable[[int], Part]) -> None:
         self.vertices, self.parts = vertices, parts
@@ -223,9 +215,8 @@ def part_of(
         loops = np.arange(len(local), dtype=np.int32)
         columns = np.insert(columns, indptr[:-1], loops)
         indptr = indptr + np.arange(len(indptr))
-    degrees = (np.diff(structure.indptr) + aggregation.loops)[
-        np.concatenate([own, remote])
-    ]
+    vertices = np.concatenate([own, remote])
+    degrees = (np.diff(structure.indptr) + aggregation.loops)[vertices]
     ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":
@@ -271,14 +262,11 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            arrays = {name: getattr(part, name) for name in _OF_VERTICES}
-            arrays |= {"held": part.held} if len(part.held) else {}
-            arrays |= {
-                "indptr": part.forward.indptr,
-                "columns": part.forward.columns,
-                "forward": part.forward.weights,
-                "backward": part.backward.weights,
-            }
+            held = {"held": part.held} if len(part.held) else {}
+            matrix, back = part.forward, part.backward.weights
+            edges = matrix.indptr, matrix.columns, matrix.weights, back
+            arrays = {name: getattr(part, name) for name in _OF_VERTICES} | held
+            arrays |= dict(zip(_OF_EDGES, edges, strict=True))
             write_arrays(folder, {f"{key}_{number}": a for key, a in arrays.items()})
         facts = {"vertices": dataset.vertices, "edges": dataset.edges}
         return {**facts, "whole": dataset.parts}
@@ -287,17 +275,12 @@ def open_prepared(
     prepared = prepare_arrays(folder, write)
 
     def read(number: int) -> Part:
-        names = (*_OF_VERTICES, "indptr", "columns", "forward", "backward")
-        array = {key: prepared.array(f"{key}_{number}") for key in names}
-        held = f"held_{number}"
-        return Part(
-            array["local"],
-            array["remote"],
-            array["owners"],
-            Adjacency(array["indptr"], array["columns"], array["forward"]),
-            Adjacency(array["indptr"], array["columns"], array["backward"]),
-            prepared.array(held) if prepared.holds(held) else array["local"][:0],
-        )
+        names = (f"{key}_{number}" for key in (*_OF_VERTICES, *_OF_EDGES))
+        local, remote, owners, indptr, columns, *weights = map(prepared.array, names)
+        forward, backward = (Adjacency(indptr, columns, each) for each in weights)
+        name = f"held_{number}"
+        held = prepared.array(name) if prepared.holds(name) else local[:0]
+        return Part(local, remote, owners, forward, backward, held)
 
     return functools.cache(read)
 
@@ -313,6 +296,7 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
 
 #: First fields of a part, arrays of their own in its files.
 _OF_VERTICES = ("local", "remote", "owners")
+_OF_EDGES = ("indptr", "columns", "forward", "backward")
 
 
 def replicate_parts(
@@ -343,9 +327,8 @@ def replicate_parts(
             holder[edge], distance[edge] = first + most, far
         for device in range(first, first + size):
             mine = holder == device
-            shells = [
-                np.flatnonzero(mine & (distance == far)) for far in range(layers + 1)
-            ]
+            away = range(layers + 1)
+            shells = [np.flatnonzero(mine & (distance == far)) for far in away]
             for layer in range(1, layers + 1):
                 local = np.concatenate(shells[: layers - layer + 1])
                 shell = shells[layers - layer + 1]
@@ -376,8 +359,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     )
 
     def of_layer(layer: int) -> WholeGraph:
-        return WholeGraph(
-            dataset.vertices, dataset.parts, lambda n: read(n * layers + layer)
-        )
+        sizes = dataset.vertices, dataset.parts
+        return WholeGraph(*sizes, lambda number: read(number * layers + layer))
 
     return dataset, tuple(map(of_layer, range(layers)))

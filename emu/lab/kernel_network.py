@@ -69,9 +69,7 @@ def list_nic_changes(
 class SharedNics:
     """NICs that TCP shares by itself (`emu.emulation.coordinator.settings.KernelNics`).
 
-    They change at times of the run's clock.
-
-    ``changes`` are those of `list_nic_changes`.
+    They change as in `list_nic_changes`, at times of the run's clock.
     """
 
     def __init__(self, lab: Lab, changes: Iterable[tuple[float, LabMachine]]) -> None:
@@ -141,14 +139,8 @@ class AssignedRates(SharedNics):
 
     Lines are decided up to 50 ms ahead, and a leaf has no time of its own: they wait
     here. The NIC that receives shares by itself. A NIC that has changed takes its rates
-    again: its leaves had none then.
-
-    Parameters
-    ----------
-    changes
-        As `changed_nics` returns them.
-    per_second
-        Real bytes per wall second, of one emulated byte per emulated second.
+    again: its leaves had none then. ``per_second`` is real bytes per wall second, of
+    one emulated byte per emulated second.
     """
 
     def __init__(

@@ -143,9 +143,7 @@ def what_crossed(
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    rates = [
-        (one.time, names.index(one.machine), one.nic_out, one.nic_in) for one in changes
-    ]
+    rates = [(c.time, names.index(c.machine), c.nic_out, c.nic_in) for c in changes]
     use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
     return {
         "packets": len(packets),
@@ -230,12 +228,8 @@ GRACE = 2.0
 class LabPrograms:
     """Runs programs in a lab that is up; their time begins when this is made.
 
-    Parameters
-    ----------
-    folder
-        Takes the output of every program in a file of its own.
-    watch
-        Gets a line when something has ended, or a NIC has changed.
+    The folder takes the output of every program in a file of its own. ``watch`` gets a
+    line when something has ended, or a NIC has changed.
     """
 
     def __init__(
@@ -263,18 +257,15 @@ class LabPrograms:
             words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
+            what = {**os.environ, **settings, **one.environment}
             try:
                 program = self._lab.start(
-                    one.machine,
-                    words,
-                    environment={**os.environ, **settings, **one.environment},
-                    output=output,
+                    one.machine, words, environment=what, output=output
                 )
             finally:
                 os.close(output)
-            self.runs[program.number] = ProgramRun(
-                one.program, one.machine, self.samples.seconds
-            )
+            run = ProgramRun(one.program, one.machine, self.samples.seconds)
+            self.runs[program.number] = run
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Write lines.npz; return the samples."""
@@ -289,10 +280,9 @@ class LabPrograms:
         if predicted is None or stated is None:
             return {}
         ran = [(run.program, run.machine) for run in self.runs.values()]
+        where = self._folder, stated.mark, ran, traffic
         try:
-            text, marks = stated.mark, None
-            if text:
-                marks = marks_of(self._folder, text, ran, traffic)
+            marks = marks_of(*where) if stated.mark else None
         except DataError as why:
             return {"prediction": unknown(stated.max_difference, why)}
         verdict = judge_lab(
@@ -319,11 +309,10 @@ class LabPrograms:
                 self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
                 waits = set() if run.code else waits - {number}
             while self._events and self._events[0].time <= self.samples.seconds:
-                new = event_nic(self._events.pop(0))
+                new, now = event_nic(self._events.pop(0)), self.samples.seconds
                 self._lab.change_nic(new)
-                self.changes.append(
-                    NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
-                )
+                change = NicChange(now, new.name, new.nic_out, new.nic_in)
+                self.changes.append(change)
                 self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None

@@ -29,10 +29,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class RowSums:
-    """Some rows of an adjacency, as weighted sums of vectors.
-
-    ``rows``: positions of the rows, each of which has an entry.
-    """
+    """Some rows of an adjacency, each with an entry, as weighted sums of vectors."""
 
     def __init__(
         self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
@@ -125,12 +122,9 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
 class InEdges:
     """Edges into the vertices of an interval, vertex by vertex.
 
-    Parameters
-    ----------
-    adjacency
-        Rows by destination, each with an entry: vertices attend to themselves too.
-    rows
-        Positions of the interval's vertices, which are columns as well.
+    The adjacency has rows by destination, each with an entry: vertices attend to
+    themselves too. ``rows`` are positions of the interval's vertices, which are columns
+    as well.
     """
 
     def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:

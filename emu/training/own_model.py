@@ -93,14 +93,9 @@ class Adjacency(NamedTuple):
 
 
 class OwnModel:
-    """A module that a program states, its parameters in one flat vector.
+    """A module that a program of a job states, its parameters in one flat vector.
 
     They are those that need a gradient, in the module's order, in the job's precision.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision, seed.
 
     Raises
     ------

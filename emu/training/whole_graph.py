@@ -121,15 +121,10 @@ class Scored:
 
 
 class PartModel(LayerTensors):
-    """Layers of a model on the rows of one part.
+    """Layers of a model of ``Job.settings`` on the rows of one part.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
-    parts
-        Made with the aggregation of the same model: one, or with replicas one per
-        layer.
+    Parts are made with the aggregation of the same model: one, or with replicas one per
+    layer.
     """
 
     def __init__(

@@ -256,7 +256,6 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """
     graphs, beside = _read_graphs(path)
     graph = graphs[choices.choose_graph(len(graphs), str(path))]
-    relations = zip(graph.ends, graph.names, graph.edges, strict=True)
     types = zip(graph.types, graph.of_vertices, graph.vertices, strict=True)
     vertices: dict[str, dict[str, NDArray[Any]]] = {
         name: {**frame, "num_nodes": np.array(count)} for name, frame, count in types
@@ -270,12 +269,10 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         unread += sorted(beside.keys() - fit)
     else:
         unread += sorted(beside)
-    edges = {
-        (graph.types[source], name, graph.types[target]): ends
-        for (source, target), name, ends in relations
-    }
-    typed_graph = TypedGraph(str(path), vertices, edges, tuple(unread))
-    return choose_types(typed_graph, choices)
+    pairs = [(graph.types[a], graph.types[b]) for a, b in graph.ends]
+    relations = [(a, n, b) for (a, b), n in zip(pairs, graph.names, strict=True)]
+    edges = dict(zip(relations, graph.edges, strict=True))
+    return choose_types(TypedGraph(str(path), vertices, edges, (*unread,)), choices)
 
 
 def partition_json(folder: Path) -> Path | None:

@@ -8,9 +8,9 @@ time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,19 +71,13 @@ class FittedIterations(Measured):
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
-        some = slice(first, last)
-        return FittedIterations(
-            self.ring,
-            {one: times[:, some] for one, times in self.stages.items()},
-            {key: sizes[some] for key, sizes in self.requests.items()},
-            {key: sizes[some] for key, sizes in self.answers.items()},
-            {key: times[some] for key, times in self.services.items()},
-            self.volume,
-            self.overhead,
-            self.starts[some],
-            self.ends[some],
-            self.first + first,
-        )
+        some, rows_of = slice(first, last), dict[str, Any]()
+        for name in ("stages", "requests", "answers", "services"):
+            rows = getattr(self, name).items()
+            rows_of[name] = {key: row[..., some] for key, row in rows}
+        starts, ends = self.starts[some], self.ends[some]
+        whole = replace(self, starts=starts, ends=ends, first=self.first + first)
+        return replace(whole, **rows_of)
 
 
 @dataclass(frozen=True)

@@ -67,12 +67,7 @@ _STAMP = struct.Struct("@qq")
 class Capture:
     """Reads taps in a thread of its own, from the making to `close`.
 
-    Parameters
-    ----------
-    taps
-        One per machine, of what it is delivered.
-    pcap
-        File for the headers of everything that the taps get.
+    There is one per machine, of what it is delivered; ``pcap`` gets the headers of all.
     """
 
     def __init__(self, taps: Sequence[socket.socket], pcap: Path | None = None) -> None:

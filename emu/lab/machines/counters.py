@@ -50,8 +50,8 @@ def _since(now: Counts, before: Counts) -> Counts:
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
-    ``network``: name of the limited network: of every machine's NIC, and of the
-    switch's devices with the number of the machine.
+    The limited network has the name of every machine's NIC, and with the number of the
+    machine of the switch's devices.
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:

@@ -135,17 +135,9 @@ def _list_mounts(
 
 
 class CpuGroups:
-    """A group per machine of a lab, from the making to `close`.
+    """A group per machine of a lab, by its quota, from the making to `close`.
 
-    Parameters
-    ----------
-    quotas
-        By machine.
-
-    Raises
-    ------
-    RunError
-        When this computer has no such groups, or refuses a quota.
+    Raises RunError when this computer has no such groups, or refuses a quota.
     """
 
     def __init__(self, quotas: Mapping[str, CpuQuota]) -> None:

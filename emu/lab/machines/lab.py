@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
-from types import TracebackType
 from typing import Self
 
 from emu.errors import RunError
@@ -101,10 +100,9 @@ class Lab:
 
     Parameters
     ----------
-    mtu
-        Bytes of a packet without its Ethernet header.
-    queue
-        Seconds of its rate that one queue of a NIC holds; as `plan_nic`.
+    mtu, queue
+        Bytes of a packet without its Ethernet header, and seconds of its rate that one
+        queue of a NIC holds; as `plan_nic`.
     congestion_control
         Of TCP, for every program: one that the kernel has.
     connections
@@ -213,12 +211,7 @@ class Lab:
         self.startup_seconds = time.monotonic() - began
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End every program and every machine."""
         self._end()
 
@@ -404,8 +397,9 @@ class Lab:
         number = len(self._programs)
         with Path(os.devnull).open() as nothing:
             output = 2 if output is None else output
+            stdin = nothing.fileno() if stdin is None else stdin
             answer, _ = holder.ask(
-                [nothing.fileno() if stdin is None else stdin, output, output],
+                [stdin, output, output],
                 do="start",
                 number=number,
                 command=list(command),

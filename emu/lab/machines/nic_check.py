@@ -207,12 +207,7 @@ class NicCheck:
 class NicTries:
     """Shares of the stated rates, of as many tries as each direction needs.
 
-    Parameters
-    ----------
-    directions
-        All that are measured.
-    most
-        Share by which one may be off.
+    One may be off by a share ``most``.
     """
 
     def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
