@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.host.this_host import module_command
-from emu.lab.machines.capture import Capture
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
 from emu.lab.machines.cpu_groups import CpuGroups
 from emu.lab.machines.cpu_plan import plan_cpu
@@ -36,6 +35,9 @@ from emu.lab.machines.nic_check import (
     NicTries,
     measure_throughput,
 )
+
+if TYPE_CHECKING:
+    from emu.lab.machines.capture import Capture
 
 
 @dataclass(frozen=True)
