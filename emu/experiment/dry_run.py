@@ -240,9 +240,6 @@ def check_memory(known: DryRun, window: object) -> None:
         )
 
 
-# Checks of this host before anything compiles, trains or starts.
-
-
 def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """Look for torch where the job trains, for its data sets, and for room to write.
 

@@ -282,9 +282,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         late=arrays["late"],
         busy=np.zeros_like(arrays["late"]),
         cpu=arrays["cpu"],
-        hosts=processes["hosts"],
-        tuning=processes["tuning"],
-        startup=processes["startup"],
+        **{key: processes[key] for key in ("hosts", "tuning", "startup")},
         wall=processes["wall_seconds"],
     )
 

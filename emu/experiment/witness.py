@@ -55,12 +55,8 @@ def with_witness(
 ) -> RunResult:
     """Return a run that was written with its third witness, and write it again.
 
-    Raises
-    ------
-    SchedulingError
-        When ns-3 fails; the directory then holds the run without it.
-    DataError
-        When the directory cannot be written.
+    Raises SchedulingError when ns-3 fails (the directory then holds the run without
+    it), DataError when the directory cannot be written.
     """
     with directory.claim():
         manifest = read_manifest(directory.path / "manifest.json")

@@ -188,6 +188,11 @@ class DatasetSpec:
         return sorted(fields.items())
 
 
+def _mapped(name: str) -> Any:
+    """Return a property of a data set: an array that is mapped once."""
+    return cached_property(lambda self: self._prepared.array(name))
+
+
 class Dataset:
     """Structure, labels, split and partitioned features of one graph.
 
@@ -233,35 +238,16 @@ class Dataset:
         array = self._prepared.array
         return Structure(array("indptr"), array("indices"))
 
-    @cached_property
-    def labels(self) -> NDArray[np.int32]:
-        """Class of every vertex, -1 where unknown."""
-        return self._prepared.array("labels")
-
-    @cached_property
-    def owner(self) -> NDArray[np.int32]:
-        """Partition of every vertex."""
-        return self._prepared.array("owner")
-
-    @cached_property
-    def local(self) -> NDArray[np.int64]:
-        """Row of every vertex within its partition's features."""
-        return self._prepared.array("local")
-
-    @cached_property
-    def train(self) -> NDArray[np.int64]:
-        """Training vertices, sorted."""
-        return self._prepared.array("train")
-
-    @cached_property
-    def valid(self) -> NDArray[np.int64]:
-        """Validation vertices, sorted."""
-        return self._prepared.array("valid")
-
-    @cached_property
-    def test(self) -> NDArray[np.int64]:
-        """Test vertices, sorted."""
-        return self._prepared.array("test")
+    labels: NDArray[np.int32] = _mapped("labels")
+    """Class of every vertex, -1 where unknown."""
+    owner: NDArray[np.int32] = _mapped("owner")
+    """Partition of every vertex."""
+    local: NDArray[np.int64] = _mapped("local")
+    """Row of every vertex within its partition's features."""
+    train: NDArray[np.int64] = _mapped("train")
+    """Training vertices, sorted; likewise the others."""
+    valid: NDArray[np.int64] = _mapped("valid")
+    test: NDArray[np.int64] = _mapped("test")
 
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).

@@ -71,7 +71,11 @@ def cut_intervals(
         interval[mine] = part * each + dealt
     for part in range(parts) if how == "balanced" else ():
         numbers = range(part * each, (part + 1) * each)
-        between = edges_between(structure, interval, numbers)
+        # Edges from other intervals into each.
+        between = np.empty(each, np.int64)
+        for place, number in enumerate(numbers):
+            _, sources = _edges_into(structure, np.flatnonzero(interval == number))
+            between[place] = np.count_nonzero(interval[sources] != number)
         # No swap takes an interval above the most or below the fewest edges, so that
         # there are fewer intervals at these two after each, and an end.
         while True:
@@ -85,17 +89,6 @@ def cut_intervals(
             (one, other), between[[*pair]] = swap
             interval[one], interval[other] = second, first
     return interval
-
-
-def edges_between(
-    structure: Structure, interval: NDArray[np.int32], numbers: range
-) -> NDArray[np.int64]:
-    """Return how many edges lead from other intervals into each of ``numbers``."""
-    edges = np.empty(len(numbers), np.int64)
-    for place, number in enumerate(numbers):
-        _, sources = _edges_into(structure, np.flatnonzero(interval == number))
-        edges[place] = np.count_nonzero(interval[sources] != number)
-    return edges
 
 
 def _swap(

@@ -162,13 +162,8 @@ def split_graph(
     """Return a graph in parts, held in memory.
 
     The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
-
-    Raises
-    ------
-    ValueError
-        When there is not an owner per vertex, or one is no part.
-    DataError
-        When a part owns no vertex.
+    Raises ValueError when there is not an owner per vertex, or one is no part,
+    DataError when a part owns no vertex.
     """
     all_parts = [*_parts(structure, owner, parts, aggregation)]
     return WholeGraph(structure.vertices, parts, all_parts.__getitem__)

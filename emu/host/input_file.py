@@ -100,12 +100,8 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """Return the text of a file.
 
-    Raises
-    ------
-    OSError, UnicodeDecodeError
-        When it cannot be read, or is not UTF-8.
-    DataError
-        As `open_input`.
+    Raises OSError or UnicodeDecodeError when it cannot be read, or is not UTF-8, and
+    DataError as `open_input`.
     """
     with open_input(path, most) as file:
         return file.read(os.fstat(file.fileno()).st_size).decode("utf-8")
@@ -167,12 +163,8 @@ class _BoundedGzip(gzip.GzipFile):
 def open_gzip(path: Path) -> Iterator[gzip.GzipFile]:
     """Open a gzip file to be read as text; it may unpack to as much as archives may.
 
-    Raises
-    ------
-    OSError
-        When it cannot be opened.
-    DataError
-        When it is no regular file; while it is read, when it unpacks to too much.
+    Raises OSError when it cannot be opened, DataError when it is no regular file, and
+    while it is read when it unpacks to too much.
     """
     with open_input(path) as file, _BoundedGzip(file, path) as stream:
         yield stream
@@ -230,12 +222,8 @@ def check_inflation(
 def map_array(path: Path) -> NDArray[Any]:
     """Return the array of an npy file, mapped and not read.
 
-    Raises
-    ------
-    OSError, ValueError
-        When it cannot be opened, or is no npy file of numbers.
-    DataError
-        When it is no regular file.
+    Raises OSError or ValueError when it cannot be opened, or is no npy file of numbers,
+    and DataError when it is no regular file.
     """
     with open_input(path) as file:
         return map_member(file)

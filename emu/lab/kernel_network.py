@@ -44,8 +44,6 @@ from emu.prediction.scheduling import RateSegments
 from emu.problem import Cluster, Problem, Realization
 from emu.scenario import Scenario
 
-# NICs of the kernel that TCP shares, and that change while a run goes on.
-
 
 def list_nic_changes(
     problem: Problem, per_second: float
@@ -124,8 +122,6 @@ class SharedNics:
         with contextlib.suppress(AttributeError):  # the run had not begun
             self._change_alarm.close()
 
-
-# Rates that the scheduler decides, set where the kernel limits each connection.
 
 #: Rates that senders get are so many times what they are: they never wait.
 UNSHAPED = 1e6

@@ -45,8 +45,6 @@ from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 
-# The content of ``lab.json``: how programs ended, what crossed, and the host.
-
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
 #: of its length that machines may have gained by what their pauses left of quotas.
 MOST_WAITS = 0.05
@@ -159,8 +157,6 @@ def what_crossed(
     }
 
 
-# The programs of a lab while they run: started, waited for, ended, sampled.
-
 #: Wall seconds between two samples: one of four idle machines took 2 ms of CPU.
 PERIOD = 0.5
 
@@ -170,7 +166,9 @@ class Samples:
 
     def __init__(self, lab: Lab) -> None:
         self._counters, self._scale = lab.counters, lab.time_scale
-        self._waits, self._owners = lab.core_waits(), PortOwners(lab.holders)
+        self._waits, self._ports = lab.core_waits(), PortOwners(lab.holders)
+        self.owners = self._ports.found
+        """Machines, ports, and the names of their programs."""
         self._began = self._taken = time.monotonic()
         self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
         self.take()
@@ -179,11 +177,6 @@ class Samples:
     def seconds(self) -> float:
         """Emulated seconds since the programs began."""
         return (time.monotonic() - self._began) / self._scale
-
-    @property
-    def owners(self) -> set[tuple[str, int, str]]:
-        """Machines, ports, and the names of their programs."""
-        return self._owners.found
 
     @property
     def early(self) -> list[float]:
@@ -199,7 +192,7 @@ class Samples:
         """Take a sample now."""
         self._taken = time.monotonic()
         self._waits.sample()
-        self._owners.sample()
+        self._ports.sample()
         drops, queues = self._counters.queues()
         tcp = self._counters.tcp().values()
         now = (
@@ -273,7 +266,10 @@ class LabPrograms:
         return self.samples.close()
 
     def judge(
-        self, traffic: Traffic, predicted: Schedule | None, timeouts: int
+        self,
+        traffic: Traffic,
+        predicted: Schedule | None,
+        tcp: Mapping[str, Mapping[str, int]],
     ) -> dict[str, Any]:
         """Return ``prediction`` of lab.json, by the marks that the file names."""
         stated = self._file.lab.prediction
@@ -291,7 +287,7 @@ class LabPrograms:
             threshold=stated.max_difference,
             skip=stated.skip,
             marks=marks,
-            timeouts=timeouts,
+            timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,
         )
         return {"prediction": verdict}
@@ -414,10 +410,9 @@ def run_lab(
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
-        timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
         by_fair, changes = file.lab.sharing == "fair", running.changes
         result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
-        result |= running.judge(traffic, prediction, timeouts)
+        result |= running.judge(traffic, prediction, counts["tcp"])
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)

@@ -168,7 +168,7 @@ class _Times:
 
 
 class _Order(_Times):
-    """What always came before what, and what every step waits for."""
+    """Order of the moments of steps: what came first, and what each waits for."""
 
     def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
         super().__init__(steps)

@@ -205,11 +205,8 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     starts = []
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        starts.append(
-            _first_after(
-                ring.any_sent[place], answer_times, sums[place], last_sizes[place]
-            )
-        )
+        where = ring.any_sent[place], answer_times, sums[place], last_sizes[place]
+        starts.append(_first_after(*where))
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(np.array(starts), sums, volume)

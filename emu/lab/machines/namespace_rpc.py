@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -104,7 +105,6 @@ class Responder:
     def __init__(self, mine: socket.socket) -> None:
         self._socket = mine
         self._programs: dict[int, int] = {}  # number by process id
-        self._network: netlink.Netlink | None = None
 
     def serve(self) -> None:
         """Answer until the other end closes."""
@@ -154,14 +154,13 @@ class Responder:
                     code = os.waitstatus_to_exitcode(status)
                     report(self._socket, ended=number, code=code)
 
-    def _network_socket(self) -> netlink.Netlink:
-        if self._network is None:
-            self._network = netlink.Netlink()
-        return self._network
+    @cached_property
+    def _network(self) -> Netlink:
+        return Netlink()
 
     def _join(self, _: list[int], devices: dict[str, list[str]], mtu: int) -> None:
         """Take the switch up: bridges, each with a pair of devices per machine."""
-        kernel = self._network_socket()
+        kernel = self._network
         for bridge, members in devices.items():
             kernel.send([netlink.bridge(bridge, mtu)])
             for number, process in enumerate(members):
@@ -172,18 +171,18 @@ class Responder:
 
     def _address(self, _: list[int], addresses: dict[str, str]) -> None:
         """Give devices their addresses and take them up."""
-        kernel = self._network_socket()
+        kernel = self._network
         for name, at in addresses.items():
             kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
         kernel.send([netlink.change_link("lo")])
 
     def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Make a device a NIC."""
-        self._network_socket().send(netlink.shape(device, NicPlan(**plan)))
+        self._network.send(netlink.shape(device, NicPlan(**plan)))
 
     def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Change the NIC that a device is."""
-        self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
+        self._network.send(netlink.reshape(device, NicPlan(**plan)))
 
     def _set_tcp(self, _: list[int], settings: dict[str, str]) -> None:
         """Set TCP."""
