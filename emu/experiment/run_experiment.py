@@ -72,8 +72,14 @@ def judgement(
         figures = replace(figures, late_sends=0, max_behind=0.0)
         rows = run.received[["edge", "iteration", "first"]].tolist()
         first = {(edge, iteration): at for edge, iteration, at in rows}
-        held_up = _share_of_waits(run, replayed, settings, chain)
-    sends = send_rows(counts["flows"] for counts in run.statistics.values())
+        # By waits for a core, at most what it is off: who agrees was not held up.
+        counts = run.statistics.items()
+        waits = {process: each["host_metrics"]["waited"] for process, each in counts}
+        works, scale = settings.compute != "timed", settings.time_scale
+        seconds = seconds_of_waits(schedule, waits, scale, chain, works=works)
+        most = abs(schedule.length - replayed.length)
+        held_up = min(seconds, most) / max(replayed.length, 1e-12)
+    sends = send_rows(each["flows"] for each in run.statistics.values())
     budget = error_budget(subject, replayed, sends, chain, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
@@ -121,21 +127,6 @@ def _effect_of(
         / settings.time_scale,
     )
     return effect.after(subject.outages, replayed.outages)
-
-
-def _share_of_waits(
-    run: EmulatedRun, replayed: Schedule, settings: RunSettings, chain: CriticalPath
-) -> float:
-    """Return the share by which waits for a core may have moved the end.
-
-    At most that by which it is off the replay: a run that agrees was not held up.
-    """
-    figures = run.statistics.items()
-    waits = {process: each["host_metrics"]["waited"] for process, each in figures}
-    schedule, works = run.schedule, settings.compute != "timed"
-    seconds = seconds_of_waits(schedule, waits, settings.time_scale, chain, works=works)
-    most = abs(schedule.length - replayed.length)
-    return min(seconds, most) / max(replayed.length, 1e-12)
 
 
 def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:

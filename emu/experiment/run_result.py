@@ -21,7 +21,7 @@ from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
-from emu.scenario import Experiment, Scenario
+from emu.scenario import Experiment
 from emu.scenario.deaths import count_failures
 from emu.scenario.experiment import cost_of
 from emu.scenario.run_sections import EmulationSection
@@ -126,6 +126,9 @@ class RunResult(PreparedRun):
         depth = pipeline_depth(job)
         end = self.experiment.began + self.run.schedule.length
         failures = count_failures(self.experiment, end)
+        times = "stated" if scenario.profile is None else "profiled"
+        if scenario.emulation.compute == "real":
+            times = "measured"
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -136,7 +139,7 @@ class RunResult(PreparedRun):
             "processes": len(job.processes),
             "network": scenario.emulation.network,
             "sharing": scenario.emulation.sharing,
-            "times": times_from(scenario),
+            "times": times,
             "flow_ends": scenario.emulation.flow_ends,
             **({"until": until.model_dump(mode="json")} if until else {}),
             **({"first_iteration": first} if first else {}),
@@ -176,6 +179,9 @@ class RunResult(PreparedRun):
     def _tables(self) -> dict[str, Any]:
         run, schedule, settings = self.run, self.run.schedule, self.settings
         problem = self.experiment.problem
+        # Other hosts report the name of theirs.
+        shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
+        nics = {"seconds": run.startup.get("nics"), "shares": shares}
         return {
             "startup": run.startup,
             "flow_end_apart": flow_error(schedule, self.replayed),
@@ -187,7 +193,7 @@ class RunResult(PreparedRun):
             ),
             "memory": memory_figures(run),
             "transport": self._transport,
-            **nic_figures(run),
+            **({"nics": nics} if shares else {}),
         }
 
     @cached_property
@@ -212,13 +218,6 @@ class RunResult(PreparedRun):
         return {"auto_scale": self.choice.to_json() | beside}
 
 
-def times_from(scenario: Scenario) -> str:
-    """Return where task times come from: ``stated``, ``profiled`` or ``measured``."""
-    if scenario.emulation.compute == "real":
-        return "measured"
-    return "stated" if scenario.profile is None else "profiled"
-
-
 def memory_figures(run: EmulatedRun) -> dict[str, float]:
     """Return received bytes (real) that waited: most in one process, and the limit."""
     pools = [figures["memory"] for figures in run.statistics.values()]
@@ -240,16 +239,6 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
         row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
         rows.append(row)
     return {"hosts": rows}
-
-
-def nic_figures(run: EmulatedRun) -> dict[str, Any]:
-    """Return ``nics``: what kernel NICs carried before the run, of what is stated.
-
-    Other hosts report the name of theirs.
-    """
-    shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
-    figures = {"seconds": run.startup.get("nics"), "shares": shares}
-    return {"nics": figures} if shares else {}
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:

@@ -195,6 +195,19 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
     by_phase = all(phase in times for phase in PHASES)
     # P3 takes no program, and says so itself.
     split &= not by_phase and "worker" in times and "hidden" in fields["model"]
+    share = 0.0
+    if split:  # of layer 1 in a forward pass, of one sampled mini-batch
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        dataset = open_for(settings)
+        plan = replace(BatchPlan.from_settings(settings), samplers=1)
+        ((counts,),) = count_samples(dataset, plan, 1)
+        share = first_layer_share(
+            settings["model"],
+            dataset.feature_length,
+            dataset.classes,
+            edges=[sum(of_store) for of_store in counts.answered[::-1]],
+            vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
+        )
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,
@@ -202,23 +215,8 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_first_layer(scenario) if split else 0.0,
+        first_layer=share,
         **_translation(job.system).read(job, scenario.cluster),
-    )
-
-
-def _first_layer(scenario: Scenario) -> float:
-    """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
-    dataset = open_for(settings)
-    plan = replace(BatchPlan.from_settings(settings), samplers=1)
-    ((counts,),) = count_samples(dataset, plan, 1)
-    return first_layer_share(
-        settings["model"],
-        dataset.feature_length,
-        dataset.classes,
-        edges=[sum(counts_of_store) for counts_of_store in counts.answered[::-1]],
-        vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
     )
 
 

@@ -162,6 +162,17 @@ def _make_fit(
         prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count
         for fit, count in zip(fits, (found.count, early.count), strict=True)
     )
+    # Programs may wait for the kernel to take what they send.
+    large, notes = overtaken(found) if isinstance(found, FittedSteps) else [], []
+    if large:
+        others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
+        most = max(large, key=lambda step: float(np.median(step.sizes)))
+        notes.append(
+            f"{np.median(most.sizes):,.0f} bytes{others} from "
+            f"{describe_ends((most.source, most.destination), traffic)} were on their "
+            "way when their sender went on: with a slower NIC it may wait in send(), "
+            "which no fit at these NICs shows"
+        )
     return Fit(
         fits[0],
         found.count,
@@ -170,21 +181,5 @@ def _make_fit(
         simulated,
         late.seconds,
         held_out_simulated,
-        _notes(found, traffic),
+        tuple(notes),
     )
-
-
-def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> tuple[str, ...]:
-    """Return a line where programs may wait for the kernel to take what they send."""
-    large = overtaken(found) if isinstance(found, FittedSteps) else []
-    if not large:
-        return ()
-    others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
-    most = max(large, key=lambda step: float(np.median(step.sizes)))
-    note = (
-        f"{np.median(most.sizes):,.0f} bytes{others} from "
-        f"{describe_ends((most.source, most.destination), traffic)} were on their way "
-        "when their sender went on: with a slower NIC it may wait in send(), which no "
-        "fit at these NICs shows"
-    )
-    return (note,)

@@ -108,26 +108,22 @@ def fit_traffic(
         except Unfittable as error:
             why = f"{error}; "
     try:
-        clocks = _clocks(find_marks(packets, traffic) if marks is None else marks)
+        clocks = find_marks(packets, traffic) if marks is None else marks
     except Unfittable as error:
         raise Unfittable(f"{why}{error}") from error
-    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
-
-
-def _clocks(marks: Marks) -> Marks:
-    """Return the marks that count: those of one process where all go together."""
-    fewest = min(map(len, marks.values()))
+    lengths = [*map(len, clocks.values())]
+    fewest = min(lengths)
     if fewest <= FEWEST:
         raise Unfittable(
-            f"{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
+            f"{why}{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
             f"iterations: a fit needs {FEWEST}"
         )
-    times = np.array([own[:fewest] for own in marks.values()])
+    # Those of one process count where all go together.
+    times = np.array([own[:fewest] for own in clocks.values()])
     together = times.max(0)[:-1] < times.min(0)[1:]
-    alike = max(map(len, marks.values())) == fewest
-    if alike and np.mean(together) >= ALWAYS:
-        return {ALL: times[0]}
-    return marks
+    if max(lengths) == fewest and np.mean(together) >= ALWAYS:
+        clocks = {ALL: times[0]}
+    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
 
 
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:

@@ -94,6 +94,13 @@ class Step:
         rows = (getattr(self, name)[some] for name in _BY_ITERATION)
         return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
 
+    def roll(self, by: int) -> Step:
+        """Return the step with its parts so many iterations later."""
+        rows = {name: np.roll(getattr(self, name), by) for name in _BY_ITERATION}
+        for row in rows.values():
+            row[slice(0, by) if by >= 0 else slice(by, None)] = np.nan
+        return replace(self, **rows)
+
     def drain_times(self, held: float) -> NDArray[np.float64]:
         """Return the seconds at which all but so many bytes had come."""
         return self.crossed.when(self.until - np.minimum(held, self.sizes))
@@ -128,7 +135,9 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
             crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
             step = Step(*ends, number, clock, *parts, crossed=crossing)
-            steps.append(_number_parts(step, starts))
+            seen = np.flatnonzero(~np.isnan(step.first))
+            late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
+            steps.append(step.roll(int(np.median(late))))
     return steps
 
 
@@ -291,16 +300,3 @@ def _nearest(joints: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
     off = np.abs(joints - place)
     return float(joints[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
-
-
-def _number_parts(step: Step, marks: NDArray[np.float64]) -> Step:
-    """Return the step with every part in the iteration in which it usually begins."""
-    seen = np.flatnonzero(~np.isnan(step.first))
-    late = np.searchsorted(marks, step.first[seen], "right") - 1 - seen
-    by = int(np.median(late))
-    if by == 0:
-        return step
-    rows = {name: np.roll(getattr(step, name), by) for name in _BY_ITERATION}
-    for row in rows.values():
-        row[slice(0, by) if by > 0 else slice(by, None)] = np.nan
-    return replace(step, **rows)
