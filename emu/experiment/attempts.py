@@ -195,17 +195,10 @@ class Progress(Observer):
         mine, ran = self._experiment, self.ran(error)
         done = cut.iteration - mine.first
         start = self._started.get(done, 0.0) if done > 0 else 0.0
-        return Ended(
-            mine.first,
-            cut.iteration,
-            ran,
-            max(ran - start, 0.0),
-            error.noticed - error.seen,
-            self.fallen(error)[0],
-            str(error),
-            mine.began,
-            bool(self.due.now),
-        )
+        again, detection = max(ran - start, 0.0), error.noticed - error.seen
+        lost = ran, again, detection, self.fallen(error)[0]
+        is_kill = bool(self.due.now)
+        return Ended(mine.first, cut.iteration, *lost, str(error), mine.began, is_kill)
 
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""

@@ -65,8 +65,7 @@ def host_load(length: float = _LENGTH) -> HostLoad:
             total += number
         loops.append(time.thread_time() - began)
     own, seconds = time.thread_time() - own, time.monotonic() - wall
-    after = cpu_times()
-    cores = usable_cores()
+    after, cores = cpu_times(), usable_cores()
     cpu = time.process_time() - cpu
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)

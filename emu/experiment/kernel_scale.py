@@ -56,9 +56,7 @@ class KernelCosts:
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""
         delay = self.hops * HOP / (MARGIN * max_error)
-        return max(
-            delay / self.makespan, SHORTEST / self.makespan, self._nics[-1] / FASTEST
-        )
+        return max(max(delay, SHORTEST) / self.makespan, self._nics[-1] / FASTEST)
 
     @property
     def most(self) -> float:
@@ -73,9 +71,8 @@ class KernelCosts:
 
     def busy(self, scale: float) -> float:
         """Return the share of the cores that a run keeps busy."""
-        segments = math.fsum(
-            nbytes / self._segment(nic, scale) for nic, nbytes in self._sent.items()
-        )
+        sent = self._sent.items()
+        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sent)
         work = self._ends * END + segments * SEGMENT
         return work / (self.makespan * scale * self._cores)
 

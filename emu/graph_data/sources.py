@@ -105,14 +105,12 @@ def list_data() -> list[KeptData]:
         if (folder / MANIFEST).is_file():
             try:
                 arrays = open_imported(folder)
+                facts, size = arrays.facts, arrays.size
+                origin = "; ".join([facts["origin"], *facts["notes"]])
+                what = facts["vertices"], facts["edges"], size, origin
             except DataError as error:
-                lost = KeptData(folder.name, "imported", None, None, 0, error.problem)
-                graphs.append(lost)
-                continue
-            facts, size = arrays.facts, arrays.size
-            origin = "; ".join([facts["origin"], *facts["notes"]])
-            counts = facts["vertices"], facts["edges"]
-            graphs.append(KeptData(folder.name, "imported", *counts, size, origin))
+                what = None, None, 0, error.problem
+            graphs.append(KeptData(folder.name, "imported", *what))
         elif (folder / "raw").is_dir() or any(folder.glob("*.npz")):
             name = folder.name.replace("ogbn_", "ogbn-")
             size = _size(folder)

@@ -5,14 +5,12 @@ are its local vertices in ascending order, then its remote ones: those that an e
 joins to a local vertex and another part owns. The structure is symmetric, so the
 remote vertices of both directions are the same.
 
-Parts with replicas: a box, one device or several, needs for layer l of L the vectors of
-all vertices that are L - l edges or less from its own, and computes them: nothing
-crosses between boxes (Medusa's replication in Cai et al., DGCL, EuroSys 2021, section
-3; DGCL-R within boxes of several devices, section 7.1). Within a box a replica is
-computed by the device that has most of its neighbours, and the others get it as they
-get any remote vertex. Vertices of a part stand in an order that all layers share: its
-own, then replicas by their distance, so that what a layer computes is the beginning of
-what the next reads.
+Parts with replicas: a box of devices computes for layer l of L all vertices that are
+L - l edges or less from its own, and nothing crosses between boxes (Medusa's
+replication in Cai et al., DGCL, EuroSys 2021, section 3; DGCL-R, section 7.1). Within a
+box the device that has most of its neighbours computes a replica, and the others get it
+as any remote vertex. Vertices of a part stand in an order that all layers share: its
+own, then replicas by distance: what a layer computes begins what the next reads.
 """
 
 from __future__ import annotations

@@ -301,8 +301,10 @@ class LabPrograms:
         waits = {n for n, run in self.runs.items() if until in {None, run.program}}
         while waits:
             for number in self._collect_ends():
-                run = self.runs[number]
-                self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
+                run, code = self.runs[number], self.runs[number].code or 0
+                how = f"exit code {code}" if code else "well"
+                how = how if code >= 0 else f"killed by {signal.Signals(-code).name}"
+                self._watch(f"{run.program} on {run.machine} ended: {how}")
                 waits = set() if run.code else waits - {number}
             while self._events and self._events[0].time <= self.samples.seconds:
                 new, now = event_nic(self._events.pop(0)), self.samples.seconds
@@ -342,14 +344,6 @@ class LabPrograms:
             run.end, run.code = self.samples.seconds, program.code
         self.samples.take_when_due()
         return [program.number for program in ends]
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "it runs"
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return "well" if code == 0 else f"exit code {code}"
 
 
 PCAP = "traffic.pcap"

@@ -399,9 +399,8 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
                 "torch.nn.LayerNorm needs none",
                 path=program,
             )
-    if not all(
-        np.array_equal(gradients[0], one, equal_nan=True) for one in gradients[1:]
-    ):
+    head, *others = gradients
+    if not all(np.array_equal(head, each, equal_nan=True) for each in others):
         raise DataError(
             "draws random numbers unseeded, or keeps values from call to call: two "
             "calls with the same blocks and seed had other gradients; draw from torch, "
@@ -421,9 +420,8 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     seeds = plan.seeds(train, 0, 0)
     lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]
     seeds = np.concatenate([seeds[~np.isin(seeds, lonely)], lonely])
-    batch = sample_batch(
-        structure, seeds, fanouts=plan.fanouts, stream=plan.stream(0, 0)
-    )
+    stream = plan.stream(0, 0)
+    batch = sample_batch(structure, seeds, fanouts=plan.fanouts, stream=stream)
     rows = dataset.gather(batch.vertices)
     labels = np.maximum(dataset.labels[batch.seeds], 0)  # -1 where it has none
     return MiniBatch.of(batch, rows, labels)

@@ -141,10 +141,8 @@ class _StandIn:
 def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that a file of torch states.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, holds no edges, or other objects than tensors and a Data.
+    Raises DataError when it is damaged, holds no edges, or other objects than tensors
+    and a Data.
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):

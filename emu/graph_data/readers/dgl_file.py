@@ -249,10 +249,8 @@ class _Content:
 def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a ``.bin`` file.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, or holds several graphs or types and none is chosen.
+    Raises DataError when it is damaged, or holds several graphs or types and none is
+    chosen.
     """
     graphs, beside = _read_graphs(path)
     graph = graphs[choices.choose_graph(len(graphs), str(path))]

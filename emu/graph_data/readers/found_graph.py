@@ -97,10 +97,7 @@ class FoundGraph:
     def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
 
-        Raises
-        ------
-        DataError
-            When something is missing, or does not fit the rest.
+        Raises DataError when something is missing, or does not fit the rest.
         """
         if self.features is None:
             raise self._wrong(
@@ -171,10 +168,8 @@ def class_numbers(
 
     Numbers that begin above 0 (1 to 7, years) are words of classes.
 
-    Raises
-    ------
-    DataError
-        When they are not one class per vertex, as a number, a text, or a one-hot row.
+    Raises DataError when they are not one class per vertex, as a number, a text, or a
+    one-hot row.
     """
     labels, one_hot = stated, False
     if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
@@ -253,10 +248,8 @@ def graph_of_arrays(
 ) -> FoundGraph:
     """Return the graph that named arrays state; a file may hold others beside them.
 
-    Raises
-    ------
-    DataError
-        When there are no edges, or parts of one matrix contradict each other.
+    Raises DataError when there are no edges, or parts of one matrix contradict each
+    other.
     """
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
     sources, destinations, vertices, edges = _edges(arrays, origin)
@@ -382,10 +375,7 @@ def check_rows(
 ) -> NDArray[np.int64]:
     """Return the row pointers of a CSR matrix, int64, if they fit.
 
-    Raises
-    ------
-    DataError
-        When they do not fit.
+    Raises DataError when they do not fit.
     """
     whole = (
         indptr.dtype.kind in "iu"

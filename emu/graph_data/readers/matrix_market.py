@@ -35,10 +35,7 @@ def read_matrix(
 ) -> FoundGraph:
     """Return the graph of a sparse matrix; one that is not square is bipartite.
 
-    Raises
-    ------
-    DataError
-        When it is dense, or an entry is not as the first lines say.
+    Raises DataError when it is dense, or an entry is not as the first lines say.
     """
     table, kind, (rows, columns, entries) = _open(path, tell)
     limits = np.array([[rows], [columns]])

@@ -50,10 +50,7 @@ def ogb_source(folder: Path) -> Source:
 def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph in ``folder``, of one type of vertices or of several.
 
-    Raises
-    ------
-    DataError
-        When a file is missing or damaged, or they do not fit together.
+    Raises DataError when a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
     if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):

@@ -94,10 +94,7 @@ class _Progress(io.BufferedIOBase):
 def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     """Open the text of a file: UTF-8, UTF-16 where it says so, else Latin-1.
 
-    Raises
-    ------
-    OSError, DataError
-        As `open_input`.
+    Raises OSError, DataError as `open_input`.
     """
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
@@ -201,10 +198,8 @@ class TextTable:
     def read(self, columns: Sequence[int], dtype: Any) -> NDArray[Any]:
         """Return some columns as numbers, shape (columns, rows).
 
-        Raises
-        ------
-        ValueError, OverflowError
-            When a field is none, or a row has more or fewer columns than the first.
+        Raises ValueError, OverflowError when a field is none, or a row has more or
+        fewer columns than the first.
         """
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [
@@ -276,10 +271,7 @@ def open_table(
     ``header`` says whether it has one; None to see: words above numbers, or names that
     are known, by ``names_columns``.
 
-    Raises
-    ------
-    DataError
-        When it holds no row, or is a file of another kind.
+    Raises DataError when it holds no row, or is a file of another kind.
     """
     start = "".join(first_lines(path)).lower()
     other = next(

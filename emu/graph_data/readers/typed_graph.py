@@ -44,10 +44,8 @@ class TypedGraph:
 def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     """Return one graph: of all types, or of the relation that is chosen.
 
-    Raises
-    ------
-    DataError
-        When there are several types and neither is chosen, or they do not fit.
+    Raises DataError when there are several types and neither is chosen, or they do not
+    fit.
     """
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))

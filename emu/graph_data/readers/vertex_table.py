@@ -59,10 +59,8 @@ class VertexTable:
 def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return features: the numbers of every row, npy or text.
 
-    Raises
-    ------
-    DataError
-        When a line is something else, or of another length; names the line.
+    Raises DataError when a line is something else, or of another length; names the
+    line.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "features", map_array(path), None, "rows in order")
@@ -119,10 +117,8 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
 def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
-    Raises
-    ------
-    DataError
-        When it cannot be told which column has the classes, or names the vertices.
+    Raises DataError when it cannot be told which column has the classes, or names the
+    vertices.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "labels", map_array(path), None, "rows in order")
@@ -155,10 +151,8 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
 
     Such a folder has a file each for train, valid and test.
 
-    Raises
-    ------
-    DataError
-        When a vertex has two parts, or a part is none of train, valid and test.
+    Raises DataError when a vertex has two parts, or a part is none of train, valid and
+    test.
     """
     if path.is_dir():
         stems = {file: file.name.split(".")[0].lower() for file in path.iterdir()}

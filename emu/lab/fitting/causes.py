@@ -86,10 +86,7 @@ def overtaken(found: FittedSteps) -> list[Step]:
 def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     """Return the steps with their causes, in the iterations that have all of them.
 
-    Raises
-    ------
-    Unfittable
-        When there are too few.
+    Raises Unfittable when there are too few.
     """
     count = min(len(step.first) for step in steps)
     kept = longest(steps, skip)

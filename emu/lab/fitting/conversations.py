@@ -101,10 +101,7 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
 def by_process(traffic: Traffic) -> Packets:
     """Return all packets by the processes that own their ports.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, or ports have no owner, or two.
+    Raises Unfittable when nothing was sent, or ports have no owner, or two.
     """
     rows = traffic.packets
     if not rows["bytes"].any():

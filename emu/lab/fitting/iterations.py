@@ -131,11 +131,8 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 
     The first all-reduce only says when the first iteration begins.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, no all-reduce is found, its processes do not agree on
-        their number, or fewer than four iterations are like one another.
+    Raises Unfittable when nothing was sent, no all-reduce is found, its processes do
+    not agree on their number, or fewer than four iterations are like one another.
     """
     exchanges, ring = conversations(by_process(traffic))
     own = {

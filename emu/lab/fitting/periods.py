@@ -52,9 +52,8 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
 
     Raises Unfittable when they have no period.
     """
-    candidates = sorted(
-        _candidates(packets), key=lambda one: (-len(one), _unsteady(one))
-    )
+    tries = _candidates(packets)
+    candidates = sorted(tries, key=lambda one: (-len(one), _unsteady(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
     most, best, choice = 0, 0, None
     trials: set[tuple[int, str]] = set()
@@ -103,12 +102,9 @@ def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
                 periods[process] = _of_all(packets.some(mine), traffic)
             except Unfittable:
                 return {}
-    ends = {
-        len({packets.processes[a], packets.processes[b]} & {*periods})
-        for a, b in zip(
-            packets.source.tolist(), packets.destination.tolist(), strict=True
-        )
-    }
+    pairs = np.unique(np.stack([packets.source, packets.destination]), axis=1).T
+    own = [{packets.processes[end] for end in pair} & {*periods} for pair in pairs]
+    ends = {len(each) for each in own}
     return periods if ends == {1} else {}
 
 

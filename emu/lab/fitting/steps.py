@@ -113,10 +113,8 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises
-    ------
-    Unfittable
-        When two processes send neither as many bytes in every iteration, nor as often.
+    Raises Unfittable when two processes send neither as many bytes in every iteration,
+    nor as often.
     """
     steps: list[Step] = []
     count = len(packets.processes)
@@ -146,10 +144,7 @@ def clock_of(
 ) -> tuple[Process, NDArray[np.float64]]:
     """Return whose iterations the steps of two processes are part of, and the marks.
 
-    Raises
-    ------
-    Unfittable
-        When both have their own, or none has and there are several.
+    Raises Unfittable when both have their own, or none has and there are several.
     """
     if len(marks) == 1:
         return next(iter(marks.items()))

@@ -30,10 +30,7 @@ def mean_iterations(
 ) -> FittedIterations:
     """Return as many iterations, all like the mean of those that were found.
 
-    Raises
-    ------
-    Unfittable
-        When the run is none of the template's kind.
+    Raises Unfittable when the run is none of the template's kind.
     """
     if isinstance(found, FittedSteps):
         raise Unfittable(

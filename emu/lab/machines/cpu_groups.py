@@ -42,10 +42,7 @@ class Hierarchy:
     def find(cls) -> Self:
         """Return this process's own.
 
-        Raises
-        ------
-        RunError
-            When the kernel offers none.
+        Raises RunError when the kernel offers none.
         """
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()

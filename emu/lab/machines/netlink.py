@@ -236,10 +236,7 @@ class Netlink:
     def queue(self, index: int) -> tuple[int, int]:
         """Return the packets that a NIC's queues dropped, and the bytes that wait.
 
-        Raises
-        ------
-        OSError
-            When there is no such NIC.
+        Raises OSError when there is no such NIC.
         """
         body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
         number = next(self._sequence)

@@ -203,10 +203,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     number, so that no two of as many connections meet in one; else a hash of both ports
     does.
 
-    Raises
-    ------
-    ValueError
-        When the number of leaves is no power of two.
+    Raises ValueError when the number of leaves is no power of two.
     """
     if leaves & (leaves - 1):
         raise ValueError(f"{leaves} leaves: a power of two is needed")

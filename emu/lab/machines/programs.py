@@ -71,10 +71,7 @@ def starts(
     needs it. Addresses are those of all machines, in their order; ``files`` has a path
     of each of `PLACES`, a hosts file with one address per line in the same order.
 
-    Raises
-    ------
-    ValueError
-        As `fill`; names the program.
+    Raises ValueError as `fill`; names the program.
     """
     todo = []
     for program in programs:
