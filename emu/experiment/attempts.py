@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
@@ -27,10 +27,9 @@ from emu.systems.system import tasks_with_state_of, updates_missed
 
 Done = TypeVar("Done")
 
-if TYPE_CHECKING:
-    #: Carries one attempt out, with what is left, the cut that it begins with, and
-    #: the attempts before it.
-    Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
+#: Carries one attempt out, with what is left, the cut that it begins with, and
+#: the attempts before it.
+Once = Callable[[Experiment, Cut | None, Observer, Sequence["Ended"]], Done]
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,7 @@ class Ended:
 
 
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
-    """Return the seconds that attempts have lost, by what they were lost to.
-
-    Recovery is what the scenario states: nothing runs meanwhile, and this host would
-    take others with each load and scale.
-    """
+    """Return the seconds that attempts have lost, by what they were lost to."""
     kinds = ("recovery", "again")
     return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
 
@@ -80,16 +75,11 @@ def recovery_of(
 ) -> dict[str, Any]:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
-    Parameters
-    ----------
-    makespan, predicted
-        Of all attempts, emulated and simulated.
-    foreseen
-        All attempts, simulated; None where they cannot be.
+    Makespans are of all attempts; ``foreseen`` is None where they cannot be simulated.
     """
     if not ended:
         return {}
-    content: dict[str, Any] = {
+    content = {
         "makespan": makespan,
         "predicted_makespan": predicted,
         "lost": sum_losses(ended),
@@ -102,22 +92,16 @@ def recovery_of(
 
 
 def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
-    """Return the simulated attempts at what a run was of, or None.
+    """Return the simulated attempts at the whole job that a run was of.
 
     What died by itself dies there at the same time, and goes on from the cut that the
     simulation has by then. None where nothing dies in either, or it dies too often.
-
-    Parameters
-    ----------
-    experiment
-        Of the whole job.
     """
     if not ended and not experiment.kills:
         return None
-    others = [
-        Kill(one.began + one.ran, one.error, ()) for one in ended if not one.killed
-    ]
-    whole = replace(experiment, kills=(*experiment.kills, *others))
+    others = (e for e in ended if not e.killed)
+    kills = (Kill(one.began + one.ran, one.error, ()) for one in others)
+    whole = replace(experiment, kills=(*experiment.kills, *kills))
     if ended:
         whole = whole.beginning_at(ended[0].first_iteration, ended[0].began)
     try:
@@ -141,10 +125,7 @@ def with_deaths(
 ) -> tuple[EmulatedRun, tuple[Schedule, Schedule]]:
     """Return the last attempt and its simulations as parts of the whole job.
 
-    Parameters
-    ----------
-    simulated
-        With what was expected, and with the run's own times and volumes.
+    ``simulated`` is by what was expected, and by the run's own times and volumes.
     """
     mine = outages_of(ended)
     theirs = mine if foreseen is None else foreseen.outages(simulated[0].length)
@@ -207,28 +188,17 @@ class Progress(Observer):
         return newest if rest == newest.iteration else Cut(rest, {})
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
-        """Return the attempt that an error has ended; `Ended.took` is not known yet.
+        """Return the attempt that an error has ended before the next begins at ``cut``.
 
-        Parameters
-        ----------
-        cut
-            With which the next attempt begins.
+        `Ended.took` is not known yet.
         """
         mine, ran = self._experiment, self.ran(error)
-        start = self._started.get(cut.iteration - mine.first, 0.0)
-        if cut.iteration <= mine.first:
-            start = 0.0
-        return Ended(
-            mine.first,
-            cut.iteration,
-            ran,
-            max(ran - start, 0.0),
-            error.noticed - error.seen,
-            self.fallen(error)[0],
-            str(error),
-            mine.began,
-            bool(self.due.now),
-        )
+        done = cut.iteration - mine.first
+        start = self._started.get(done, 0.0) if done > 0 else 0.0
+        again, detection = max(ran - start, 0.0), error.noticed - error.seen
+        lost = ran, again, detection, self.fallen(error)[0]
+        is_kill = bool(self.due.now)
+        return Ended(mine.first, cut.iteration, *lost, str(error), mine.began, is_kill)
 
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""
@@ -247,12 +217,8 @@ def run_attempts(
 ) -> tuple[Experiment, Done, list[Ended]]:
     """Return the last attempt's part of the job, what ``once`` made of it, the others.
 
-    Parameters
-    ----------
-    start
-        Cut that the first begins with; None before iteration 0.
-    run
-        Directory that keeps the cuts.
+    The first begins with the cut ``start``, by default before iteration 0; ``run`` is
+    the directory that keeps the cuts.
 
     Raises
     ------
@@ -279,8 +245,8 @@ def run_attempts(
             if len(ends) == limit:
                 if not limit:
                     raise
-                problem = f"{error}; there were {limit} restarts before"
-                raise NodeLost(f"{problem} (max_restarts: {limit})") from error
+                before = f"there were {limit} restarts before (max_restarts: {limit})"
+                raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
             start = progress.cut_left(newest, holders, error)
             if start.iteration < newest.iteration:
@@ -301,17 +267,12 @@ def cut_plan(
 ) -> CutPlan | None:
     """Return the cuts that an attempt takes into a run directory; None for none.
 
-    Parameters
-    ----------
-    start
-        The cut that it begins with; None before iteration 0.
+    It begins with ``start``, by default before iteration 0.
     """
-    section, owners = (
-        experiment.scenario.checkpoint,
-        tasks_with_state_of(experiment.problem.job),
-    )
+    section = experiment.scenario.checkpoint
     if section is None:
         return None
+    owners = tasks_with_state_of(experiment.problem.job)
     keep = partial(write_cut, run, _digest(experiment))
     return CutPlan(owners, section.every, keep, start or Cut(0, {}))
 
@@ -319,13 +280,7 @@ def cut_plan(
 def read_last_cut(
     experiment: Experiment, run: Path, notify: Callable[[str], object]
 ) -> Cut:
-    """Return the last cut that a run directory keeps of an experiment.
-
-    Raises
-    ------
-    DataError
-        As `newest_cut`.
-    """
+    """Return the last cut of an experiment in a run directory, as `newest_cut`."""
     owners = tasks_with_state_of(experiment.problem.job)
     needed = (name for names in owners.values() for name in names)
     return newest_cut(run, _digest(experiment), {*needed}, notify)

@@ -16,7 +16,7 @@ from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
 from emu.lab.machines import Sharing
-from emu.problem import Problem, Realization, Schedule
+from emu.problem import Problem, Realization
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import flow_completion, host_effect, sensitivity
@@ -31,13 +31,13 @@ _USUAL = 2
 def with_byte_scale(scenario: Scenario) -> Experiment:
     """Prepare a scenario for emulation, with a number where its byte scale is ``auto``.
 
-    Raises
-    ------
-    EmulatorError
-        What `emu.scenario.prepare` raises.
+    Raises EmulatorError: what `emu.scenario.prepare` raises.
     """
     if scenario.emulation.byte_scale == AUTO:
-        scenario = stating(scenario, byte_scale=_byte_scale(scenario))
+        volumes: list[float] = []  # of real payloads, which have their size
+        if not (scenario.jobs or scenario.job.trains):
+            volumes = np.unique(realize(scenario, build_job(scenario)).volumes).tolist()
+        scenario = stating(scenario, byte_scale=choose_byte_scale(volumes))
     experiment = prepare(scenario)
     open_data(experiment.problem.job)
     return experiment
@@ -52,22 +52,14 @@ def with_scales(
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Prepare a scenario for emulation, with numbers where it says ``auto``.
 
-    Parameters
-    ----------
-    notify
-        Called after every trial.
-    allow
-        Programs that trials may start, as for `RunSettings`.
-    check
-        Called before the first trial; what it raises ends the search.
+    ``notify`` is called after every trial, ``check`` before the first: what it raises
+    ends the search. Trials may start the programs in ``allow``, as `RunSettings`.
 
     Returns
     -------
-    Experiment
-        With its scales stated.
-    ScaleChoice or None
-        How its time scale was chosen; None where it is stated, or the job takes no
-        time: that is as exact at any scale.
+    tuple
+        The experiment with its scales stated, and how its time scale was chosen: None
+        where it is stated, or the job takes no time, which is as exact at any scale.
 
     Raises
     ------
@@ -81,37 +73,29 @@ def with_scales(
     is_explicit = scenario.emulation.time_scale != AUTO
     if schedule.makespan <= 0 or is_explicit:
         return _at(experiment, scale), None
-    if scenario.emulation.network == "kernel":
-        choice = _on_kernel(experiment, schedule)
-        return _at(experiment, choice.time_scale), choice
-    emulation = experiment.scenario.emulation
-    shift = sensitivity(
-        experiment.realization,
-        experiment.choose_policy(),
-        experiment.expected,
-        schedule,
-    )
+    emulation, cores = experiment.scenario.emulation, usable_cores()
+    if emulation.network == "kernel":
+        costs = KernelCosts(
+            schedule,
+            byte_scale=emulation.stated_byte_scale,
+            cores=cores,
+            sharing=Sharing(emulation.sharing),
+        )
+        scale = kernel_time_scale(costs, emulation.max_error)
+        return _at(experiment, scale), ScaleChoice(
+            (), scale, None, costs.forecast(scale)
+        )
+    policy, expected = experiment.choose_policy(), experiment.expected
+    shift = sensitivity(experiment.realization, policy, expected, schedule)
     search = ScaleSearch(
         makespan=schedule.makespan,
         max_error=math.inf if shift > emulation.max_error else emulation.max_error,
         max_late_flows=emulation.max_late_flows,
     )
     ends = schedule.task_end.size + len(schedule.flows())
-    scale = search.first(ends, usable_cores())
+    scale = search.first(ends, cores)
     choice = search.choice(_trials(experiment, search, scale, notify, allow))
     return _at(experiment, choice.time_scale), choice
-
-
-def _on_kernel(experiment: Experiment, schedule: Schedule) -> ScaleChoice:
-    emulation = experiment.scenario.emulation
-    costs = KernelCosts(
-        schedule,
-        byte_scale=emulation.stated_byte_scale,
-        cores=usable_cores(),
-        sharing=Sharing(emulation.sharing),
-    )
-    scale = kernel_time_scale(costs, emulation.max_error)
-    return ScaleChoice((), scale, None, costs.forecast(scale))
 
 
 def _trials(
@@ -153,13 +137,8 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     policy = experiment.choose_policy()
     began = time.monotonic()
     with scratch_folder("trial") as folder:
-        run = emulate(
-            experiment.problem,
-            policy,
-            settings,
-            experiment.realization,
-            log=folder / "agent.log",
-        )
+        what = experiment.problem, policy, settings, experiment.realization
+        run = emulate(*what, log=folder / "agent.log")
     cost = time.monotonic() - began
     replay_run = replay(experiment, run, policy)
     effect = host_effect(
@@ -201,15 +180,6 @@ def shorten(experiment: Experiment, iterations: int) -> Experiment:
 def _at(experiment: Experiment, time_scale: float) -> Experiment:
     scenario = stating(experiment.scenario, time_scale=time_scale)
     return dataclasses.replace(experiment, scenario=scenario)
-
-
-def _byte_scale(scenario: Scenario) -> float:
-    """Return the byte scale of a job whose payloads are made up; others have theirs."""
-    if scenario.jobs or scenario.job.trains:
-        return 1.0
-    realization = realize(scenario, build_job(scenario))
-    volumes: list[float] = np.unique(realization.volumes).tolist()
-    return choose_byte_scale(volumes)
 
 
 def choose_byte_scale(volumes: list[float]) -> float:

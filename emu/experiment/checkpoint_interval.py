@@ -70,10 +70,7 @@ class Intervals:
 def young_daly(takes: float, between: float) -> tuple[float, float]:
     """Return Young's (1974) and Daly's (2006) seconds of work between checkpoints.
 
-    Parameters
-    ----------
-    takes, between
-        Seconds of a checkpoint, and between two deaths of the job.
+    ``takes``, ``between``: seconds of a checkpoint, and between two deaths of the job.
     """
     young = math.sqrt(2.0 * takes * between)
     if takes >= 2.0 * between:
@@ -93,24 +90,18 @@ def intervals(experiment: Experiment) -> Intervals | None:
     job, tasks = experiment.problem.job, experiment.tasks
     homes = {tasks[job.tasks[t].name] for own in job.processes.values() for t in own}
     between = failures.mortal / len(homes)
-    count = experiment.problem.job.iterations
+    count = job.iterations
     free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
     if section.to == "peer":
-        longer, (cuts, _) = (
-            experiment.simulate().makespan - free * count,
-            _count_copies(experiment),
-        )
-        takes = max(longer, 0.0) / max(cuts, 1)
+        longer = experiment.simulate().makespan - free * count
+        takes = max(longer, 0.0) / max(_count_copies(experiment)[0], 1)
     young, daly = young_daly(takes, between)
     counts = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     rates = rng.exponential(between, (_DRAWS, _RESTARTS))
-    means = {
-        interval: _mean(experiment, interval, rates)
-        for interval in {*counts, section.every}
-    }
-    means = dict(sorted(means.items()))
+    tries = sorted({*counts, section.every})
+    means = {interval: _mean(experiment, interval, rates) for interval in tries}
     return Intervals(
         young / free,
         daly / free,
@@ -135,19 +126,13 @@ def _count_copies(experiment: Experiment) -> tuple[int, float]:
 def copies_line(experiment: Experiment, makespan: float) -> list[str]:
     """Return a line on what checkpoints to peers cost; none without any.
 
-    Parameters
-    ----------
-    makespan
-        As simulated, without deaths.
+    ``makespan`` is as simulated, without deaths.
     """
     cuts, size = _count_copies(experiment)
     if not cuts:
         return []
-    free = (
-        _with_interval(experiment, experiment.problem.job.iterations)
-        .simulate()
-        .makespan
-    )
+    count = experiment.problem.job.iterations
+    free = _with_interval(experiment, count).simulate().makespan
     each, longer = format_size(size / cuts), format_duration(makespan - free)
     share = f"{100 * (makespan / free - 1):.3g} %"
     return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
@@ -168,10 +153,8 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     scenario = experiment.scenario
     section = cast("CheckpointSection", scenario.checkpoint)
     checkpoint = section.model_copy(update={"every": interval})
-    tasks = experiment.tasks
-    placement = scenario.placement.model_copy(
-        update={"policy": "explicit", "tasks": tasks}
-    )
+    edit = {"policy": "explicit", "tasks": experiment.tasks}
+    placement = scenario.placement.model_copy(update=edit)
     changes = {"checkpoint": checkpoint, "placement": placement, "failures": None}
     return prepare(scenario.model_copy(update=changes))
 

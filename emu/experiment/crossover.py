@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,7 @@ from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
 from emu.units import DURATION, RATE, SIZE
 
-if TYPE_CHECKING:
-    Pairs = Sequence[tuple[str, str]]
+Pairs = Sequence[tuple[str, str]]
 
 
 def compare_variants(
@@ -57,15 +56,12 @@ def compare_variants(
     ----------
     placements, policies
         Names; empty means the scenario's own.
-    moves
-        (task, machine) of every move.
-    swaps
-        (task, task) of every swap.
+    moves, swaps
+        (task, machine) of every move, (task, task) of every swap.
     seeds
         How many: that of ``base`` and those that follow it.
     keep_placement
-        Whether each placement is found once, under the rule of ``base``, and kept
-        for all policies.
+        Find each placement once, under the rule of ``base``, for all policies.
 
     Raises
     ------
@@ -73,13 +69,16 @@ def compare_variants(
         As loading, placing and realizing ``base`` raise, where a name is unknown, or
         when a move cannot be.
     """
-    rules = {policy: _rule(base.scenario, policy) for policy in policies}
+    rules = {}
+    for policy in policies:  # whose name may be that of one's own class
+        edited = load(base.scenario, {"schedule.policy": policy, "expect": None})
+        check_rule(edited)
+        rules[policy] = edited.schedule.rule
     first, rows = base.scenario.seed, list[Candidate]()
     for seed in range(first, first + seeds):
         if seed > first:
-            base = prepare(
-                load(base.stated or base.unchosen or base.scenario, {"seed": seed})
-            )
+            stated = base.stated or base.unchosen or base.scenario
+            base = prepare(load(stated, {"seed": seed}))
         near = [*_near(base.problem, moves, swaps, again=seed > first)]
         own = base.scenario.placed_by, base.policy
         variants = [_candidate(base, base, *own, exact=seed == first)]
@@ -122,23 +121,14 @@ def _variants(
             try:
                 base_kept = prepare(load(scenario, {**edit, "expect": None}))
             except PlacementError as error:
-                yield from (
-                    Candidate(placement, r, refused=error) for r in others.values()
-                )
+                for rule in others.values():
+                    yield Candidate(placement, rule, refused=error)
                 continue
         for policy, rule in others.items():
             edit_of_rule = {} if rule == own[1] else {"schedule.policy": policy}
             edit_of_rule |= edit if base_kept is None else standing(base_kept.problem)
-            yield _simulated(
-                base, placement, rule, scenario, edit_of_rule, kept=base_kept
-            )
-
-
-def _rule(scenario: Scenario, policy: str) -> str:
-    """Return the name of the rule that a policy is, which may be one's own class."""
-    scenario_of_rule = load(scenario, {"schedule.policy": policy, "expect": None})
-    check_rule(scenario_of_rule)
-    return scenario_of_rule.schedule.rule
+            what = placement, rule, scenario, edit_of_rule
+            yield _simulated(base, *what, kept=base_kept)
 
 
 def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:
@@ -146,10 +136,7 @@ def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:
 
     What an explicit placement spells out pins nothing elsewhere.
 
-    Raises
-    ------
-    ScenarioError
-        When there is no such policy.
+    Raises ScenarioError when there is no such policy.
     """
     return load(scenario, {**placement_edit(scenario, policy), "expect": None})
 
@@ -238,9 +225,8 @@ def _process(job: Job, name: str, option: str) -> str:
     try:
         return process_of(job, name)
     except ValueError as error:
-        raise ScenarioError(
-            f"no task {name!r}, {nearest(name, job.units)}", file=option
-        ) from error
+        problem = f"no task {name!r}, {nearest(name, job.units)}"
+        raise ScenarioError(problem, file=option) from error
 
 
 def _move_tasks(
@@ -268,10 +254,7 @@ def measure(
 ) -> SystemResult:
     """Simulate a scenario as one of the systems, with its seed and those that follow.
 
-    Parameters
-    ----------
-    machines
-        Those that take part; by default chosen with the first seed (`chosen_system`).
+    By default machines are chosen with the first seed (`chosen_system`).
 
     Raises
     ------
@@ -279,15 +262,16 @@ def measure(
         As `as_system` and `prepare`.
     """
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
-    scenario_of_system: dict[int, Scenario] = {}
+    scenarios: dict[int, Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
-        scenario_of_system[seed] = chosen_system(scenario, system, changes, machines)
-        ready = prepare(scenario_of_system[seed])
+        scenarios[seed] = chosen_system(scenario, system, changes, machines)
+        ready = prepare(scenarios[seed])
         machines = machines or ready.placing["machines"]
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = outcomes[scenario.seed]
     figures = figures_of_simulation(schedule, ready.realization)
+    is_own = system == scenario.job.system
     return SystemResult(
         system,
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
@@ -297,10 +281,8 @@ def measure(
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
-        missed=tuple(
-            list_misses(scenario.expect, figures, exact=system == scenario.job.system)
-        ),
-        scenarios=scenario_of_system,
+        missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
+        scenarios=scenarios,
     )
 
 
@@ -334,10 +316,8 @@ def compare_systems(
     Each on machines of its choice; with ``same_machines`` on those of the first. One
     that this scenario cannot be says why in their place.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `measure`, where no system can be simulated or one is unknown.
+    Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
+    simulated or one is unknown.
     """
     results, machines = list[SystemResult](), None
     for system in systems:
@@ -386,10 +366,8 @@ class Values:
     def between(cls, low: str, high: str) -> Values:
         """Return the values between two texts, ``16`` or ``5 Gbit/s``.
 
-        Raises
-        ------
-        ValueError
-            When one is no number, they are not of one quantity, or not in order.
+        Raises ValueError when one is no number, they are not of one quantity, or not in
+        order.
         """
         matches = [_QUANTITY.fullmatch(text) for text in (low, high)]
         if not all(matches):
@@ -407,10 +385,8 @@ class Values:
     def around(cls, value: object) -> Values:
         """Return those from a sixteenth of a number to sixteen times as much.
 
-        Raises
-        ------
-        ValueError
-            When it is neither a bare number nor one with a unit, such as ``10 Gbit/s``.
+        Raises ValueError when it is neither a bare number nor one with a unit, such as
+        ``10 Gbit/s``.
         """
         if isinstance(value, dict) and len({str(end) for end in value.values()}) == 1:
             value = next(iter(value.values()))  # a NIC, as fast in as out
@@ -449,11 +425,9 @@ class _Search:
         """Return both systems at a value, simulated once."""
         if value not in self.seen:
             text = self.values.write(value)
+            edit = {self.key: text}
             try:
-                one, other = (
-                    measure(self.scenario, system, {self.key: text})
-                    for system in self.between
-                )
+                one, other = (measure(self.scenario, s, edit) for s in self.between)
             except ScenarioError as error:
                 if error.key != self.key:
                     raise
@@ -484,10 +458,8 @@ def find_crossover(
     One change is looked for, by bisection: the range's ends say whether there is one.
     Both systems stand on all machines, or on those that the file states.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `measure`; among others where the key is unknown or a value impossible.
+    Raises ScenarioError, PlacementError, DataError as `measure`; among others where the
+    key is unknown or a value impossible.
     """
     if between[0] == between[1]:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
@@ -499,13 +471,8 @@ def find_crossover(
     below, above = search.at(low), search.at(high)
     guess, after = search.bisect(_fewer_bytes)
     by_estimate = _fewer_bytes(search.at(guess)) != _fewer_bytes(search.at(after))
-    return Crossover(
-        key,
-        below,
-        above,
-        search.at(guess).value if by_estimate else None,
-        2 * len(search.seen),
-    )
+    estimate = search.at(guess).value if by_estimate else None
+    return Crossover(key, below, above, estimate, 2 * len(search.seen))
 
 
 def _fewer_bytes(side: Side) -> bool:

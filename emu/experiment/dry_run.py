@@ -76,11 +76,9 @@ class DryRun:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the figures in words, a pair of label and text each."""
-        scale = "chosen by trials"
-        if self.time_scale is not None:
-            scale = f"{self.time_scale:g}"
+        scale = self.time_scale
         rows = [
-            ("time scale", scale),
+            ("time scale", "chosen by trials" if scale is None else f"{scale:g}"),
             ("byte scale", f"{self.byte_scale:g}"),
             ("simulated makespan", format_duration(self.makespan, 4)),
             ("processes", str(self.processes)),
@@ -94,9 +92,10 @@ class DryRun:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
         if tcp := self.tcp:
-            at_risk = "flows that begin where TCP fills a queue"
-            rows.append((at_risk, f"{tcp.at_risk:,}"))
             longer = format_ratio(tcp.older_first)
+            rows.append(
+                ("flows that begin where TCP fills a queue", f"{tcp.at_risk:,}")
+            )
             rows.append(("makespan moved by older connections first", longer))
         return rows
 
@@ -155,11 +154,8 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     if scenario.emulation.compute == "timed":
         return total
     for tasks in job.processes.values():
-        learns = {
-            t
-            for t in tasks
-            if parts[job.tasks[t].job_name] and job.tasks[t].phase != "sampling"
-        }
+        own = [(t, job.tasks[t]) for t in tasks]
+        learns = {t for t, o in own if parts[o.job_name] and o.phase != "sampling"}
         ends = [{edge.source, edge.destination} & learns for edge in job.edges]
         near = [size for size, end in zip(largest.tolist(), ends, strict=True) if end]
         total += _TENSORS * max(near, default=0.0)
@@ -174,11 +170,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
     A payload is there from the start of the task that makes it, as a task that holds
     its time has it at once, until the end of the one that reads it, or of the run. Of
     every edge between processes the largest is there twice: it leaves while it comes.
-
-    Parameters
-    ----------
-    volumes
-        Bytes of (edge, iteration), also of edges within a machine.
+    ``volumes`` are bytes by edge and iteration, also of edges within a machine.
     """
     job = schedule.problem.job
     starts, ends, sizes, twice = [], [], [], 0.0
@@ -208,13 +200,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     """Return a warning of loads too fast for this host and scales; empty for none.
 
     By two stated estimates, not measured: a run without a warning may still be late.
-
-    Parameters
-    ----------
-    cores
-        That this host may use.
-    loopback
-        Bytes per second of one TCP connection within it; None where not measured.
+    ``loopback`` is bytes per second of one TCP connection; None where not measured.
     """
     scale, wall = known.time_scale, known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
@@ -241,10 +227,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
 def check_memory(known: DryRun, window: object) -> None:
     """Refuse a run on this host alone that needs more memory than is free here.
 
-    Raises
-    ------
-    ScenarioError
-        With the numbers, and what to change.
+    Raises ScenarioError with the numbers, and what to change.
     """
     free = memory("available")
     if free is not None and known.memory > free:
@@ -257,18 +240,11 @@ def check_memory(known: DryRun, window: object) -> None:
         )
 
 
-# Checks of this host before anything compiles, trains or starts.
-
-
 def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """Look for torch where the job trains, for its data sets, and for room to write.
 
-    Parameters
-    ----------
-    runs
-        Directory that will take the run directory; nothing is left there.
-    here
-        Whether this host carries processes of the run.
+    ``runs`` will take the run directory, and nothing is left there. ``here`` is whether
+    this host carries processes of the run.
 
     Raises
     ------
@@ -280,24 +256,15 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
         if not alone.job.trains:
             continue
         if here and not is_installed("torch"):
-            raise DataError(
-                f"this job trains, and torch is not installed on this host: "
-                f"{INSTALL_TORCH}"
-            )
+            problem = "this job trains, and torch is not installed on this host"
+            raise DataError(f"{problem}: {INSTALL_TORCH}")
         dataset = alone.to_job(train_vertices=1).settings["dataset"]
-        find_source(
-            dataset["name"],
-            scale=dataset["scale"],
-            seed=dataset["seed"],
-            root=dataset["root"],
-        )
+        what = {key: dataset[key] for key in ("scale", "seed", "root")}
+        find_source(dataset["name"], **what)
     # A folder is made and removed: what permissions say does not hold for root.
     there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
     try:
         Path(tempfile.mkdtemp(prefix=".emu-", dir=there)).rmdir()
     except OSError as error:
-        raise DataError(
-            f"cannot make a run directory here: {error.strerror}; choose another with "
-            "--runs",
-            path=str(runs),
-        ) from error
+        problem = f"cannot make a run directory here: {error.strerror}; choose another "
+        raise DataError(f"{problem}with --runs", path=str(runs)) from error

@@ -6,21 +6,19 @@ Every key is looked at in every place that has its figure; `unchecked` names the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from emu.prediction.analysis.bounds import bounds
 from emu.problem import Realization, Schedule
+from emu.problem.fields.quantities import Expected
+from emu.scenario.run_sections import ExpectSection
 from emu.units import SIZE, format_duration, format_ratio
 
-if TYPE_CHECKING:
-    from emu.problem.fields.quantities import Expected
-    from emu.scenario.run_sections import ExpectSection
-
-    #: Key of ``expect`` -> what came out, None where it was not reported.
-    Figures = Mapping[str, float | None]
+#: Key of ``expect`` -> what came out, None where it was not reported.
+Figures = Mapping[str, float | None]
 
 #: Only a run has these.
 _OF_RUNS = ("makespan_error", "replay_error", "trust", "prediction", "accuracy", "loss")
@@ -103,17 +101,12 @@ def list_misses(
 ) -> list[str]:
     """Return one sentence per line of ``expect`` that ``figures`` do not meet.
 
-    Parameters
-    ----------
-    figures
-        What came out: ``makespan`` as simulated and ``emulated`` (seconds), ``bytes``
-        between machines, and shares. A key without a figure is not looked at.
-    exact
-        Whether single values of ``makespan`` and ``bytes`` hold: they are of the
-        scenario as it is stated, not of variants.
+    Seconds, bytes between machines, and shares; a key without a figure is not looked
+    at. Single values of ``makespan`` and ``bytes`` hold where ``exact``: for the
+    scenario as it is stated, not for variants.
     """
     misses: list[str] = []
-    for key, (what, limits, write) in _CHECKS.items():
+    for key, (what, kind, write) in _CHECKS.items():
         aim = getattr(expect, "makespan" if key == "emulated" else key)
         if aim is None or key not in figures:
             continue
@@ -123,46 +116,32 @@ def list_misses(
             if exact and not good:
                 text = f"{what} is {_write_figure(figure, write)}"
                 misses.append(f"{text}, expected {write(aim)}")
-        elif range_ := limits(aim):
-            misses += _outside(what, figures[key], range_, write)
+        elif range_ := _limits(kind, aim):
+            low, high, figure = *range_, figures[key]
+            if figure is not None and low <= figure <= high:
+                continue
+            words = zip(("at least", "at most"), range_, strict=True)
+            limits = [f"{word} {write(e)}" for word, e in words if math.isfinite(e)]
+            if low == -high:
+                limits = [f"at most {_percent(high)} either way"]
+            text = f"{what} is {_write_figure(figure, write)}"
+            misses.append(f"{text}, expected {' and '.join(limits)}")
     return misses
-
-
-def _outside(
-    what: str,
-    found: float | None,
-    wanted: tuple[float, float],
-    write: Callable[[float], str],
-) -> Iterator[str]:
-    if found is not None and wanted[0] <= found <= wanted[1]:
-        return
-    if wanted[0] == -wanted[1]:
-        limits = [f"at most {_percent(wanted[1])} either way"]
-    else:
-        words = zip(("at least", "at most"), wanted, strict=True)
-        limits = [f"{word} {write(end)}" for word, end in words if math.isfinite(end)]
-    yield f"{what} is {_write_figure(found, write)}, expected {' and '.join(limits)}"
 
 
 def _write_figure(found: float | None, write: Callable[[float], str]) -> str:
     return "not reported" if found is None or math.isnan(found) else write(found)
 
 
-def _range(wanted: Expected) -> tuple[float, float] | None:
-    """Return the range; None for a single value, which is of the simulation."""
-    return wanted if isinstance(wanted, tuple) else None
+def _limits(kind: str, wanted: Expected) -> tuple[float, float] | None:
+    """Return the range that is stated, or that a single value of a kind stands for.
 
-
-def _at_most(wanted: Expected) -> tuple[float, float]:
-    return wanted if isinstance(wanted, tuple) else (-math.inf, wanted)
-
-
-def _at_least(wanted: Expected) -> tuple[float, float]:
-    return wanted if isinstance(wanted, tuple) else (wanted, math.inf)
-
-
-def _either_way(wanted: float) -> tuple[float, float]:
-    return -wanted, wanted
+    None where a single value is of the simulation.
+    """
+    if isinstance(wanted, tuple):
+        return wanted
+    least = {"most": -math.inf, "least": wanted, "off": -wanted}.get(kind)
+    return None if least is None else (least, math.inf if kind == "least" else wanted)
 
 
 def _seconds(value: float) -> str:
@@ -173,17 +152,13 @@ def _percent(value: float) -> str:
     return f"{100 * value:.4g} %"
 
 
-def _four_digits(value: float) -> str:
-    return f"{value:.4f}"
-
-
-_CHECKS: dict[str, tuple[str, Callable[[Any], Any], Callable[[float], str]]] = {
-    "makespan": ("simulated makespan", _range, _seconds),
-    "emulated": ("the makespan of the run", _range, _seconds),
-    "gap": ("the gap", _at_most, _percent),
-    "bytes": ("bytes between machines", _range, SIZE.exact),
-    "makespan_error": ("the makespan error", _either_way, format_ratio),
-    "replay_error": ("the replay error", _either_way, format_ratio),
-    "accuracy": ("test accuracy", _at_least, _four_digits),
-    "loss": ("training loss", _at_most, _four_digits),
+_CHECKS: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    "makespan": ("simulated makespan", "range", _seconds),
+    "emulated": ("the makespan of the run", "range", _seconds),
+    "gap": ("the gap", "most", _percent),
+    "bytes": ("bytes between machines", "range", SIZE.exact),
+    "makespan_error": ("the makespan error", "off", format_ratio),
+    "replay_error": ("the replay error", "off", format_ratio),
+    "accuracy": ("test accuracy", "least", "{:.4f}".format),
+    "loss": ("training loss", "most", "{:.4f}".format),
 }

@@ -65,8 +65,7 @@ def host_load(length: float = _LENGTH) -> HostLoad:
             total += number
         loops.append(time.thread_time() - began)
     own, seconds = time.thread_time() - own, time.monotonic() - wall
-    after = cpu_times()
-    cores = usable_cores()
+    after, cores = cpu_times(), usable_cores()
     cpu = time.process_time() - cpu
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
@@ -82,17 +81,7 @@ def host_load(length: float = _LENGTH) -> HostLoad:
 def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> None:
     """Say that measured times will be too long, or refuse to measure them.
 
-    Parameters
-    ----------
-    warn
-        Takes a sentence.
-    force
-        Whether to measure whatever the load.
-
-    Raises
-    ------
-    RunUntrusted
-        When a share is above 20 % and ``force`` is not stated.
+    Raises RunUntrusted when a share is above 20 % and ``force`` is not stated.
     """
     causes = load.causes()
     if not causes:

@@ -8,7 +8,6 @@ less of both.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from emu.errors import ScenarioError
 from emu.experiment.scale_search import SHORTEST, KernelForecast
 from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.analysis.critical_path import critical_path
+from emu.problem import Schedule
 from emu.trust.verdict import round_up
-
-if TYPE_CHECKING:
-    from emu.problem import Schedule
 
 #: Wall seconds from an end to the first bytes of the flow that waited for it: in the
 #: mean of four scenarios 0.9 to 2.9 ms, on two cores that others kept busy.
@@ -33,16 +30,10 @@ MARGIN, CORES = 0.5, 0.5
 
 
 class KernelCosts:
-    """Cost of a schedule on kernel NICs, by time scale.
+    """Cost of a simulated schedule on kernel NICs, by time scale.
 
-    Parameters
-    ----------
-    schedule
-        Simulated; its makespan is more than 0.
-    byte_scale
-        Real bytes per emulated byte.
-    cores
-        That this host may use.
+    Its makespan is more than 0; ``byte_scale`` is real bytes per emulated byte; this
+    host may use so many cores.
     """
 
     def __init__(
@@ -65,9 +56,7 @@ class KernelCosts:
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""
         delay = self.hops * HOP / (MARGIN * max_error)
-        return max(
-            delay / self.makespan, SHORTEST / self.makespan, self._nics[-1] / FASTEST
-        )
+        return max(max(delay, SHORTEST) / self.makespan, self._nics[-1] / FASTEST)
 
     @property
     def most(self) -> float:
@@ -82,9 +71,8 @@ class KernelCosts:
 
     def busy(self, scale: float) -> float:
         """Return the share of the cores that a run keeps busy."""
-        segments = math.fsum(
-            nbytes / self._segment(nic, scale) for nic, nbytes in self._sent.items()
-        )
+        sent = self._sent.items()
+        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sent)
         work = self._ends * END + segments * SEGMENT
         return work / (self.makespan * scale * self._cores)
 
@@ -100,10 +88,7 @@ class KernelCosts:
 def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:
     """Return the least scale of two digits at which kernel NICs cost little enough.
 
-    Raises
-    ------
-    ScenarioError
-        When the slowest NIC would carry less than the kernel's least.
+    Raises ScenarioError when the slowest NIC would carry less than the kernel's least.
     """
     scale = round_up(costs.least(max_error))
     while scale <= costs.most and not costs.holds(scale):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,8 @@ from emu.scenario import (
 from emu.systems.training_section import TrainingSection
 from emu.units import DURATION
 
-if TYPE_CHECKING:
-    #: Kind of task -> names of the ranges that make up one iteration of it.
-    Ranges = Mapping[str, Sequence[str]]
+#: Kind of task -> names of the ranges that make up one iteration of it.
+Ranges = Mapping[str, Sequence[str]]
 
 #: Where a range was recorded, the one that counts first: work that a GPU does after its
 #: range on the CPU has ended is part of the time.
@@ -60,16 +59,10 @@ def profile_from_trace(
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
     The k-th occurrence of a range is iteration k of every task of the kind; of a
-    sampler, as in ``times``, a whole mini-batch, of which each takes its share. Kinds
-    without a range keep the scenario's ``times``.
-
-    Parameters
-    ----------
-    ranges
-        A kind that is not among them is the range of the same name.
-    watch
-        Gets the seconds of every range of the trace, the program's own first, before
-        volumes are sampled.
+    sampler, as in ``times``, a whole mini-batch, of which each takes its share. A kind
+    that is not in ``ranges`` is the range of its own name; kinds without one keep the
+    scenario's ``times``. ``watch`` gets the seconds of every range, the program's own
+    first, before volumes are sampled.
 
     Raises
     ------
@@ -90,23 +83,24 @@ def profile_from_trace(
         raise ScenarioError(problem, file="--range")
     events = _occurrences(trace)
     watch({name: one.seconds for name, one in events.items()})
-    measured = {
-        kind: _seconds(events, ranges.get(kind, (kind,)), trace)
-        for kind in kinds
-        if kind in ranges or kind in events
-    }
+    measured = {}
+    for kind in kinds:
+        if kind in ranges or kind in events:
+            names = ranges.get(kind, (kind,))
+            if lacks := [name for name in names if name not in events]:
+                raise DataError(_without(events, lacks[0]), path=str(trace))
+            count = min(len(events[name].seconds) for name in names)
+            rows = [events[name].seconds[:count] for name in names]
+            measured[kind] = np.sum(rows, axis=0)
     if not measured:
         raise DataError(_without(events, next(iter(kinds))), path=str(trace))
     iterations = min(map(len, measured.values()))
-    means = {
-        f"job.times.{k}": f"{float(row.mean())!r} s" for k, row in measured.items()
-    }
-    scenario_of_counts = load(
-        scenario,
-        {**means, "job.iterations": iterations, "job.epochs": None, "profile": None},
-    )
-    job = build_job(scenario_of_counts)
-    realization = realize(scenario_of_counts, job)
+    edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
+    for kind, row in measured.items():
+        edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
+    of_counts = load(scenario, {**edit, "profile": None})
+    job = build_job(of_counts)
+    realization = realize(of_counts, job)
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
         if task.kind in measured:
@@ -136,22 +130,8 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                 in_order = sorted(spans[name, category])
                 seconds = np.array([seconds for _, seconds in in_order])
                 ranges[name] = Range(seconds, category in rank)
-        return dict(
-            sorted(
-                ranges.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum())
-            )
-        )
-
-
-def _seconds(
-    found: Mapping[str, Range], names: Sequence[str], trace: Path
-) -> NDArray[np.float64]:
-    """Return the sum of some ranges, occurrence by occurrence."""
-    for name in names:
-        if name not in found:
-            raise DataError(_without(found, name), path=str(trace))
-    count = min(len(found[name].seconds) for name in names)
-    return np.asarray(sum(found[name].seconds[:count] for name in names))
+        longest = sorted(ranges.items(), key=lambda one: -one[1].seconds.sum())
+        return dict(sorted(longest, key=lambda one: not one[1].own))
 
 
 def _without(found: Mapping[str, Range], name: str) -> str:
@@ -161,8 +141,7 @@ def _without(found: Mapping[str, Range], name: str) -> str:
     )
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        "once per kind; "
-        f"there are: {names or 'none'}"
+        f"once per kind; there are: {names or 'none'}"
     )
 
 
@@ -190,10 +169,8 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
-    nothing = Realization(
-        np.zeros((len(job.tasks), job.iterations)),
-        np.zeros((len(job.edges), job.iterations)),
-    )
+    sizes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
+    nothing = Realization(*map(np.zeros, sizes))
     return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
@@ -220,56 +197,36 @@ def measure_profile(
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(experiment.problem)
-    run = emulate(
-        experiment.problem,
-        "none",
-        settings,
-        experiment.realization,
-        log=directory.path / "agent.log",
-        observer=observer,
-    )
+    what = experiment.problem, "none", settings, experiment.realization
+    run = emulate(*what, log=directory.path / "agent.log", observer=observer)
     return Profile(run.cpu, run.realization.volumes)
 
 
 def times_by_kind(
     experiment: Experiment, measured: NDArray[np.float64]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return ``job.times`` by which kinds of task take what they were measured to take.
+    """Return ``job.times``, and mean seconds of a task of the kinds that have no key.
 
     A key gets the time by which all tasks of its kinds together take the median, over
     iterations, of what they took: the first ones, which warm up, do not count. All of a
     kind take the same then: where parts differed by 9 % and the first of 5 epochs was
-    12 ms longer, real DGCL took 17 % longer than this predicts.
-
-    Parameters
-    ----------
-    experiment
-        As `prepare_profile` returns it, of a system that takes no profile.
-    measured
-        CPU seconds, tasks x iterations.
-
-    Returns
-    -------
-    tuple[dict[str, Any], dict[str, float]]
-        ``job.times``, and mean seconds of a task of the kinds that have no key.
+    12 ms longer, real DGCL took 17 % longer than this predicts. The experiment is that
+    of `prepare_profile`; ``measured`` is CPU seconds, tasks x iterations.
     """
     scenario, job = experiment.scenario, experiment.problem.job
     kinds = {task.name: task.kind for task in job.tasks}
     stated = np.asarray(realize(scenario, job).times)
     left = set(kinds)
     # Kinds that share a key have none alone: all that are left, at last.
-    for group in [
-        *({kind} for kind in dict.fromkeys(kinds.values())),
-        {*kinds.values()},
-    ]:
+    each = dict.fromkeys(kinds.values())
+    for group in [*({kind} for kind in each), {*each}]:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
         before, after = stated[rows].sum(axis=0), measured[rows].sum(axis=0)
         if not before.any():
             continue
         ratio = float(np.median(after[before > 0] / before[before > 0]))
-        scale = partial(_four_digits, ratio)
-        edit, keys = scenario.job.scale_times(kinds, names, scale)
+        edit, keys = scenario.job.scale_times(kinds, names, partial(_scale, ratio))
         scenario = load(scenario, edit)
         left -= keys
     rest: dict[str, list[float]] = defaultdict(list)
@@ -280,5 +237,5 @@ def times_by_kind(
     return times, {kind: float(np.mean(means)) for kind, means in rest.items()}
 
 
-def _four_digits(ratio: float, time: float) -> str:
+def _scale(ratio: float, time: float) -> str:
     return DURATION.exact(float(f"{time * ratio:.4g}"))

@@ -21,19 +21,15 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.resumption import with_until
-from emu.experiment.run_experiment import (
-    PreparedRun,
-    emulation_settings,
-    manifest,
-    result_of,
-)
+from emu.experiment.run_experiment import emulation_settings, manifest, result_of
+from emu.experiment.run_result import PreparedRun
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Problem, RateHistory, Realization, Schedule
+from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import (
     REPORTS,
@@ -87,17 +83,9 @@ def audit_whole(
 ) -> tuple[AuditReport, tuple[str, ...]]:
     """Return the report of an audit, and what could not be compared, in sentences.
 
-    Parameters
-    ----------
-    tolerance, relative, rule, training
-        As `ToAudit.audit`.
-    stated
-        Scenario in place of the text in the run directory.
+    As `ToAudit.audit`; ``stated`` stands for the scenario's text in the run directory.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `ToAudit.audit`, or when records are damaged.
+    Raises DataError, ValueError as `ToAudit.audit`, or when records are damaged.
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     if subject.run is None:
@@ -111,17 +99,13 @@ def audit_whole(
 def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     """Compute everything of a run again that follows from something else.
 
-    Parameters
-    ----------
-    stated
-        Scenario in place of the text in the run directory.
-
-    Raises
-    ------
-    DataError
-        When records are damaged.
+    ``stated`` stands for the scenario's text in the run directory. Raises DataError
+    when records are damaged.
     """
-    checks = {"records": _digests(run)}
+    checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
+    if "source" in run.manifest or "records" in run.result:
+        there, noted = RunDirectory(run.path).digests(), run.result.get("records")
+        checks["records"] = agreement("records", there, noted, "result.json")
     silent = [_BY_DIGEST]
     scenario, check = _scenario(run, stated, silent)
     checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
@@ -139,10 +123,9 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
         experiment = with_until(experiment, run.manifest).beginning_at(first, began)
         before = foreseen(experiment, ends)
-    by = "the scenario"
-    problem = problem_to_json(experiment.problem)
+    problem = _plain(problem_to_json(experiment.problem))
     there = read_json(run.path / "problem.json")
-    checks["problem"] = agreement("problem", there, _plain(problem), by)
+    checks["problem"] = agreement("problem", there, problem, "the scenario")
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return Recomputed(checks, tuple(silent))
@@ -199,16 +182,15 @@ def _results(
     outcome = read_outcome(run, experiment)
     with_weights = (run.path / WEIGHTS).exists()
     weights = read_weights(run.path) if with_weights else {}
-    choice = run.manifest.get("auto_scale")
-    choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
-    prepared = PreparedRun.of(experiment, settings, choice_of_scale)
+    noted = run.manifest.get("auto_scale")
+    choice = None if noted is None else ScaleChoice.from_json(noted)
+    prepared = PreparedRun.of(experiment, settings, choice)
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
     made = result_of(prepared, outcome, training, ended, before)
     if network := run.manifest.get("witness"):
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
         silent += [unseen] if unseen else []
-    records = "its records"
     again, content = _plain(made.replayed.to_json()), _plain(made.content)
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
@@ -216,37 +198,16 @@ def _results(
         silent.append(_NO_ACCURACY)
         for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
             one.pop("accuracy", None)
+    schedules = made.run.schedule, made.predicted, made.replayed
+    times, took = outcome.realization.times, outcome.schedule.work
+    by = "reports.npz (ends less starts)"
     return {
-        "result": agreement("result", result, content, records),
-        "simulated": agreement("simulated", there, again, records),
-        "headline": headline_faults(
-            run.result,
-            made.run.schedule,
-            made.predicted,
-            made.replayed,
-            outcome.realization,
-        ),
-        "times": _times(outcome),
+        "result": agreement("result", result, content, "its records"),
+        "simulated": agreement("simulated", there, again, "its records"),
+        "headline": headline_faults(run.result, *schedules, outcome.realization),
+        "times": agreement("times", times.tolist(), took.tolist(), by),
         "counts": _counts(outcome),
     }
-
-
-def _digests(run: RecordedRun) -> Findings:
-    """Return the records that are not those that result.json follows from."""
-    if "source" not in run.manifest and "records" not in run.result:
-        return 0, []  # of an earlier emu
-    there = RunDirectory(run.path).digests()
-    digests = run.result.get("records")
-    return agreement("records", there, digests, "result.json")
-
-
-def _times(run: EmulatedRun) -> Findings:
-    """Return where two records of the same thing differ: measured times."""
-    schedule, there = run.schedule, run.realization
-    took = schedule.work.tolist()
-    return agreement(
-        "times", there.times.tolist(), took, "reports.npz (ends less starts)"
-    )
 
 
 def _counts(run: EmulatedRun) -> Findings:
@@ -293,8 +254,15 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
-    rates = None if run.emulated is None else run.emulated.rates
-    schedule = _schedule_of_reports(problem, realization, arrays, rates)
+    schedule = Schedule(
+        problem,
+        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
+        flow_bytes=np.where(
+            np.isnan(arrays["flow_ready"]), np.nan, realization.volumes
+        ),
+        rates=None if run.emulated is None else run.emulated.rates,
+        reads=arrays["reads"] if arrays["reads"].size else None,
+    )
     with_lateness = realization
     if experiment.scenario.emulation.network != "kernel":
         with_lateness = Realization(late_times(schedule), realization.volumes)
@@ -314,26 +282,8 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         late=arrays["late"],
         busy=np.zeros_like(arrays["late"]),
         cpu=arrays["cpu"],
-        hosts=processes["hosts"],
-        tuning=processes["tuning"],
-        startup=processes["startup"],
+        **{key: processes[key] for key in ("hosts", "tuning", "startup")},
         wall=processes["wall_seconds"],
-    )
-
-
-def _schedule_of_reports(
-    problem: Problem,
-    measured: Realization,
-    arrays: dict[str, NDArray[Any]],
-    rates: RateHistory | None,
-) -> Schedule:
-    """Return the schedule of reports.npz."""
-    return Schedule(
-        problem,
-        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
-        flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
-        rates=rates,
-        reads=arrays["reads"] if arrays["reads"].size else None,
     )
 
 
@@ -345,13 +295,9 @@ def _reports(
     behind = {task.name: task.behind for task in experiment.problem.job.tasks}
     with one_error(path):
         for row in csv.DictReader(io.StringIO(read_text(path))):
-            task, figures = row["task"], {row["figure"]: float(row["value"])}
-            yield (
-                float(row["time"]),
-                task,
-                int(row["iteration"]) + behind[task],
-                figures,
-            )
+            iteration = int(row["iteration"]) + behind[row["task"]]
+            figures = {row["figure"]: float(row["value"])}
+            yield float(row["time"]), row["task"], iteration, figures
 
 
 def _plain(content: Any) -> Any:

@@ -32,19 +32,13 @@ class Beginning:
 
 
 def resume_run(
-    run: Path,
-    stated: Callable[[], Scenario] | None,
-    notify: Callable[[str], object],
+    run: Path, stated: Callable[[], Scenario] | None, notify: Callable[[str], object]
 ) -> Beginning:
     """Return what is left to do of a run directory.
 
-    Parameters
-    ----------
-    stated
-        Loads the scenario as it is now; None takes it from the directory.
-    notify
-        Called with a sentence on where it goes on, and on every checkpoint that is
-        passed over.
+    ``stated`` loads the scenario as it is now; None takes it from the directory.
+    ``notify`` gets a sentence on where it goes on, and on every checkpoint that is
+    passed over.
 
     Raises
     ------
@@ -63,8 +57,8 @@ def resume_run(
     manifest = read_manifest(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
-        choice = manifest.get("auto_scale")
-        choice_of_scale = None if choice is None else ScaleChoice.from_json(choice)
+        noted = manifest.get("auto_scale")
+        choice = None if noted is None else ScaleChoice.from_json(noted)
     now = read_scenario(run, manifest) if stated is None else stated()
     now = _as_long(now, scenario, manifest.get("until"))
     if different := apart(now, manifest["scenario"]):
@@ -78,10 +72,10 @@ def resume_run(
     experiment = with_until(prepare(scenario), manifest)
     start = read_last_cut(experiment, run, notify)
     last = experiment.problem.job.iterations
+    place = f"goes on at iteration {start.iteration} of {last}"
     if start.iteration >= last:
-        problem = f"goes on at iteration {start.iteration} of {last}"
-        raise DataError(problem, path=str(run))
-    notify(f"goes on at iteration {start.iteration} of {last}")
+        raise DataError(place, path=str(run))
+    notify(place)
     with one_error(path):
         first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
         before = experiment.beginning_at(first, began)
@@ -90,7 +84,7 @@ def resume_run(
     kills = {*manifest.get("killed", ())}
     coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
     rest = replace(rest, kills=later(coming, rest.first, began))
-    return Beginning(rest, choice_of_scale, RunDirectory(run), start)
+    return Beginning(rest, choice, RunDirectory(run), start)
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
@@ -110,10 +104,7 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
 def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
     """Return an experiment with the accuracy that decided its length, if one did.
 
-    Parameters
-    ----------
-    manifest
-        Of its run: the scenario there has the length alone.
+    ``manifest`` is that of its run: the scenario there has the length alone.
     """
     if not (stated := manifest.get("until")):
         return experiment

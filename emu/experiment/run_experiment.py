@@ -8,20 +8,22 @@ import math
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.coordinator import EmulatedRun, Observer, emulate
+from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
 from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
-from emu.experiment.run_result import RunResult
-from emu.experiment.training_results import by_mini_batch, learnt
+from emu.experiment.run_result import PreparedRun, RunResult
+from emu.experiment.scale_search import ScaleChoice
+from emu.experiment.training_results import Parts, by_mini_batch, learnt
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines import Sharing
@@ -36,12 +38,7 @@ from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.problem.cut import Cut
-from emu.runs.array_files import (
-    REALIZATION,
-    REPORTS,
-    SCHEDULED,
-    write_weights,
-)
+from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
@@ -61,52 +58,6 @@ from emu.trust.lateness import (
 from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import Verdict, decide, host_figures
 
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.cuts import CutPlan
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.experiment.training_results import Parts
-    from emu.scenario.run_sections import EmulationSection
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedRun:
-    """A run, or one attempt at it, before its start; what follows reads this alone.
-
-    Under a portfolio choosing the policy costs a simulation of each, and the prediction
-    one more: both are made once.
-    """
-
-    experiment: Experiment
-    """The rest to do."""
-    settings: RunSettings
-    choice: ScaleChoice | None
-    """Choice of its time scale, where trials have made one."""
-    policy: str
-    """Rate policy; of a portfolio the one that is chosen."""
-    prediction: Schedule
-    """Simulated with the times and volumes that are expected."""
-
-    @classmethod
-    def of(
-        cls,
-        experiment: Experiment,
-        settings: RunSettings,
-        choice: ScaleChoice | None = None,
-    ) -> PreparedRun:
-        """Choose the policy, and predict the run."""
-        policy, prediction = experiment.choose_policy(), experiment.simulate()
-        return cls(experiment, settings, choice, policy, prediction)
-
-    @property
-    def emulation(self) -> EmulationSection:
-        """Keys of the scenario's ``emulation``."""
-        return self.experiment.scenario.emulation
-
-    @property
-    def by_kernel(self) -> bool:
-        """True where machines have NICs of the kernel, and no sender is paced."""
-        return self.emulation.network == "kernel"
-
 
 def judgement(
     prepared: PreparedRun, run: EmulatedRun, replayed: Schedule
@@ -119,12 +70,16 @@ def judgement(
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
         figures = figures.without_pacing()
-        first = {
-            (int(row["edge"]), int(row["iteration"])): float(row["first"])
-            for row in run.received
-        }
-        held_up = _share_of_waits(run, replayed, settings, chain)
-    sends = send_rows(counts["flows"] for counts in run.statistics.values())
+        rows = run.received[["edge", "iteration", "first"]].tolist()
+        first = {(edge, iteration): at for edge, iteration, at in rows}
+        # By waits for a core, at most what it is off: who agrees was not held up.
+        counts = run.statistics.items()
+        waits = {process: each["host_metrics"]["waited"] for process, each in counts}
+        works, scale = settings.compute != "timed", settings.time_scale
+        seconds = seconds_of_waits(schedule, waits, scale, chain, works=works)
+        most = abs(schedule.length - replayed.length)
+        held_up = min(seconds, most) / max(replayed.length, 1e-12)
+    sends = send_rows(each["flows"] for each in run.statistics.values())
     budget = error_budget(subject, replayed, sends, chain, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
@@ -174,21 +129,6 @@ def _effect_of(
     return effect.after(subject.outages, replayed.outages)
 
 
-def _share_of_waits(
-    run: EmulatedRun, replayed: Schedule, settings: RunSettings, chain: CriticalPath
-) -> float:
-    """Return the share by which waits for a core may have moved the end.
-
-    At most that by which it is off the replay: a run that agrees was not held up.
-    """
-    figures = run.statistics.items()
-    waits = {process: each["host_metrics"]["waited"] for process, each in figures}
-    schedule, works = run.schedule, settings.compute != "timed"
-    seconds = seconds_of_waits(schedule, waits, settings.time_scale, chain, works=works)
-    most = abs(schedule.length - replayed.length)
-    return min(seconds, most) / max(replayed.length, 1e-12)
-
-
 def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     """Return the guards' evidence; measured work may not undercut its CPU time."""
     experiment, settings = prepared.experiment, prepared.settings
@@ -217,11 +157,8 @@ _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack")
 def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     """Return the settings with which a scenario is emulated.
 
-    Parameters
-    ----------
-    overrides
-        Fields of `RunSettings` that the command line decides; they win.
-        ``allow`` is added to: the scenario's own models may run.
+    ``overrides`` are fields that the command line decides; they win. ``allow`` is added
+    to: the scenario's own models may run.
     """
     own = [model.name for model in model_programs(scenario)]
     overrides["allow"] = (*overrides.get("allow", ()), *own)
@@ -240,12 +177,8 @@ def carry_out(
 ) -> RunResult:
     """Emulate an experiment, simulate it twice, and write everything down.
 
-    Parameters
-    ----------
-    choice
-        How its time scale was chosen, where trials have chosen it.
-    start
-        Cut that it begins with, in the directory of the run that has kept it.
+    ``choice`` says how trials have chosen its time scale. It begins with the cut
+    ``start``, in the directory of the run that has kept it.
 
     Raises
     ------
@@ -279,7 +212,7 @@ def carry_out(
         again = is_resumption or bool(ended)
         _write_beginning(left, settings, directory, choice, again=again)
         prepared = PreparedRun.of(left, settings, choice)
-        observer.on_prediction(prepared.prediction)
+        observer.on_prediction(prepared.predicted)
         cuts = cut_plan(left, directory.path, start)
         return prepared, _emulate_experiment(prepared, directory, observer, cuts)
 
@@ -364,26 +297,19 @@ def result_of(
 ) -> RunResult:
     """Return a run with its verdicts, beside the simulations before and after it.
 
-    Parameters
-    ----------
-    training
-        First result of `emu.experiment.training_results.learnt`.
-    ended, before
-        Attempts before the run, and all of them simulated.
+    ``training`` is the first result of `learnt`; ``ended`` are the attempts before the
+    run, ``before`` all of them simulated.
     """
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)
     run, (prediction, again) = with_deaths(
-        run, (prepared.prediction, again), ended, before
+        run, (prepared.predicted, again), ended, before
     )
     verdict, budget = judgement(prepared, run, again)
     return RunResult(
-        experiment=prepared.experiment,
-        settings=prepared.settings,
-        policy=prepared.policy,
+        **vars(prepared) | {"predicted": prediction},
         run=run,
         replayed=again,
-        predicted=prediction,
         verdict=verdict,
         prediction=judge_prediction(
             run.schedule,
@@ -396,7 +322,6 @@ def result_of(
         ),
         error_budget=budget,
         training=training,
-        choice=prepared.choice,
         ended=tuple(ended),
         foreseen=before,
     )
@@ -438,7 +363,11 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
             "tuning": run.tuning,
             "startup": run.startup,
             "wall_seconds": run.wall,
-            "statistics": counts_of_processes(run),
+            # Without those that only the error budget reads.
+            "statistics": {
+                process: {key: value for key, value in own.items() if key != "flows"}
+                for process, own in run.statistics.items()
+            },
         },
     )
     if run.schedule.rates is not None:
@@ -459,22 +388,13 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     schedule = run.schedule
     logs = b"".join(figures["flows"] for figures in run.statistics.values())
     columns = {name: getattr(schedule, name) for name in SCHEDULED}
+    nothing = np.empty((0, 0), np.int64)
     return {
         **{name: column for name, column in columns.items() if column is not None},
-        "reads": np.empty((0, 0), np.int64)
-        if schedule.reads is None
-        else schedule.reads,
+        "reads": nothing if schedule.reads is None else schedule.reads,
         "late": run.late,
         "cpu": run.cpu,
         "sends": np.frombuffer(logs, "<f8"),
-    }
-
-
-def counts_of_processes(run: EmulatedRun) -> dict[str, dict[str, Any]]:
-    """Return the processes' counts, without those only for the error budget."""
-    return {
-        process: {key: value for key, value in figures.items() if key != "flows"}
-        for process, figures in run.statistics.items()
     }
 
 

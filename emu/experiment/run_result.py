@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.experiment.attempts import Ended, recovery_of
+from emu.experiment.scale_search import ScaleChoice
 from emu.prediction.analysis.bounds import optimality
 from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
 from emu.prediction.analysis.link_load import fluid_ends
@@ -19,46 +20,70 @@ from emu.prediction.analysis.throughput import pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
-from emu.runs.result import (
-    VERSION,
-    flow_error,
-    flow_rows,
-    port_rows,
-    task_rows,
-)
-from emu.scenario import Experiment, Scenario
+from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
+from emu.scenario import Experiment
 from emu.scenario.deaths import count_failures
 from emu.scenario.experiment import cost_of
+from emu.scenario.run_sections import EmulationSection
 from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion
-
-if TYPE_CHECKING:
-    from emu.experiment.scale_search import ScaleChoice
-    from emu.trust.prediction import Prediction
-    from emu.trust.verdict import Verdict
+from emu.trust.prediction import Prediction
+from emu.trust.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
-class RunResult:
-    """An emulated run, the two simulations beside it, and what was made of them."""
+class PreparedRun:
+    """A run, or one attempt at it, before its start; what follows reads this alone.
+
+    Under a portfolio choosing the policy costs a simulation of each, and the prediction
+    one more: both are made once.
+    """
 
     experiment: Experiment
+    """The rest to do."""
     settings: RunSettings
+    choice: ScaleChoice | None
+    """Choice of its time scale, where trials have made one."""
     policy: str
-    """Rate policy of the run; of a portfolio the one that was chosen."""
+    """Rate policy; of a portfolio the one that is chosen."""
+    predicted: Schedule
+    """Simulated with the times and volumes that are expected."""
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        settings: RunSettings,
+        choice: ScaleChoice | None = None,
+    ) -> PreparedRun:
+        """Choose the policy, and predict the run."""
+        policy, predicted = experiment.choose_policy(), experiment.simulate()
+        return cls(experiment, settings, choice, policy, predicted)
+
+    @property
+    def emulation(self) -> EmulationSection:
+        """Keys of the scenario's ``emulation``."""
+        return self.experiment.scenario.emulation
+
+    @property
+    def by_kernel(self) -> bool:
+        """True where machines have NICs of the kernel, and no sender is paced."""
+        return self.emulation.network == "kernel"
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult(PreparedRun):
+    """An emulated run, the two simulations beside it, and what was made of them."""
+
     run: EmulatedRun
     replayed: Schedule
     """Simulation of the run's own times and volumes."""
-    predicted: Schedule
-    """Simulation of the times and volumes that were expected before it."""
     verdict: Verdict
     prediction: Prediction
     error_budget: dict[str, float]
     """Seconds by which run and replay parted, by cause."""
     training: dict[str, Any]
     """``models``, ``training``, ``accuracy``, or the same per job."""
-    choice: ScaleChoice | None = None
-    """Trials that chose the time scale, where some did."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
     witness: Mapping[str, Any] | None = None
@@ -76,10 +101,7 @@ class RunResult:
             **self._settings_of_file(),
             **self._makespans(),
             **recovery_of(
-                self.ended,
-                schedule.makespan,
-                self.predicted.makespan,
-                self.foreseen,
+                self.ended, schedule.makespan, self.predicted.makespan, self.foreseen
             ),
             **self._tables(),
             **optimality(schedule, realization, self.policy),
@@ -104,6 +126,9 @@ class RunResult:
         depth = pipeline_depth(job)
         end = self.experiment.began + self.run.schedule.length
         failures = count_failures(self.experiment, end)
+        times = "stated" if scenario.profile is None else "profiled"
+        if scenario.emulation.compute == "real":
+            times = "measured"
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -114,7 +139,7 @@ class RunResult:
             "processes": len(job.processes),
             "network": scenario.emulation.network,
             "sharing": scenario.emulation.sharing,
-            "times": times_from(scenario),
+            "times": times,
             "flow_ends": scenario.emulation.flow_ends,
             **({"until": until.model_dump(mode="json")} if until else {}),
             **({"first_iteration": first} if first else {}),
@@ -154,6 +179,9 @@ class RunResult:
     def _tables(self) -> dict[str, Any]:
         run, schedule, settings = self.run, self.run.schedule, self.settings
         problem = self.experiment.problem
+        # Other hosts report the name of theirs.
+        shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
+        nics = {"seconds": run.startup.get("nics"), "shares": shares}
         return {
             "startup": run.startup,
             "flow_end_apart": flow_error(schedule, self.replayed),
@@ -164,10 +192,11 @@ class RunResult:
                 problem, run.statistics, settings.byte_scale
             ),
             "memory": memory_figures(run),
-            "transport": self._transport(),
-            **nic_figures(run),
+            "transport": self._transport,
+            **({"nics": nics} if shares else {}),
         }
 
+    @cached_property
     def _transport(self) -> dict[str, float]:
         arrivals = arrival_figures(self.run, self.settings.time_scale)
         return transport_figures(self.run) | arrivals
@@ -176,26 +205,17 @@ class RunResult:
         if self.choice is None:
             return {}
         wall = self.predicted.length * self.settings.time_scale
-        actual = {
-            "wall_seconds": self.run.wall,
-            "cpu_busy": self.verdict.figures.cpu_busy,
-        }
+        busy = self.verdict.figures.cpu_busy
+        actual = {"wall_seconds": self.run.wall, "cpu_busy": busy}
         if self.choice.kernel is None:
-            transport = self._transport()
-            late = transport["late_flows"] / max(transport["flows"], 1)
+            sent = self._transport
+            late = sent["late_flows"] / max(sent["flows"], 1)
             actual |= {"late_flows": late, "error": self.verdict.error}
         else:
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
         beside = self.choice.beside(wall, actual)
         return {"auto_scale": self.choice.to_json() | beside}
-
-
-def times_from(scenario: Scenario) -> str:
-    """Return where task times come from: ``stated``, ``profiled`` or ``measured``."""
-    if scenario.emulation.compute == "real":
-        return "measured"
-    return "stated" if scenario.profile is None else "profiled"
 
 
 def memory_figures(run: EmulatedRun) -> dict[str, float]:
@@ -219,16 +239,6 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
         row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
         rows.append(row)
     return {"hosts": rows}
-
-
-def nic_figures(run: EmulatedRun) -> dict[str, Any]:
-    """Return ``nics``: what kernel NICs carried before the run, of what is stated.
-
-    Other hosts report the name of theirs.
-    """
-    shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
-    figures = {"seconds": run.startup.get("nics"), "shares": shares}
-    return {"nics": figures} if shares else {}
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:

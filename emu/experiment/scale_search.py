@@ -54,10 +54,6 @@ class ScaleTrial:
         """Share of the flows that ended later than they may."""
         return self.late_flows / self.flows if self.flows else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
     def sentence(self) -> str:
         """Return how it came out, in one line."""
         return (
@@ -95,13 +91,7 @@ class ScaleSearch:
         return self.miss_factor(trial) <= 1
 
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
-        """Return the scale to try next, None when another trial is not worth it.
-
-        Parameters
-        ----------
-        trials
-            One or more.
-        """
+        """Return the scale to try next, None when another trial is not worth it."""
         best, worst = self._bracket(trials)
         if best is None:
             slowest = max(trials, key=lambda trial: trial.time_scale)
@@ -120,10 +110,7 @@ class ScaleSearch:
     def choice(self, trials: Sequence[ScaleTrial]) -> ScaleChoice:
         """Return the fastest scale whose trial meets the aims, else the next to try.
 
-        Parameters
-        ----------
-        trials
-            One or more.
+        Of one trial or more.
         """
         best, _ = self._bracket(trials)
         if best is not None:
@@ -155,10 +142,6 @@ class KernelForecast:
     cpu_busy: float
     """Share of the cores."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class ScaleChoice:
@@ -178,10 +161,7 @@ class ScaleChoice:
     def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
         """Return the choice of `to_json`.
 
-        Raises
-        ------
-        KeyError, TypeError
-            When it is none.
+        Raises KeyError, TypeError when it is none.
         """
         trials = tuple(ScaleTrial(**trial) for trial in content["trials"])
         scale = content["time_scale"]
@@ -192,21 +172,18 @@ class ScaleChoice:
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
         if self.kernel is not None:
-            forecast = self.kernel.to_json()
+            forecast = asdict(self.kernel)
             return {"time_scale": self.time_scale, "trials": [], "kernel": forecast}
         return {
             "time_scale": self.time_scale,
             "held": self.taken is not None,
-            "trials": [trial.to_json() for trial in self.trials],
+            "trials": [asdict(trial) for trial in self.trials],
         }
 
     def sentence(self, budget: float) -> str:
         """Return one line on a scale that no trial says enough of; empty else.
 
-        Parameters
-        ----------
-        budget
-            Seconds that trials had.
+        Trials had ``budget`` seconds.
         """
         if self.kernel is not None:
             return (
@@ -224,13 +201,9 @@ class ScaleChoice:
     def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
         """Return the trial's predictions of the run beside the run's own figures.
 
-        Parameters
-        ----------
-        expected
-            Wall seconds of the run: predicted makespan times time scale.
-        actual
-            ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
-            kernel NICs ``delay`` before first bytes in place of the two.
+        ``expected`` is in wall seconds: predicted makespan times time scale. ``actual``
+        has ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
+        kernel NICs ``delay`` before first bytes in place of the two.
         """
         figures: dict[str, float] = {"wall_seconds": expected}
         if self.kernel is not None:

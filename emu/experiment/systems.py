@@ -42,10 +42,7 @@ def as_system(
 ) -> Scenario:
     """Return a scenario as another system, with as many seeds per iteration.
 
-    Parameters
-    ----------
-    overrides
-        Keys of the scenario before it is translated, as for `load`.
+    ``overrides`` are keys before it is translated, as for `load`.
 
     Raises
     ------
@@ -73,11 +70,9 @@ def as_system(
     if scenario.job.system == system:
         return scenario
     if scenario.profile is not None:
-        problem = (
-            "is of one system, to compare several write its means instead: "
-            f"job.times={_mean_times(scenario)}"
-        )
-        raise origin.error(("profile",), problem)
+        problem = "is of one system, to compare several write its means instead: "
+        means = _mean_times(scenario)
+        raise origin.error(("profile",), f"{problem}job.times={means}")
     target = _translation(system)
     job = target.write(_common(scenario, split=target.splits_first_layer))
     changes: dict[str, object] = {"job": {"system": system, **job}}
@@ -95,14 +90,9 @@ def chosen_system(
     """Return a scenario as another system, on machines that are chosen for it.
 
     Seeds per iteration are the same on any number of machines. What the file states of
-    machines holds for every system. Else ``best`` chooses: of dgtp when it is placed
-    (`emu.scenario.prepare`), of systems with a worker per machine here, among sets of
-    machines with room for one, by simulation.
-
-    Parameters
-    ----------
-    machines
-        Hold in place of a choice.
+    machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
+    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker per
+    machine here, among sets of machines with room for one, by simulation.
 
     Raises
     ------
@@ -114,12 +104,11 @@ def chosen_system(
     free = getattr(stated.job, "machines", None) is None
     if machines is not None:
         return _on(stated, plain, machines)
-    if not (
-        free and plain.placed_by == "best" and isinstance(plain.job, ReplicaSection)
-    ):
+    is_chosen = free and plain.placed_by == "best"
+    if not (is_chosen and isinstance(plain.job, ReplicaSection)):
         return plain
-    built, roomy = build_job(plain), _roomy(stated)
-    sets = machine_sets(built, plain.cluster.build().only(roomy), _MOST_SETS)
+    cluster = plain.cluster.build().only(_roomy(stated))
+    sets = machine_sets(build_job(plain), cluster, _MOST_SETS)
     best, least = plain, inf
     for names in sets:
         try:
@@ -143,9 +132,8 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
     if "workers" in type(job).model_fields:  # as many as there are machines
-        job = job.model_copy(
-            update={"workers": len(scenario.cluster.names_and_positions())}
-        )
+        workers = len(scenario.cluster.names_and_positions())
+        job = job.model_copy(update={"workers": workers})
     read = _translation(job.system).read
     names: tuple[str, ...] = read(job, scenario.cluster)["machines"]
     return names
@@ -187,11 +175,11 @@ def _mean_times(scenario: Scenario) -> str:
     for task, times in zip(job.tasks, profile.times, strict=True):
         rows.setdefault(task.kind, []).append(times.mean())
     share = cast("TrainingSection", scenario.job).share
-    means = {
-        kind: DURATION.format(float(np.mean(times)) / share(kind))
+    means = (
+        f"{kind}: {DURATION.format(float(np.mean(times)) / share(kind))}"
         for kind, times in sorted(rows.items())
-    }
-    return f"{{{', '.join(f'{kind}: {time}' for kind, time in means.items())}}}"
+    )
+    return f"{{{', '.join(means)}}}"
 
 
 def _common(scenario: Scenario, *, split: bool) -> CommonJob:
@@ -207,6 +195,19 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
     by_phase = all(phase in times for phase in PHASES)
     # P3 takes no program, and says so itself.
     split &= not by_phase and "worker" in times and "hidden" in fields["model"]
+    share = 0.0
+    if split:  # of layer 1 in a forward pass, of one sampled mini-batch
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        dataset = open_for(settings)
+        plan = replace(BatchPlan.from_settings(settings), samplers=1)
+        ((counts,),) = count_samples(dataset, plan, 1)
+        share = first_layer_share(
+            settings["model"],
+            dataset.feature_length,
+            dataset.classes,
+            edges=[sum(of_store) for of_store in counts.answered[::-1]],
+            vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
+        )
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,
@@ -214,23 +215,8 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_first_layer(scenario) if split else 0.0,
+        first_layer=share,
         **_translation(job.system).read(job, scenario.cluster),
-    )
-
-
-def _first_layer(scenario: Scenario) -> float:
-    """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
-    dataset = open_for(settings)
-    plan = replace(BatchPlan.from_settings(settings), samplers=1)
-    ((counts,),) = count_samples(dataset, plan, 1)
-    return first_layer_share(
-        settings["model"],
-        dataset.feature_length,
-        dataset.classes,
-        edges=[sum(counts_of_store) for counts_of_store in counts.answered[::-1]],
-        vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
     )
 
 
@@ -239,22 +225,11 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
 
     None where there is no such key, or the default.
     """
-    before, after = (
-        _flat(
-            one.model_dump(
-                mode="json",
-                include={"job", "placement"},
-                exclude_none=True,
-                exclude_defaults=True,
-            )
-        )
-        for one in (scenario, translated)
-    )
-    return {
-        key: (before.get(key), after.get(key))
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-    }
+    what: Any = {"mode": "json", "include": {"job", "placement"}}
+    what |= {"exclude_none": True, "exclude_defaults": True}
+    before, after = (_flat(one.model_dump(**what)) for one in (scenario, translated))
+    both = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    return {key: (was, now) for key, (was, now) in both.items() if was != now}
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -270,17 +245,8 @@ def write_rows(
 ) -> list[list[str]]:
     """Write the scenarios of a comparison, for ``emu simulate``; makes the folder.
 
-    Parameters
-    ----------
-    name
-        Of the scenario that they vary.
-    rows
-        Name and scenarios by seed of every row.
-
-    Returns
-    -------
-    list
-        The files of every row, one per seed; those of further seeds end in ``-seedN``.
+    ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
+    seed. Returns the files of every row: those of further seeds end in ``-seedN``.
 
     Raises
     ------

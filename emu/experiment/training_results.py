@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.errors import DataError
 from emu.graph_data import open_for
 from emu.host.foreign_code import CodeWithheld
@@ -26,37 +27,20 @@ from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import system_of
 from emu.training import evaluate, parameter_shapes, split_parts
 
-if TYPE_CHECKING:
-    from emu.emulation.coordinator.outcome import EmulatedRun
-
-    Parts = dict[str, NDArray[Any]]
-    Reports = list[tuple[float, str, int, dict[str, float]]]
-    Results = Mapping[str, Mapping[str, NDArray[Any]]]
+Parts = dict[str, NDArray[Any]]
+Reports = list[tuple[float, str, int, dict[str, float]]]
+Results = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
 def learnt(
-    experiment: Experiment,
-    run: EmulatedRun,
-    policy: str,
-    weights: Parts | None = None,
+    experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
 ) -> tuple[dict[str, Any], Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Beside them the named parts of all weights, of which there are none where nothing
-    was trained; those of several jobs begin with ``JOB/``.
-
-    Parameters
-    ----------
-    policy
-        Rate policy, for how long each of several jobs takes alone.
-    weights
-        Parts that were learnt, as this function returns them; None takes them from the
-        results of the run.
-
-    Raises
-    ------
-    KeyError
-        When ``weights`` lacks a part.
+    was trained; those of several jobs begin with ``JOB/``. ``policy`` is for how long
+    each of several jobs takes alone; ``weights`` are such parts, by default of the
+    run's results. Raises KeyError when they lack one.
     """
     job = experiment.problem.job
     models = {"models": list_model_figures(experiment.scenario)}
@@ -81,7 +65,10 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     DataError
         When the directory, its weights or the data set cannot be used.
     """
-    jobs = [*list_training(_job_of(path))]
+    manifest = path / "manifest.json"
+    with one_error(manifest):  # problem.json holds no settings
+        scenario = Scenario.model_validate(read_json(manifest)["scenario"])
+        jobs = [*list_training(build_job(scenario))]
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
@@ -90,8 +77,7 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
         own = [parts.get(prefix + part) for part in shapes]
-        fitting = [p.shape for p in own if p is not None] == [*shapes.values()]
-        if not fitting:
+        if [p.shape for p in own if p is not None] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
         flat = np.concatenate([part.ravel() for part in own if part is not None])
@@ -100,14 +86,6 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
             raise DataError(problem, path=str(path / WEIGHTS))
         figures[prefix.removesuffix("/")] = evaluate(settings, flat)
     return figures
-
-
-def _job_of(run: Path) -> Job:
-    """Return the job of a run's scenario: problem.json holds no settings."""
-    path = run / "manifest.json"
-    with one_error(path):
-        content = read_json(path)
-        return build_job(Scenario.model_validate(content["scenario"]))
 
 
 def by_mini_batch(job: Job, reports: Reports) -> Reports:
@@ -136,8 +114,7 @@ def _figures(
     )
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
     curve = training_curve(reports)
-    figures = curve_until_divergence(curve)
-    system = system_of(alone.settings)
+    figures, system = curve_until_divergence(curve), system_of(alone.settings)
     if system is None or not [*list_training(alone)]:
         return figures, {}
     try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from emu.errors import DataError
+from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
 from emu.lab.machines import Sharing
 from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
@@ -16,9 +17,6 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario
 from emu.trust.prediction import Witnesses
-
-if TYPE_CHECKING:
-    from emu.experiment.run_result import RunResult
 
 #: Congestion control of machines with kernel NICs.
 _KERNEL = Control.RENO
@@ -57,23 +55,18 @@ def with_witness(
 ) -> RunResult:
     """Return a run that was written with its third witness, and write it again.
 
-    Raises
-    ------
-    SchedulingError
-        When ns-3 fails; the directory then holds the run without it.
-    DataError
-        When the directory cannot be written.
+    Raises SchedulingError when ns-3 fails (the directory then holds the run without
+    it), DataError when the directory cannot be written.
     """
     with directory.claim():
         manifest = read_manifest(directory.path / "manifest.json")
         changes = manifest | {"witness": network.to_json()}
-        outcome_beside = dataclasses.replace(
-            outcome, witness=third_witness(outcome, network)
-        )
+        witness = third_witness(outcome, network)
+        with_it = dataclasses.replace(outcome, witness=witness)
         directory.write_json("manifest.json", changes)
-        outcome_beside.content["records"] = directory.digests()
-        directory.write_json("result.json", outcome_beside.content)
-    return outcome_beside
+        with_it.content["records"] = directory.digests()
+        directory.write_json("result.json", with_it.content)
+    return with_it
 
 
 def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
@@ -133,17 +126,9 @@ def recompute_witness(
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Return ``witness`` computed again, and what kept it from that, in words.
 
-    Parameters
-    ----------
-    asked
-        ``witness`` of manifest.json.
-    noted
-        That of result.json, which is returned where the same ns-3 is not at hand.
-
-    Raises
-    ------
-    KeyError, ValueError
-        When one is damaged.
+    ``asked`` is that of manifest.json, ``noted`` that of result.json, which is returned
+    where the same ns-3 is not at hand. Raises KeyError or ValueError when one is
+    damaged.
     """
     network = PacketNetwork.read(asked)
     of = "" if noted is None else noted["ns3"]

@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 from emu.problem.workloads import SampleCounts
-
-if TYPE_CHECKING:
-    from emu.graph_data.dataset import Dataset
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 
@@ -34,10 +32,7 @@ ALL_NEIGHBOURS = 10_000_000
 class BatchPlan:
     """Seeds and sampling of every (sampler, iteration) of a job.
 
-    Raises
-    ------
-    ValueError
-        When a number is below 1 or ``epoch`` is another word.
+    Raises ValueError when a number is below 1 or ``epoch`` is another word.
     """
 
     seed: int
@@ -68,17 +63,14 @@ class BatchPlan:
         ValueError
             When the worker's batch does not divide among its samplers; as the class.
         """
-        each, remainder = divmod(
-            settings["batch_size"], settings["samplers_per_worker"]
-        )
+        size, samplers = settings["batch_size"], settings["samplers_per_worker"]
+        each, remainder = divmod(size, samplers)
         if remainder:
-            raise ValueError(
-                f"a batch of {settings['batch_size']} does not divide among "
-                f"{settings['samplers_per_worker']} samplers"
-            )
+            problem = f"a batch of {size} does not divide among {samplers} samplers"
+            raise ValueError(problem)
         return cls(
             seed=settings["seed"],
-            samplers=settings["workers"] * settings["samplers_per_worker"],
+            samplers=settings["workers"] * samplers,
             batch_size=each,
             fanouts=tuple(settings["fanouts"]),
             epoch=settings["epoch"],
@@ -97,10 +89,7 @@ class BatchPlan:
     def steps_per_epoch(self, train: int) -> int:
         """Return the iterations of one epoch over ``train`` training vertices.
 
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        Raises ValueError when a sampler would have no training vertex.
         """
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
@@ -110,17 +99,9 @@ class BatchPlan:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
 
         Under ``local`` every training vertex is a seed once per epoch: where shares
-        part by one vertex, the last batch of the longer ones has one more.
-
-        Parameters
-        ----------
-        train
-            The training vertices, int64, as of `walked`.
-
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        part by one vertex, the last batch of the longer ones has one more. ``train``
+        are the training vertices, int64, as of `walked`. Raises ValueError when a
+        sampler would have no training vertex.
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
@@ -164,10 +145,7 @@ class BatchPlan:
     ) -> SampledBatch:
         """Sample the mini-batch of one (sampler, iteration).
 
-        Raises
-        ------
-        ValueError
-            When a sampler would have no training vertex.
+        Raises ValueError when a sampler would have no training vertex.
         """
         return sample_batch(
             structure,
@@ -214,13 +192,7 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
 def batch_counts(
     batch: SampledBatch, owner: NDArray[np.int32], stores: int
 ) -> SampleCounts:
-    """Count what each store owns of a mini-batch, without touching features.
-
-    Parameters
-    ----------
-    owner
-        Store of every vertex of the graph.
-    """
+    """Count what each store owns of a mini-batch, without touching features."""
 
     def per_store(positions: slice | NDArray[np.int32]) -> tuple[int, ...]:
         return tuple(np.bincount(owners[positions], minlength=stores).tolist())
@@ -255,11 +227,8 @@ def count_samples(
         return batch_counts(batch, dataset.owner, dataset.parts)
 
     pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
-    with ThreadPoolExecutor(
-        os.cpu_count()
-    ) as pool:  # compiled sampling lets others run
+    # Compiled sampling lets others run.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         counts = [*pool.map(count, *zip(*pairs, strict=True))]
-    return tuple(
-        tuple(counts[first : first + batches])
-        for first in range(0, len(counts), batches)
-    )
+    firsts = range(0, len(counts), batches)
+    return tuple(tuple(counts[first : first + batches]) for first in firsts)

@@ -140,11 +140,7 @@ def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
     graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
-    with (
-        scratch_folder("metis") as scratch,
-        contextlib.chdir(scratch),
-        _silence(),
-    ):
+    with scratch_folder("metis") as scratch, contextlib.chdir(scratch), _silence():
         owner: Any = dgl.metis_partition_assignment(graph, parts)
     parts_of: NDArray[np.int32] = owner.numpy().astype(np.int32)
     return parts_of
@@ -192,19 +188,18 @@ class DatasetSpec:
         return sorted(fields.items())
 
 
+def _mapped(name: str) -> Any:
+    """Return a property of a data set: an array that is mapped once."""
+    return cached_property(lambda self: self._prepared.array(name))
+
+
 class Dataset:
     """Structure, labels, split and partitioned features of one graph.
 
-    Every array is checked and mapped when it is first asked for; a worker that asks
-    for none reads only the manifest.
-
-    Parameters
-    ----------
-    prepared
-        The directory that `open_dataset` found or made.
-    feature_length
-        Columns in place of those that are there: the first so many of them, or all
-        repeated until there are so many, as the paper of P3 varies them.
+    Every array is checked and mapped when it is first asked for; a worker that asks for
+    none reads only the manifest. ``feature_length`` stands for the columns that are
+    there: the first so many of them, or all repeated until there are so many, as the
+    paper of P3 varies them.
     """
 
     def __init__(
@@ -243,43 +238,21 @@ class Dataset:
         array = self._prepared.array
         return Structure(array("indptr"), array("indices"))
 
-    @cached_property
-    def labels(self) -> NDArray[np.int32]:
-        """Class of every vertex, -1 where unknown."""
-        return self._prepared.array("labels")
-
-    @cached_property
-    def owner(self) -> NDArray[np.int32]:
-        """Partition of every vertex."""
-        return self._prepared.array("owner")
-
-    @cached_property
-    def local(self) -> NDArray[np.int64]:
-        """Row of every vertex within its partition's features."""
-        return self._prepared.array("local")
-
-    @cached_property
-    def train(self) -> NDArray[np.int64]:
-        """Training vertices, sorted."""
-        return self._prepared.array("train")
-
-    @cached_property
-    def valid(self) -> NDArray[np.int64]:
-        """Validation vertices, sorted."""
-        return self._prepared.array("valid")
-
-    @cached_property
-    def test(self) -> NDArray[np.int64]:
-        """Test vertices, sorted."""
-        return self._prepared.array("test")
+    labels: NDArray[np.int32] = _mapped("labels")
+    """Class of every vertex, -1 where unknown."""
+    owner: NDArray[np.int32] = _mapped("owner")
+    """Partition of every vertex."""
+    local: NDArray[np.int64] = _mapped("local")
+    """Row of every vertex within its partition's features."""
+    train: NDArray[np.int64] = _mapped("train")
+    """Training vertices, sorted; likewise the others."""
+    valid: NDArray[np.int64] = _mapped("valid")
+    test: NDArray[np.int64] = _mapped("test")
 
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).
 
-        Raises
-        ------
-        ValueError
-            When there is no such partition.
+        Raises ValueError when there is no such partition.
         """
         if not 0 <= part < self.parts:
             raise ValueError(f"no partition {part}, there are {self.parts}")
@@ -391,10 +364,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     for ids in (graph.train, graph.valid, graph.test):
         missing = ids[graph.labels[ids] < 0]
         if len(missing):
-            raise DataError(
-                f"vertex {missing[0]} is in the split and has no label",
-                path=graph.origin,
-            )
+            problem = f"vertex {missing[0]} is in the split and has no label"
+            raise DataError(problem, path=graph.origin)
     owner = _assign_parts(graph, spec)
     local = np.empty(len(owner), np.int64)
     for part in range(spec.parts):
@@ -430,38 +401,25 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
 def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
-        return partition(
-            graph.structure,
-            spec.parts,
-            spec.partitioner,
-            seed=spec.seed,
-            boxes=spec.boxes,
-        )
+        how, boxes = spec.partitioner, spec.boxes
+        return partition(graph.structure, spec.parts, how, seed=spec.seed, boxes=boxes)
     if graph.owner is None:
         raise DataError(
             f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "
             "parts (a DistDGL folder)",
             path=graph.origin,
         )
-    if int(graph.owner.max()) + 1 != spec.parts:
-        raise DataError(
-            f"was imported in {int(graph.owner.max()) + 1} parts, the job has "
-            f"{spec.parts} graph stores, one per machine",
-            path=graph.origin,
-        )
+    if (parts := int(graph.owner.max()) + 1) != spec.parts:
+        problem = f"was imported in {parts} parts, the job has {spec.parts} graph "
+        raise DataError(f"{problem}stores, one per machine", path=graph.origin)
     return graph.owner
 
 
 def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
-    """Open the columns of a data set, cut on first use and cached.
+    """Open the columns of a data set, cut into blocks on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
     checked when it is read: a reader of one block reads no other.
-
-    Parameters
-    ----------
-    blocks
-        Number of columns of each block.
 
     Raises
     ------

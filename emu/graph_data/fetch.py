@@ -65,10 +65,7 @@ class _Meter:
     def update(self, count: int) -> None:
         """Count bytes; the last chunk may be shorter than it says.
 
-        Raises
-        ------
-        DataError
-            When there are more than the file has.
+        Raises DataError when there are more than the file has.
         """
         if self._done > self._size:
             raise DataError(f"is longer than {self._size} bytes", path=self._source)
@@ -86,10 +83,7 @@ class _Meter:
 def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
     """Bring a public graph to where ``job.dataset`` finds it; return its file.
 
-    Parameters
-    ----------
-    tell
-        Called with the bytes that have come so far.
+    ``tell`` gets the bytes that have come so far.
 
     Raises
     ------

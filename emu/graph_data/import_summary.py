@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from emu.graph_data.raw_graph import RawGraph
+from emu.graph_data.raw_graph import RawGraph
 
 #: Classes that a line shows.
 _SHOWN = 8
@@ -17,10 +16,7 @@ _SHOWN = 8
 def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     """Return the facts of an import, JSON values.
 
-    Parameters
-    ----------
-    split_origin
-        Where the split is from; empty for the file itself.
+    ``split_origin`` is empty for the file itself.
     """
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = np.diff(graph.structure.indptr)
@@ -49,10 +45,8 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
 def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     """Return the facts of an import as lines for people."""
     names = facts["class_names"] or [*map(str, range(facts["classes"]))]
-    sizes = [
-        f"{name}: {size:,}"
-        for name, size in zip(names, facts["class_sizes"], strict=True)
-    ]
+    pairs = zip(names, facts["class_sizes"], strict=True)
+    sizes = [f"{name}: {size:,}" for name, size in pairs]
     more = ["..."] if len(sizes) > _SHOWN else []
     classes = ", ".join([*sizes[:_SHOWN], *more])
     if facts["unlabelled"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +38,11 @@ from emu.graph_data.readers.matrix_market import is_matrix, read_matrix
 from emu.graph_data.readers.metis_file import read_metis
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
-from emu.graph_data.readers.text_table import TableOptions, first_lines
-from emu.graph_data.readers.vertex_table import (
-    read_features,
-    read_labels,
-    read_splits,
-)
+from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
+from emu.graph_data.readers.vertex_table import read_features, read_labels, read_splits
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import Tell
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
     ".npy": read_npy,
@@ -136,15 +129,8 @@ def import_graph(
 def source_of_import(folder: Path, *, seed: int) -> Source:
     """Return an imported graph.
 
-    Parameters
-    ----------
-    seed
-        Seed of the random split where the graph came without one.
-
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    The seed is for the random split where it came without one. Raises DataError when it
+    is damaged.
     """
     arrays = open_imported(folder)
 
@@ -172,10 +158,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 def open_imported(folder: Path) -> PreparedArrays:
     """Open an imported graph.
 
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    Raises DataError when it is damaged.
     """
     return PreparedArrays(folder, "import the graph again")
 
@@ -216,16 +199,14 @@ def _make_up(
 ) -> FoundGraph:
     counts = [len(found.labels)] if found.labels is not None else []
     counts += [found.features.vertices] if found.features else []
-    counts += [found.vertices] if found.vertices else []
-    vertices = max(counts, default=0) or found.highest + 1
+    vertices = max([*counts, found.vertices or 0]) or found.highest + 1
     if feature_length or classes:
         check_size(vertices, feature_length or 1, found.origin)
-    for option, value, own in (
-        ("--feature-length", feature_length, found.features),
-        ("--classes", classes, found.labels),
-    ):
-        if value is not None and own is not None:
-            notes.append(f"{option} was not needed: the file's own are taken")
+    unneeded = " was not needed: the file's own are taken"
+    if feature_length is not None and found.features is not None:
+        notes.append(f"--feature-length{unneeded}")
+    if classes is not None and found.labels is not None:
+        notes.append(f"--classes{unneeded}")
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 

@@ -7,13 +7,12 @@ numbers of edges to other intervals (Thorpe et al., OSDI 2021, 4.1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure
 
 Cut = Literal["contiguous", "balanced"]
 #: Share of the mean by which the edges between intervals of a balanced cut may differ.
@@ -39,27 +38,14 @@ class IntervalCounts:
 def cut_intervals(
     structure: Structure, owner: NDArray[np.int32], parts: int, each: int, how: Cut
 ) -> NDArray[np.int32]:
-    """Return the interval of every vertex, numbered part by part.
+    """Return the interval of every vertex, numbered part by part: int32, (vertices,).
 
-    Parameters
-    ----------
-    structure
-        Symmetric.
-    owner
-        Part of every vertex.
-    each
-        Intervals of a part; their counts of vertices differ by one at most.
-    how
-        ``contiguous``: by vertex number, as the released code does; ``balanced``: with
-        similar numbers of edges to other intervals, as the paper asks. Vertices are
-        dealt out by degree, there and back; then the intervals of a part that have
-        most and fewest such edges swap vertices, until the two are within `CLOSE`
-        times the mean or no swap brings them closer.
-
-    Returns
-    -------
-    interval
-        int32, shape (vertices,).
+    The ``each`` intervals of a part differ by one vertex at most. ``contiguous`` cuts
+    by vertex number, as the released code does; ``balanced`` with similar numbers of
+    edges to other intervals, as the paper asks: vertices are dealt out by degree, there
+    and back; then the intervals of a part that have most and fewest such edges swap
+    vertices, until the two are within `CLOSE` times the mean or no swap brings them
+    closer.
 
     Raises
     ------
@@ -85,7 +71,11 @@ def cut_intervals(
         interval[mine] = part * each + dealt
     for part in range(parts) if how == "balanced" else ():
         numbers = range(part * each, (part + 1) * each)
-        between = edges_between(structure, interval, numbers)
+        # Edges from other intervals into each.
+        between = np.empty(each, np.int64)
+        for place, number in enumerate(numbers):
+            _, sources = _edges_into(structure, np.flatnonzero(interval == number))
+            between[place] = np.count_nonzero(interval[sources] != number)
         # No swap takes an interval above the most or below the fewest edges, so that
         # there are fewer intervals at these two after each, and an end.
         while True:
@@ -99,17 +89,6 @@ def cut_intervals(
             (one, other), between[[*pair]] = swap
             interval[one], interval[other] = second, first
     return interval
-
-
-def edges_between(
-    structure: Structure, interval: NDArray[np.int32], numbers: range
-) -> NDArray[np.int64]:
-    """Return how many edges lead from other intervals into each of ``numbers``."""
-    edges = np.empty(len(numbers), np.int64)
-    for place, number in enumerate(numbers):
-        _, sources = _edges_into(structure, np.flatnonzero(interval == number))
-        edges[place] = np.count_nonzero(interval[sources] != number)
-    return edges
 
 
 def _swap(
@@ -180,16 +159,10 @@ def interval_counts(
     *,
     sources: bool = False,
 ) -> IntervalCounts:
-    """Return the sizes of intervals.
+    """Return the sizes of the intervals of `cut_intervals`.
 
-    Parameters
-    ----------
-    structure
-        Symmetric: the ghosts of the backward pass are those of the forward pass.
-    interval
-        From `cut_intervals`.
-    sources
-        Count them too, which takes six times as long.
+    The structure is symmetric: the ghosts of the backward pass are those of the forward
+    pass. To count sources as well takes six times as long.
     """
     count = parts * each
     part = interval // each

@@ -48,8 +48,8 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
         if arrays[1:]:
             own, ids = arrays[0], np.unique(np.concatenate(arrays))
             at = np.searchsorted(ids, own)
-            ends = at[graph.sources], at[graph.destinations]
-            graph = replace(graph, sources=ends[0], destinations=ends[1])
+            one, other = at[graph.sources], at[graph.destinations]
+            graph = replace(graph, sources=one, destinations=other)
         graph = replace(graph, vertices=len(ids))
     for table in tables:
         graph = _add(graph, table, ids)
@@ -121,7 +121,5 @@ def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph
         values = array
     if table.kind == "labels":
         return replace(graph, labels=values, notes=notes)
-    masks = {part: values == part for part in SPLIT}
-    return replace(
-        graph, masks=masks, splits={}, split_origin=table.path.name, notes=notes
-    )
+    masks, name = {part: values == part for part in SPLIT}, table.path.name
+    return replace(graph, masks=masks, splits={}, split_origin=name, notes=notes)

@@ -37,19 +37,10 @@ def _file_checksum(path: Path) -> int:
 
 
 class PreparedArrays:
-    """A finished directory, opened for reading.
+    """A finished directory of `prepare_arrays`, opened for reading.
 
-    Parameters
-    ----------
-    folder
-        Made by `prepare_arrays`.
-    remedy
-        Clause on how it is made again once it is deleted.
-
-    Raises
-    ------
-    DataError
-        When the manifest is missing or damaged, or a file has the wrong size.
+    ``remedy`` is a clause on how it is made again once it is deleted. Raises DataError
+    when the manifest is missing or damaged, or a file has the wrong size.
     """
 
     def __init__(self, folder: Path, remedy: str = "it will be made again") -> None:
@@ -64,9 +55,8 @@ class PreparedArrays:
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         except (DataError, KeyError, TypeError, AttributeError) as error:
-            raise self._damage(
-                manifest, getattr(error, "problem", str(error))
-            ) from error
+            what = getattr(error, "problem", str(error))
+            raise self._damage(manifest, what) from error
         if is_damaged:
             raise self._damage(manifest, "its content changed")
         for name, expected in sizes.items():
@@ -76,11 +66,8 @@ class PreparedArrays:
                 raise self._damage(path, f"{size} bytes, not {expected}")
 
     def _damage(self, path: Path, what: str) -> DataError:
-        return DataError(
-            f"prepared data is damaged ({what}); delete {self.folder} and "
-            f"{self._remedy}",
-            path=str(path),
-        )
+        problem = f"prepared data is damaged ({what}); delete {self.folder} and "
+        return DataError(f"{problem}{self._remedy}", path=str(path))
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -94,10 +81,7 @@ class PreparedArrays:
     def array(self, name: str) -> NDArray[Any]:
         """Map an array read-only after comparing it with its checksum.
 
-        Raises
-        ------
-        DataError
-            When its content changed or it cannot be read.
+        Raises DataError when its content changed or it cannot be read.
         """
         path = self.folder / f"{name}.npy"
         try:
@@ -110,10 +94,7 @@ class PreparedArrays:
     def map_unchecked(self, name: str) -> NDArray[Any]:
         """Map an array read-only without reading all of it: for a look at some rows.
 
-        Raises
-        ------
-        DataError
-            When it cannot be read.
+        Raises DataError when it cannot be read.
         """
         path = self.folder / f"{name}.npy"
         try:
@@ -155,18 +136,11 @@ def prepare_arrays(
     """Open ``folder``, made by ``build`` if it is not there yet.
 
     Any number of processes may ask at once: one builds, the others wait for it. What a
-    killed builder left behind is removed by the next one.
+    killed builder left behind is removed by the next one. ``build`` writes ``*.npy``
+    files into the directory that it is given; returns facts for the manifest, JSON
+    values.
 
-    Parameters
-    ----------
-    build
-        Writes ``*.npy`` files into the directory that it is given; returns facts for
-        the manifest, JSON values.
-
-    Raises
-    ------
-    DataError
-        When what is there is damaged, or nothing can be written.
+    Raises DataError when what is there is damaged, or nothing can be written.
     """
     try:
         if not folder.exists():
@@ -188,10 +162,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
     try:
         facts = build(partial)
         files = {
-            path.name: {
-                "bytes": path.stat().st_size,
-                "crc32": _file_checksum(path),
-            }
+            path.name: {"bytes": path.stat().st_size, "crc32": _file_checksum(path)}
             for path in sorted(partial.glob("*.npy"))
         }
         body = {"facts": facts, "files": files}

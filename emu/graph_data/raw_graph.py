@@ -55,10 +55,7 @@ class RawGraph:
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.
 
-        Raises
-        ------
-        DataError
-            When one of them is not finite; the error names it.
+        Raises DataError when one of them is not finite; the error names it.
         """
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
@@ -66,26 +63,18 @@ class RawGraph:
             rows = self.rows(start, stop)
             if not np.isfinite(rows).all():
                 row, column = np.argwhere(~np.isfinite(rows))[0]
-                raise DataError(
-                    f"feature {column} of vertex {start + row} is {rows[row, column]}",
-                    path=self.origin,
-                )
+                where = f"feature {column} of vertex {start + row}"
+                raise DataError(f"{where} is {rows[row, column]}", path=self.origin)
             yield slice(start, stop), rows
 
     def __post_init__(self) -> None:
         """Refuse sizes that models are made of and that no file can bear out.
 
-        Raises
-        ------
-        DataError
-            When there are more classes than vertices.
+        Raises DataError when there are more classes than vertices.
         """
         if self.classes > len(self.labels):
-            raise DataError(
-                f"{self.classes} classes of {len(self.labels)} vertices: one label is "
-                "too large",
-                path=self.origin,
-            )
+            problem = f"{self.classes} classes of {len(self.labels)} vertices: one "
+            raise DataError(f"{problem}label is too large", path=self.origin)
 
 
 @dataclass(frozen=True)
@@ -114,20 +103,11 @@ def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
 
 
 def build_structure(
-    sources: NDArray[Any],
-    destinations: NDArray[Any],
-    *,
-    vertices: int,
-    origin: str,
+    sources: NDArray[Any], destinations: NDArray[Any], *, vertices: int, origin: str
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
-    Parameters
-    ----------
-    sources, destinations
-        Vertex ids of the edges, integers of one length.
-    origin
-        The file that the edges come from, for messages.
+    Messages name ``origin``, the file that the edges come from.
 
     Raises
     ------
@@ -136,22 +116,18 @@ def build_structure(
         not exist; the error names the edge.
     """
     if not sources.shape == destinations.shape == (sources.size,):
-        raise DataError(
-            f"edges have ends of shapes {sources.shape} and {destinations.shape}: two "
-            "lists of one length are needed",
-            path=origin,
-        )
+        problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"
+        raise DataError(f"{problem}: two lists of one length are needed", path=origin)
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
             part = np.asarray(ends[start : start + (1 << 24)])
             wrong = (part < 0) | (part >= vertices)
             if wrong.any():
                 edge = int(np.argmax(wrong))
-                raise DataError(
-                    f"edge {start + edge} names vertex {part[edge]}, "
-                    f"there are only 0..{vertices - 1}",
-                    path=origin,
+                problem = (
+                    f"edge {start + edge} names vertex {part[edge]}, there are only "
                 )
+                raise DataError(f"{problem}0..{vertices - 1}", path=origin)
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
     narrow = sources.dtype == destinations.dtype == np.int32
@@ -174,11 +150,9 @@ def random_split(
     """Return sorted train, valid and test ids, ``shares`` of each."""
     order = rng.permutation(vertices)
     first, second, third = np.cumsum(shares)
-    return (
-        np.sort(order[:first]),
-        np.sort(order[first:second]),
-        np.sort(order[second:third]),
-    )
+    parts = order[:first], order[first:second], order[second:third]
+    train, valid, test = map(np.sort, parts)
+    return train, valid, test
 
 
 def split_at_random(graph: RawGraph, seed: int) -> RawGraph:

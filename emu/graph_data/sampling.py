@@ -54,10 +54,7 @@ class Structure:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the neighbours of vertices, one's after another's.
 
-        Returns
-        -------
-        indptr, neighbours
-            int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
+        Those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``; both int64.
         """
         indptr, entries = entries_of(self.indptr, vertices)
         return indptr, self.indices[entries].astype(np.int64)
@@ -94,24 +91,12 @@ def sample_neighbours(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw min(in-degree, fanout) distinct in-neighbours of every frontier vertex.
 
-    Parameters
-    ----------
-    frontier
-        Vertex ids, any order, any part of the true frontier.
-    stream
-        Key of (seed, sampler, iteration), see `stream_key`.
-    hop
-        1 next to the seeds; a vertex draws afresh in every hop.
+    The frontier may be in any order, any part of the true one. ``stream`` is the key of
+    (seed, sampler, iteration), see `stream_key`; hop 1 is next to the seeds, and a
+    vertex draws afresh in every hop. Returns sources and destinations: int64 vertex ids
+    of the sampled edges, grouped in the order of ``frontier``.
 
-    Returns
-    -------
-    sources, destinations
-        int64 vertex ids of the sampled edges, grouped in the order of ``frontier``.
-
-    Raises
-    ------
-    ValueError
-        When the fanout is below 1 or a frontier vertex does not exist.
+    Raises ValueError when the fanout is below 1 or a frontier vertex does not exist.
     """
     sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
     return sources, frontier[positions]
@@ -153,17 +138,8 @@ def relabel(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Give vertices positions by first appearance, ``known`` before ``ids``.
 
-    Parameters
-    ----------
-    known
-        Distinct vertex ids.
-    ids
-        Vertex ids, repetitions allowed.
-
-    Returns
-    -------
-    vertices, positions
-        Distinct ids (int64), and the position of each of ``ids`` among them (int32).
+    Returns the distinct ids (int64), and the position of each of ``ids`` among them
+    (int32). Known ones are distinct, ids may repeat.
     """
     most = len(known) + len(ids)
     slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, np.int32)
@@ -178,10 +154,7 @@ def relabel(
 class GrowingBatch:
     """A batch under construction, hop by hop from its seeds.
 
-    Parameters
-    ----------
-    seeds
-        Distinct vertex ids, int64.
+    ``seeds``: distinct vertex ids, int64.
     """
 
     def __init__(self, seeds: NDArray[np.int64]) -> None:
@@ -192,10 +165,7 @@ class GrowingBatch:
     def grow(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> None:
         """Add the sampled edges of one hop, in whatever order vertices were served.
 
-        Raises
-        ------
-        ValueError
-            When an edge leads to a vertex outside the frontier.
+        Raises ValueError when an edge leads to a vertex outside the frontier.
         """
         reached, destination = relabel(self.frontier, destinations)
         if len(reached) > len(self.frontier):
@@ -230,19 +200,9 @@ def sample_batch(
 ) -> SampledBatch:
     """Sample the blocks of one mini-batch.
 
-    Parameters
-    ----------
-    seeds
-        Distinct vertex ids, int64.
-    fanouts
-        In DGL's order: the last number belongs to the seeds' hop.
-    stream
-        Key of (seed, sampler, iteration), see `stream_key`.
-
-    Raises
-    ------
-    ValueError
-        As `sample_neighbours`.
+    Seeds are distinct vertex ids, int64. Fanouts are in DGL's order: the last number
+    belongs to the seeds' hop. ``stream`` is the key of (seed, sampler, iteration), see
+    `stream_key`. Raises ValueError as `sample_neighbours`.
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.graph_data.fetch import PUBLIC_GRAPHS
@@ -19,13 +18,11 @@ from emu.graph_data.imported import (
     source_of_import,
 )
 from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.array_files import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from emu.host.files import cache_home
-
-if TYPE_CHECKING:
-    from emu.graph_data.raw_graph import Source
 
 _OGB = ("ogbn-products", "ogbn-papers100M")
 
@@ -54,11 +51,10 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
             return npz_source(files[0], seed=seed)
     where = " and ".join(map(str, folders))
     if name in _OGB:
-        inner = name.replace("-", "_")
         raise DataError(
-            f"{name} is not there: looked for {inner}/raw in {where}; set EMU_DATA to "
-            "the folder that holds it as ogb's NodePropPredDataset leaves it "
-            "(https://ogb.stanford.edu/docs/nodeprop)"
+            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {where}; "
+            "set EMU_DATA to the folder that holds it as ogb's NodePropPredDataset "
+            "leaves it (https://ogb.stanford.edu/docs/nodeprop)"
         )
     places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
     if name in PUBLIC_GRAPHS:
@@ -109,14 +105,12 @@ def list_data() -> list[KeptData]:
         if (folder / MANIFEST).is_file():
             try:
                 arrays = open_imported(folder)
+                facts, size = arrays.facts, arrays.size
+                origin = "; ".join([facts["origin"], *facts["notes"]])
+                what = facts["vertices"], facts["edges"], size, origin
             except DataError as error:
-                lost = KeptData(folder.name, "imported", None, None, 0, error.problem)
-                graphs.append(lost)
-                continue
-            facts, size = arrays.facts, arrays.size
-            origin = "; ".join([facts["origin"], *facts["notes"]])
-            counts = facts["vertices"], facts["edges"]
-            graphs.append(KeptData(folder.name, "imported", *counts, size, origin))
+                what = None, None, 0, error.problem
+            graphs.append(KeptData(folder.name, "imported", *what))
         elif (folder / "raw").is_dir() or any(folder.glob("*.npz")):
             name = folder.name.replace("ogbn_", "ogbn-")
             size = _size(folder)
@@ -127,12 +121,7 @@ def list_data() -> list[KeptData]:
 def clear_data(names: list[str]) -> int:
     """Remove prepared forms: of all graphs, or of the named ones with these themselves.
 
-    Files in EMU_DATA stay, what was imported or fetched does not.
-
-    Returns
-    -------
-    int
-        Bytes freed.
+    Files in EMU_DATA stay, what was imported or fetched does not. Returns bytes freed.
 
     Raises
     ------

@@ -101,7 +101,7 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
 def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
     vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
     rng = np.random.default_rng([seed, 1])
-    blocks = _Blocks.draw(preset, vertices)
+    blocks = _Blocks(preset, vertices)
     first, second = _draw_edges(preset, blocks, edges, rng)
     ids = rng.permutation(vertices)  # the order of generation must not show
     of_vertex = np.empty(vertices, np.int64)
@@ -124,32 +124,21 @@ def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _Blocks:
     """Class and block of every vertex; both are contiguous ranges of vertices."""
 
-    classes: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-    class_bounds: NDArray[np.int64]
-    block_bounds: NDArray[np.int64]
-
-    @classmethod
-    def draw(cls, preset: Preset, vertices: int) -> _Blocks:
+    def __init__(self, preset: Preset, vertices: int) -> None:
         share = np.arange(1, preset.classes + 1, dtype=float) ** -preset.zipf
         ends = np.round(np.cumsum(share / share.sum()) * vertices).astype(np.int64)
-        class_bounds = np.concatenate([[0], ends])
+        self.class_bounds = np.concatenate([[0], ends])
         starts = [
             first + np.arange(pieces) * (last - first) // pieces
-            for first, last in itertools.pairwise(class_bounds)
+            for first, last in itertools.pairwise(self.class_bounds)
             for pieces in [max(1, round((last - first) / preset.block))]
         ]
-        block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
-        return cls(
-            np.repeat(np.arange(preset.classes), np.diff(class_bounds)),
-            np.repeat(np.arange(len(block_bounds) - 1), np.diff(block_bounds)),
-            class_bounds,
-            block_bounds,
-        )
+        self.block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
+        sizes = np.diff(self.class_bounds), np.diff(self.block_bounds)
+        self.classes, self.blocks = (np.repeat(np.arange(len(s)), s) for s in sizes)
 
 
 def _draw_edges(

@@ -5,14 +5,12 @@ are its local vertices in ascending order, then its remote ones: those that an e
 joins to a local vertex and another part owns. The structure is symmetric, so the
 remote vertices of both directions are the same.
 
-Parts with replicas: a box, one device or several, needs for layer l of L the vectors of
-all vertices that are L - l edges or less from its own, and computes them: nothing
-crosses between boxes (Medusa's replication in Cai et al., DGCL, EuroSys 2021, section
-3; DGCL-R within boxes of several devices, section 7.1). Within a box a replica is
-computed by the device that has most of its neighbours, and the others get it as they
-get any remote vertex. Vertices of a part stand in an order that all layers share: its
-own, then replicas by their distance, so that what a layer computes is the beginning of
-what the next reads.
+Parts with replicas: a box of devices computes for layer l of L all vertices that are
+L - l edges or less from its own, and nothing crosses between boxes (Medusa's
+replication in Cai et al., DGCL, EuroSys 2021, section 3; DGCL-R, section 7.1). Within a
+box the device that has most of its neighbours computes a replica, and the others get it
+as any remote vertex. Vertices of a part stand in an order that all layers share: its
+own, then replicas by distance: what a layer computes begins what the next reads.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +27,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure
 
 NORMS = ("mean", "symmetric", "sum")
 
@@ -43,10 +39,7 @@ _WITH_LOOPS = {"gcn", "plain_gcn", "gin", "gat", "plain_gat"}
 class Aggregation:
     """Weights of the edges of an aggregation; degrees are those of the whole graph.
 
-    Raises
-    ------
-    ValueError
-        When the norm is unknown.
+    Raises ValueError when the norm is unknown.
     """
 
     norm: str
@@ -89,10 +82,7 @@ class Adjacency:
     def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each of its rows in ascending order.
 
-        Parameters
-        ----------
-        columns
-            Number of columns, which are the rows of the transpose.
+        ``columns``: number of columns, which are the rows of the transpose.
         """
         order = np.argsort(self.columns, kind="stable")
         rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
@@ -124,14 +114,9 @@ class Part:
         return np.concatenate([self.local, self.held, self.remote])
 
     def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of vertices among `vertices` of the part.
+        """Return the rows of vertices among `vertices`, of a part without replicas.
 
-        A part without replicas.
-
-        Raises
-        ------
-        ValueError
-            When one of them is neither local nor remote.
+        Raises ValueError when one of them is neither local nor remote.
         """
         count = len(self.local)
         at = np.searchsorted(self.local, vertices)
@@ -145,15 +130,7 @@ class Part:
 
 
 class WholeGraph:
-    """All parts of a graph, each read when it is first asked for.
-
-    Parameters
-    ----------
-    vertices, parts
-        Number of vertices and of parts.
-    read
-        Returns a part.
-    """
+    """All parts of a graph, each read when it is first asked for."""
 
     def __init__(self, vertices: int, parts: int, read: Callable[[int], Part]) -> None:
         self.vertices, self.parts = vertices, parts
@@ -162,10 +139,7 @@ class WholeGraph:
     def part(self, number: int) -> Part:
         """Return a part.
 
-        Raises
-        ------
-        ValueError
-            When there is no such part.
+        Raises ValueError when there is no such part.
         """
         if not 0 <= number < self.parts:
             raise ValueError(f"no part {number}, there are {self.parts}")
@@ -181,36 +155,20 @@ class WholeGraph:
 
 
 def split_graph(
-    structure: Structure,
-    owner: NDArray[np.int32],
-    parts: int,
-    aggregation: Aggregation,
+    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
 ) -> WholeGraph:
     """Return a graph in parts, held in memory.
 
-    Parameters
-    ----------
-    structure
-        Symmetric, without loops.
-    owner
-        Part of every vertex, shape (vertices,).
-
-    Raises
-    ------
-    ValueError
-        When there is not an owner per vertex, or one is no part.
-    DataError
-        When a part owns no vertex.
+    The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
+    Raises ValueError when there is not an owner per vertex, or one is no part,
+    DataError when a part owns no vertex.
     """
     all_parts = [*_parts(structure, owner, parts, aggregation)]
     return WholeGraph(structure.vertices, parts, all_parts.__getitem__)
 
 
 def _parts(
-    structure: Structure,
-    owner: NDArray[np.int32],
-    parts: int,
-    aggregation: Aggregation,
+    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
 ) -> Iterator[Part]:
     """Yield the parts of `split_graph`: all at once need not fit in memory."""
     if len(owner) != structure.vertices:
@@ -237,10 +195,7 @@ def part_of(
 ) -> Part:
     """Return the part that computes ``local`` and holds ``held`` besides.
 
-    Parameters
-    ----------
-    owner
-        Part that a vertex comes from, where it is neither.
+    The others come from their owner.
     """
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
@@ -253,9 +208,8 @@ def part_of(
         loops = np.arange(len(local), dtype=np.int32)
         columns = np.insert(columns, indptr[:-1], loops)
         indptr = indptr + np.arange(len(indptr))
-    degrees = (np.diff(structure.indptr) + aggregation.loops)[
-        np.concatenate([own, remote])
-    ]
+    vertices = np.concatenate([own, remote])
+    degrees = (np.diff(structure.indptr) + aggregation.loops)[vertices]
     ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":
@@ -277,10 +231,8 @@ def part_of(
 def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     """Open the parts of a data set, prepared on first use and cached beside it.
 
-    Raises
-    ------
-    DataError
-        When a part owns no vertex, or the cached form is damaged or cannot be written.
+    Raises DataError when a part owns no vertex, or the cached form is damaged or cannot
+    be written.
     """
     read = open_prepared(
         dataset,
@@ -303,14 +255,11 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            arrays = {name: getattr(part, name) for name in _OF_VERTICES}
-            arrays |= {"held": part.held} if len(part.held) else {}
-            arrays |= {
-                "indptr": part.forward.indptr,
-                "columns": part.forward.columns,
-                "forward": part.forward.weights,
-                "backward": part.backward.weights,
-            }
+            held = {"held": part.held} if len(part.held) else {}
+            matrix, back = part.forward, part.backward.weights
+            edges = matrix.indptr, matrix.columns, matrix.weights, back
+            arrays = {name: getattr(part, name) for name in _OF_VERTICES} | held
+            arrays |= dict(zip(_OF_EDGES, edges, strict=True))
             write_arrays(folder, {f"{key}_{number}": a for key, a in arrays.items()})
         facts = {"vertices": dataset.vertices, "edges": dataset.edges}
         return {**facts, "whole": dataset.parts}
@@ -319,17 +268,12 @@ def open_prepared(
     prepared = prepare_arrays(folder, write)
 
     def read(number: int) -> Part:
-        names = (*_OF_VERTICES, "indptr", "columns", "forward", "backward")
-        array = {key: prepared.array(f"{key}_{number}") for key in names}
-        held = f"held_{number}"
-        return Part(
-            array["local"],
-            array["remote"],
-            array["owners"],
-            Adjacency(array["indptr"], array["columns"], array["forward"]),
-            Adjacency(array["indptr"], array["columns"], array["backward"]),
-            prepared.array(held) if prepared.holds(held) else array["local"][:0],
-        )
+        names = (f"{key}_{number}" for key in (*_OF_VERTICES, *_OF_EDGES))
+        local, remote, owners, indptr, columns, *weights = map(prepared.array, names)
+        forward, backward = (Adjacency(indptr, columns, each) for each in weights)
+        name = f"held_{number}"
+        held = prepared.array(name) if prepared.holds(name) else local[:0]
+        return Part(local, remote, owners, forward, backward, held)
 
     return functools.cache(read)
 
@@ -337,10 +281,7 @@ def open_prepared(
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     """Open the data set and the parts of a whole-graph job from ``Job.settings``.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for` and `open_whole_graph`.
+    Raises DataError, ValueError as `open_for` and `open_whole_graph`.
     """
     dataset = open_for(settings)
     return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
@@ -348,6 +289,7 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
 
 #: First fields of a part, arrays of their own in its files.
 _OF_VERTICES = ("local", "remote", "owners")
+_OF_EDGES = ("indptr", "columns", "forward", "backward")
 
 
 def replicate_parts(
@@ -359,12 +301,7 @@ def replicate_parts(
 ) -> Iterator[Part]:
     """Yield the parts of layer 1, ..., ``layers`` of each device in turn.
 
-    Parameters
-    ----------
-    owner
-        Part of every vertex, shape (vertices,).
-    boxes
-        Devices of each box, those of a box consecutive.
+    A vertex has a part, shape (vertices,); devices of a box are consecutive.
     """
     first = 0
     for size in boxes:
@@ -383,9 +320,8 @@ def replicate_parts(
             holder[edge], distance[edge] = first + most, far
         for device in range(first, first + size):
             mine = holder == device
-            shells = [
-                np.flatnonzero(mine & (distance == far)) for far in range(layers + 1)
-            ]
+            away = range(layers + 1)
+            shells = [np.flatnonzero(mine & (distance == far)) for far in away]
             for layer in range(1, layers + 1):
                 local = np.concatenate(shells[: layers - layer + 1])
                 shell = shells[layers - layer + 1]
@@ -416,8 +352,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     )
 
     def of_layer(layer: int) -> WholeGraph:
-        return WholeGraph(
-            dataset.vertices, dataset.parts, lambda n: read(n * layers + layer)
-        )
+        sizes = dataset.vertices, dataset.parts
+        return WholeGraph(*sizes, lambda number: read(number * layers + layer))
 
     return dataset, tuple(map(of_layer, range(layers)))

@@ -65,10 +65,7 @@ class _GivenUp(Exception):
 def check_writable(path: Path) -> None:
     """Begin a file as `whole_file` does and give it up, before long work for it.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written.
+    Raises DataError when it cannot be written.
     """
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=str(path))
@@ -87,10 +84,7 @@ def discard_begun_files() -> None:
 def write_atomic(path: str | Path, text: str) -> None:
     """Write ``text`` to ``path``; a reader sees the old file or the whole new one.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written; nothing is left behind then.
+    Raises DataError when it cannot be written; nothing is left behind then.
     """
     with whole_file(Path(path)) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -119,10 +113,7 @@ def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
 def find_remains(runs: Path) -> list[Path]:
     """Return files and folders left by processes of this user that have ended.
 
-    Parameters
-    ----------
-    runs
-        Directory of run directories; in it, files that were being written.
+    Of ``runs``, a directory of run directories, files that were being written.
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 
@@ -142,10 +133,7 @@ def find_remains(runs: Path) -> list[Path]:
 def remove(path: Path) -> None:
     """Remove what was left behind.
 
-    Raises
-    ------
-    DataError
-        When it cannot be removed.
+    Raises DataError when it cannot be removed.
     """
     try:
         if path.is_dir():
@@ -153,26 +141,17 @@ def remove(path: Path) -> None:
         else:
             path.unlink()
     except OSError as error:
-        raise DataError(
-            f"cannot be removed: {error.strerror}", path=str(path)
-        ) from error
+        problem = f"cannot be removed: {error.strerror}"
+        raise DataError(problem, path=str(path)) from error
 
 
 def _is_orphan(path: Path, pattern: re.Pattern[str]) -> bool:
+    import psutil  # noqa: PLC0415 - emu --help does without
+
     match = pattern.fullmatch(path.name)
     return (
         match is not None
         and not path.is_symlink()
         and path.stat().st_uid == os.getuid()
-        and not _lives(int(match[1]))
+        and not psutil.pid_exists(int(match[1]))
     )
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # of another user
-    return True

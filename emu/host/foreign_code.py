@@ -49,17 +49,8 @@ def is_installed(name: str) -> bool:
 def import_library(name: str, purpose: str, remedy: str) -> Any:
     """Return the module of a library.
 
-    Parameters
-    ----------
-    purpose
-        What needs it: a file, a key with its value.
-    remedy
-        What installs it, or does without it.
-
-    Raises
-    ------
-    DataError
-        When it is not installed, or is but does not import.
+    ``purpose`` is what needs it: a file, a key with its value; ``remedy`` installs it,
+    or does without it. Raises DataError when it is not installed, or does not import.
     """
     try:
         return importlib.import_module(name)
@@ -95,12 +86,8 @@ def code_of_others(
 ) -> Iterator[None]:
     """Decide for the time of the block whether code of others runs.
 
-    A block within one that withholds it withholds it, too.
-
-    Parameters
-    ----------
-    tell
-        Gets a line on each that runs, or was withheld; default is as around the block.
+    A block within one that withholds it withholds it, too. ``tell`` gets a line on each
+    that runs, or was withheld; default is as around the block.
     """
     outer = _consent.get()
     runs = runs and outer.runs
@@ -120,14 +107,8 @@ def code_runs() -> bool:
 def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") -> None:
     """Say that code of others is about to run; to be called before each time.
 
-    Parameters
-    ----------
-    file
-        Where it is from, a file or a module.
-    what
-        Its purpose and name: ``rule mine.py:Equal``.
-    problem
-        Looks, without running it, for why it must not run at all.
+    It is ``what``, by purpose and name (``rule mine.py:Equal``), of a file or module;
+    ``problem`` looks, without running it, for why it must not run at all.
 
     Raises
     ------
@@ -151,10 +132,8 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
 def import_program(program: str, source: str) -> Callable[..., Any]:
     """Run the text of ``FILE.py:NAME`` and return what it is to be called by.
 
-    Raises
-    ------
-    DataError
-        When it defines nothing to call by that name. What its code raises goes on.
+    Raises DataError when it defines nothing to call by that name. What its code raises
+    goes on.
     """
     file, _, name = program.rpartition(":")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -169,10 +148,7 @@ def import_program(program: str, source: str) -> Callable[..., Any]:
 def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """Return what ``module`` has to call by ``name``.
 
-    Raises
-    ------
-    DataError
-        When there is nothing; ``program`` is named in it.
+    Raises DataError when there is nothing; ``program`` is named in it.
     """
     target = getattr(module, name, None)
     if target is None or not callable(target):
@@ -215,14 +191,9 @@ def module_text(module: str) -> str:
 def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -> str:
     """Return why a text defines no class with a method; empty where it may.
 
-    Only the text is looked at. What it imports or computes shows when it runs.
-
-    Parameters
-    ----------
-    method
-        Name of the method, arguments may follow; empty where a function will do.
-    sure
-        True to refuse what shows only when it runs.
+    Only the text is looked at. What it imports or computes shows when it runs; ``sure``
+    refuses that. Arguments may follow the method, which is empty where a function will
+    do.
     """
     try:
         nodes = [*ast.walk(ast.parse(text, file))]

@@ -51,15 +51,9 @@ def one_error(
 ) -> Iterator[None]:
     """Turn whatever reading a damaged file raises into one error of ours.
 
-    Parameters
-    ----------
-    kind
-        Makes the error; a DataError of ``path`` by default.
+    ``kind`` makes the error; a DataError of ``path`` by default.
 
-    Raises
-    ------
-    DataError
-        For anything that is no error of ours already.
+    Raises DataError for anything that is no error of ours already.
     """
     try:
         yield
@@ -106,12 +100,8 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """Return the text of a file.
 
-    Raises
-    ------
-    OSError, UnicodeDecodeError
-        When it cannot be read, or is not UTF-8.
-    DataError
-        As `open_input`.
+    Raises OSError or UnicodeDecodeError when it cannot be read, or is not UTF-8, and
+    DataError as `open_input`.
     """
     with open_input(path, most) as file:
         return file.read(os.fstat(file.fileno()).st_size).decode("utf-8")
@@ -142,10 +132,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
-    Raises
-    ------
-    ValueError, RecursionError
-        When it is not JSON, or has too many values.
+    Raises ValueError, RecursionError when it is not JSON, or has too many values.
     """
     values = sum(map(text.count, ",[{"))
     if values > _MOST_VALUES:
@@ -176,12 +163,8 @@ class _BoundedGzip(gzip.GzipFile):
 def open_gzip(path: Path) -> Iterator[gzip.GzipFile]:
     """Open a gzip file to be read as text; it may unpack to as much as archives may.
 
-    Raises
-    ------
-    OSError
-        When it cannot be opened.
-    DataError
-        When it is no regular file; while it is read, when it unpacks to too much.
+    Raises OSError when it cannot be opened, DataError when it is no regular file, and
+    while it is read when it unpacks to too much.
     """
     with open_input(path) as file, _BoundedGzip(file, path) as stream:
         yield stream
@@ -196,17 +179,11 @@ def read_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return arrays of an npz file; nothing pickled is read.
 
-    Parameters
-    ----------
-    optional
-        Whether arrays may be missing.
-    inflation
-        How many times the size of the file they may have; 16 MB are always allowed.
+    Arrays may be missing where ``optional``. They may have ``inflation`` times the size
+    of the file; 16 MB are always allowed.
 
-    Raises
-    ------
-    DataError
-        When it is missing or damaged, lacks an array, or claims to unpack to more.
+    Raises DataError when it is missing or damaged, lacks an array, or claims to unpack
+    to more.
     """
     with one_error(path):
         try:
@@ -223,10 +200,7 @@ def read_arrays(
 def array_names(path: Path) -> list[str]:
     """Return the names of the arrays of an npz file.
 
-    Raises
-    ------
-    DataError
-        When it is missing or damaged.
+    Raises DataError when it is missing or damaged.
     """
     with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
         return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
@@ -237,10 +211,8 @@ def check_inflation(
 ) -> None:
     """Refuse an archive of ``size`` bytes that claims to unpack to far more.
 
-    Raises
-    ------
-    DataError
-        When it claims more than ``most`` times its size; 16 MB are always allowed.
+    Raises DataError when it claims more than ``most`` times its size; 16 MB are always
+    allowed.
     """
     if unpacked > max(most * size, ALWAYS_ALLOWED):
         problem = f"has {size} bytes and claims to unpack to {unpacked}"
@@ -250,12 +222,8 @@ def check_inflation(
 def map_array(path: Path) -> NDArray[Any]:
     """Return the array of an npy file, mapped and not read.
 
-    Raises
-    ------
-    OSError, ValueError
-        When it cannot be opened, or is no npy file of numbers.
-    DataError
-        When it is no regular file.
+    Raises OSError or ValueError when it cannot be opened, or is no npy file of numbers,
+    and DataError when it is no regular file.
     """
     with open_input(path) as file:
         return map_member(file)
@@ -264,10 +232,7 @@ def map_array(path: Path) -> NDArray[Any]:
 def map_member(file: BufferedReader) -> NDArray[Any]:
     """Return the array whose npy file begins where ``file`` stands, mapped.
 
-    Raises
-    ------
-    ValueError
-        As `read_array_header`, and when the file is shorter.
+    Raises ValueError as `read_array_header`, and when the file is shorter.
     """
     shape, fortran, dtype = read_array_header(file)
     rest = os.fstat(file.fileno()).st_size - file.tell()
@@ -298,16 +263,14 @@ def _members(
                 shape, _, dtype = read_array_header(member)
                 claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
         except ValueError as error:
-            raise DataError(
-                f"{name} cannot be read: {error}", path=str(path)
-            ) from error
+            problem = f"{name} cannot be read: {error}"
+            raise DataError(problem, path=str(path)) from error
         if claim != members[name].file_size:
             problem = f"{name} claims {claim} bytes of {members[name].file_size}"
             raise DataError(problem, path=str(path))
         with archive.open(members[name]) as member:
-            arrays[name] = np.asarray(
-                np.lib.format.read_array(member, allow_pickle=False)
-            )
+            array = np.lib.format.read_array(member, allow_pickle=False)
+            arrays[name] = np.asarray(array)
     return arrays
 
 
@@ -350,17 +313,9 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     """Hold what a JSON file says to a type: a TypedDict, a list of them.
 
     Whole numbers and truth values are distinguished, keys beyond those of a TypedDict
-    are let be.
+    are let be. The content stands ``at`` a place in the file.
 
-    Parameters
-    ----------
-    at
-        Where in the file the content stands.
-
-    Raises
-    ------
-    DataError
-        When a value is missing or of another type; says which.
+    Raises DataError when a value is missing or of another type; says which.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - 0.1 s
 

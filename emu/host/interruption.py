@@ -88,10 +88,7 @@ def one_line_at_a_signal(command: Callable[[], None]) -> None:
     no context manager: a signal between its handlers and the block, in the code of
     contextlib, would end in a traceback.
 
-    Raises
-    ------
-    SystemExit
-        When a signal came.
+    Raises SystemExit when a signal came.
     """
     ending = _Ending()
     _told.clear()

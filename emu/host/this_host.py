@@ -14,10 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import (
-    Callable,
-    Iterator,
-)
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module

@@ -72,10 +72,9 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it but the scenario."""
-        figures = {
-            name: value for name, value in vars(self).items() if name != "document"
-        }
-        return figures | {"error": self.error, "held_out_error": self.held_out_error}
+        figures = {**vars(self), "error": self.error}
+        del figures["document"]
+        return figures | {"held_out_error": self.held_out_error}
 
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.
@@ -110,18 +109,11 @@ class Fit:
 def fit_run(
     run: Path, *, skip: int = 0, template: Template | None = None, mark: str = ""
 ) -> Fit:
-    """Return a scenario with the job that ran in a lab.
+    """Return a scenario with the job that ran in a lab, by its run directory.
 
-    Parameters
-    ----------
-    run
-        Run directory of ``emu lab``.
-    skip
-        Iterations at the beginning that are left out.
-    template
-        What the job is known to be: all iterations are then like the mean one.
-    mark
-        Text in the lines that a program printed when an iteration began.
+    ``skip`` iterations at the beginning are left out. With a template all iterations
+    are like the mean one. ``mark`` is text in the lines that a program printed when an
+    iteration began.
 
     Raises
     ------
@@ -165,41 +157,29 @@ def _make_fit(
     early, late = found.part(0, half), found.part(half, found.count)
     if template is not None:
         found, early = (mean_iterations(part, template) for part in (found, early))
+    fits = [write_fit(name, part, traffic, cores) for part in (found, early)]
+    simulated, held_out_simulated = (
+        prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count
+        for fit, count in zip(fits, (found.count, early.count), strict=True)
+    )
+    # Programs may wait for the kernel to take what they send.
+    large, notes = overtaken(found) if isinstance(found, FittedSteps) else [], []
+    if large:
+        others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
+        most = max(large, key=lambda step: float(np.median(step.sizes)))
+        notes.append(
+            f"{np.median(most.sizes):,.0f} bytes{others} from "
+            f"{describe_ends((most.source, most.destination), traffic)} were on their "
+            "way when their sender went on: with a slower NIC it may wait in send(), "
+            "which no fit at these NICs shows"
+        )
     return Fit(
-        write_fit(name, found, traffic, cores),
+        fits[0],
         found.count,
         found.first,
         found.seconds,
-        _simulate_fit(name, found, traffic, cores),
+        simulated,
         late.seconds,
-        _simulate_fit(name, early, traffic, cores),
-        _notes(found, traffic),
+        held_out_simulated,
+        tuple(notes),
     )
-
-
-def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> tuple[str, ...]:
-    """Return a line where programs may wait for the kernel to take what they send."""
-    large = overtaken(found) if isinstance(found, FittedSteps) else []
-    if not large:
-        return ()
-    others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
-    most = max(large, key=lambda step: float(np.median(step.sizes)))
-    note = (
-        f"{np.median(most.sizes):,.0f} bytes{others} from "
-        f"{describe_ends((most.source, most.destination), traffic)} were on their way "
-        "when their sender went on: with a slower NIC it may wait in send(), which no "
-        "fit at these NICs shows"
-    )
-    return (note,)
-
-
-def _simulate_fit(
-    name: str,
-    found: FittedIterations | FittedSteps,
-    traffic: Traffic,
-    cores: Mapping[str, float],
-) -> float:
-    """Return the seconds per iteration of the simulated fit."""
-    text = json.dumps(write_fit(name, found, traffic, cores))
-    scenario = loads(text, name=f"{name}.json")
-    return prepare(scenario).simulate().makespan / found.count

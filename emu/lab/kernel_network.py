@@ -44,28 +44,22 @@ from emu.prediction.scheduling import RateSegments
 from emu.problem import Cluster, Problem, Realization
 from emu.scenario import Scenario
 
-# NICs of the kernel that TCP shares, and that change while a run goes on.
-
 
 def list_nic_changes(
     problem: Problem, per_second: float
 ) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
-    Parameters
-    ----------
-    per_second
-        Real bytes per wall second, of one emulated byte per emulated second.
+    ``per_second`` is real bytes per wall second, of one emulated byte per emulated
+    second.
     """
     machines, links = problem.cluster.machines, problem.cluster.links
     found = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
     changes = []
     for at, m in sorted(found):
         now = np.array([at])
-        out, into = (
-            float(links.steps.at(port, now)[0]) * per_second
-            for port in links.of_machine(m)
-        )
+        rates = [float(links.steps.at(port, now)[0]) for port in links.of_machine(m)]
+        out, into = (rate * per_second for rate in rates)
         changes.append((float(at), LabMachine(machines[m].name, out, into)))
     return changes
 
@@ -73,12 +67,7 @@ def list_nic_changes(
 class SharedNics:
     """NICs that TCP shares by itself (`emu.emulation.coordinator.settings.KernelNics`).
 
-    They change at times of the run's clock.
-
-    Parameters
-    ----------
-    changes
-        As `changed_nics` returns them.
+    They change as in `list_nic_changes`, at times of the run's clock.
     """
 
     def __init__(self, lab: Lab, changes: Iterable[tuple[float, LabMachine]]) -> None:
@@ -123,10 +112,7 @@ class SharedNics:
     def check(self) -> None:
         """Raise what changing a NIC has failed of.
 
-        Raises
-        ------
-        RunError
-            When a machine has gone, or the kernel refused.
+        Raises RunError when a machine has gone, or the kernel refused.
         """
         if self._failure is not None:
             raise self._failure
@@ -136,8 +122,6 @@ class SharedNics:
         with contextlib.suppress(AttributeError):  # the run had not begun
             self._change_alarm.close()
 
-
-# Rates that the scheduler decides, set where the kernel limits each connection.
 
 #: Rates that senders get are so many times what they are: they never wait.
 UNSHAPED = 1e6
@@ -151,14 +135,8 @@ class AssignedRates(SharedNics):
 
     Lines are decided up to 50 ms ahead, and a leaf has no time of its own: they wait
     here. The NIC that receives shares by itself. A NIC that has changed takes its rates
-    again: its leaves had none then.
-
-    Parameters
-    ----------
-    changes
-        As `changed_nics` returns them.
-    per_second
-        Real bytes per wall second, of one emulated byte per emulated second.
+    again: its leaves had none then. ``per_second`` is real bytes per wall second, of
+    one emulated byte per emulated second.
     """
 
     def __init__(
@@ -192,10 +170,7 @@ class AssignedRates(SharedNics):
         A connection without a rate keeps the one that it had, for what is still on its
         way: its sender knows, and the NIC limits the sum.
 
-        Raises
-        ------
-        RunError
-            When the kernel refuses.
+        Raises RunError when the kernel refuses.
         """
         for edge, rate, since in zip(
             lines.edge.tolist(), lines.rate.tolist(), lines.since.tolist(), strict=True
@@ -333,10 +308,7 @@ class LabLauncher(ExternalLauncher):
     ) -> None:
         """Start the agents; their processes take data at the limited NICs.
 
-        Raises
-        ------
-        RunError
-            When one cannot be started.
+        Raises RunError when one cannot be started.
         """
         with log.open("ab") as output:
             for name in self.hosts:
@@ -377,16 +349,9 @@ def emulate_on_kernel(
 ) -> EmulatedRun:
     """Run a problem on kernel NICs; the other parameters are those of `emulate`.
 
-    Parameters
-    ----------
-    max_nic_error
-        Share by which a NIC may be off; they are measured before anything starts.
-
-    Returns
-    -------
-    EmulatedRun
-        Its schedule holds rates only where some were assigned; its hosts hold what
-        their NICs carried beforehand, and what their TCP counted.
+    NICs are measured before anything starts, and may be off by ``max_nic_error``. The
+    schedule holds rates only where some were assigned; hosts hold what their NICs
+    carried beforehand, and what their TCP counted.
 
     Raises
     ------

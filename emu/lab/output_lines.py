@@ -13,7 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.host.input_file import open_input
 from emu.lab.fitting import ALL
+from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines
 from emu.runs.lab_file import log_name
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
 
 #: Lines of a program whose times are noted.
 MOST_LINES = 1_000_000
@@ -44,10 +42,7 @@ _AT_ONCE = 1e-3
 class OutputLines:
     """Copies what programs print to their files, in a thread of its own.
 
-    Parameters
-    ----------
-    seconds
-        Says how late it is.
+    ``seconds``: says how late it is.
     """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
@@ -75,30 +70,24 @@ class OutputLines:
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:
-                descriptor = key.fd
-                number = key.data
-                chunk, times = os.read(descriptor, _CHUNK), self._times[number]
+                file, times = self._files[key.data], self._times[key.data]
+                chunk = os.read(key.fd, _CHUNK)
                 new = min(chunk.count(b"\n"), MOST_LINES - len(times))
                 times.extend([self._seconds()] * new)
                 try:
-                    self._files[number].write(chunk)
+                    file.write(chunk)
                 except OSError as error:
                     problem = f"cannot be written: {error.strerror}"
-                    self._refused = DataError(
-                        problem, path=str(self._files[number].name)
-                    )
+                    self._refused = DataError(problem, path=str(file.name))
                     chunk = b""
                 if not chunk:
-                    self._selector.unregister(descriptor)
-                    os.close(descriptor)
+                    self._selector.unregister(key.fd)
+                    os.close(key.fd)
 
     def close(self) -> list[NDArray[np.float64]]:
         """Copy what is left; return by program the seconds at which lines ended.
 
-        Raises
-        ------
-        DataError
-            When the disk refused some.
+        Raises DataError when the disk refused some.
         """
         self._until = time.monotonic() + _PATIENCE
         self._closing.set()
@@ -118,12 +107,8 @@ def marks_of(
 ) -> Marks:
     """Return the seconds at which lines with this text were printed, by process.
 
-    Of those that printed any; where none of these sent anything, of the first.
-
-    Parameters
-    ----------
-    programs
-        Names of programs and machines, in the order of lab.json.
+    Of those that printed any; where none of these sent anything, of the first. Programs
+    have names of program and machine, in the order of lab.json.
 
     Raises
     ------

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traffic
+from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.link_load import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
 from emu.prediction.simulation import simulate
@@ -33,9 +34,6 @@ from emu.problem import (
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
 from emu.trust.prediction import SHARE, Outcome, Prediction, links_to_blame, of_network
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -98,13 +96,9 @@ def predict_lab(file: LabFile) -> Schedule | None:
 def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
     """Return where TCP may make a predicted lab differ, known before it starts.
 
-    Parameters
-    ----------
-    predicted
-        Under max-min rates; queues are those of a lab that states none.
-    time_scale
-        Wall seconds per emulated second. A dilated NIC has the queue of an undilated
-        one, while TCP's timeouts are of wall time.
+    It is predicted under max-min rates; queues are those of a lab that states none. A
+    NIC dilated by ``time_scale`` has the queue of an undilated one, while TCP's
+    timeouts are of wall time.
     """
     times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
     queues = full_queues(
@@ -128,21 +122,10 @@ def judge_lab(
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
-    The error is of seconds per iteration. Where no iterations are found in what
-    crossed, the outcome is ``unknown``, with the reason.
-
-    Parameters
-    ----------
-    threshold
-        Share by which they may differ.
-    skip
-        Iterations at the beginning that are left out.
-    marks
-        As `fit_traffic`.
-    timeouts
-        Times that TCP waited for one.
-    time_scale
-        Wall seconds of an emulated one.
+    The error is of seconds per iteration, of which ``skip`` at the beginning are left
+    out. Where no iterations are found in what crossed, the outcome is ``unknown``, with
+    the reason. ``threshold`` is the share by which they may differ; marks are as in
+    `fit_traffic`; TCP waited for ``timeouts``.
     """
     try:
         outcome = fit_traffic(traffic, skip=skip, marks=marks)
@@ -202,15 +185,9 @@ def _likely(
     losses = [(edge, seconds) for edge, _, seconds in drifts]
     links = links_to_blame(schedule, losses, SHARE * abs(apart))
     if links:
-        through = {
-            schedule.problem.links[p].name: p
-            for p in range(len(schedule.problem.links))
-        }
-        worst = [
-            (edge, n)
-            for edge, n, _ in drifts
-            if any(through[name] in schedule.problem.hops[edge] for name in links)
-        ]
+        problem = schedule.problem
+        ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
+        worst = [(e, n) for e, n, _ in drifts if not ports.isdisjoint(problem.hops[e])]
         reasons += of_network(schedule, links, worst, 1.0)
         reasons = reasons or ["messages took longer than max-min makes them there"]
     elif not reasons:
@@ -240,39 +217,28 @@ def laid_out(
 ) -> tuple[Schedule, Schedule] | None:
     """Return messages as flows of a schedule: as they went, and as max-min has them.
 
-    Every direction of a connection is an edge, whose source ends when a message begins.
-    None where they are too many.
-
-    Parameters
-    ----------
-    within
-        Seconds between which messages begin.
+    Every direction of a connection is an edge, whose source ends when a message begins,
+    ``within`` these seconds. None where they are too many.
     """
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
-    all_messages = messages(traffic.packets, silence)
-    all_messages = all_messages[
-        (all_messages["first"] > within[0]) & (all_messages["first"] <= within[1])
-    ]
-    ways, of = np.unique(all_messages[CONNECTION], return_inverse=True)
+    rows = messages(traffic.packets, silence)
+    rows = rows[(rows["first"] > within[0]) & (rows["first"] <= within[1])]
+    ways, of = np.unique(rows[CONNECTION], return_inverse=True)
     counts = np.bincount(of, minlength=len(ways))
-    if not len(all_messages) or len(ways) * int(counts.max()) > _MOST:
+    if not len(rows) or len(ways) * int(counts.max()) > _MOST:
         return None
     order = np.argsort(of, kind="stable")
-    number = np.arange(len(all_messages)) - np.repeat(
-        np.cumsum(counts) - counts, counts
-    )
-    at = (of[order], number)
+    begins = np.cumsum(counts) - counts
+    at = of[order], np.arange(len(rows)) - np.repeat(begins, counts)
     shape = len(ways), int(counts.max())
     first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
-    first[at] = all_messages["first"][order] - within[0]
-    last[at] = all_messages["last"][order] - within[0]
-    sizes[at] = np.maximum(all_messages["bytes"][order].astype(float) - _PACKET, 1.0)
+    first[at] = rows["first"][order] - within[0]
+    last[at] = rows["last"][order] - within[0]
+    sizes[at] = np.maximum(rows["bytes"][order].astype(float) - _PACKET, 1.0)
     problem = _problem(traffic, ways, counts.tolist())
     gaps = np.diff(first, axis=1, prepend=0.0)
-    nothing = np.zeros_like(gaps)
-    times = Realization(
-        np.nan_to_num(np.concatenate([gaps, nothing])), np.nan_to_num(sizes)
-    )
+    work = np.concatenate([gaps, np.zeros_like(gaps)])
+    times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))
     ends = np.concatenate([first, last])
     schedule = Schedule(
         problem,
@@ -293,11 +259,8 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
         Machine(name, bandwidth_in=float(i), bandwidth_out=float(o))
         for name, o, i in zip(traffic.machines, out, into, strict=True)
     ]
-    tasks = [
-        Task(f"{end}{way}", end, iterations=count)
-        for end in ("from", "to")
-        for way, count in pairs
-    ]
+    both = [(end, *pair) for end in ("from", "to") for pair in pairs]
+    tasks = [Task(f"{end}{way}", end, iterations=count) for end, way, count in both]
     edges = [Edge(way, len(pairs) + way) for way, _ in pairs]
     at = [*ways["source"].tolist(), *ways["destination"].tolist()]
     job = Job(tuple(tasks), tuple(edges), max(counts))
@@ -306,13 +269,10 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
 
 def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
+    expect, outcome = file.lab.expect, result.get("prediction", {}).get("outcome")
     rows = (
-        ("verdict", file.lab.expect.trust, result["trust"]),
-        (
-            "prediction",
-            file.lab.expect.prediction,
-            result.get("prediction", {}).get("outcome"),
-        ),
+        ("verdict", expect.trust, result["trust"]),
+        ("prediction", expect.prediction, outcome),
     )
     return [
         f"{name} is {value}, expected {aim}"

@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, NicCheck, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
-from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, Started, starts
+from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
@@ -43,12 +43,7 @@ from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
-from emu.scenario.run_sections import LabFile, LabPredictionSection
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.steps import Marks
-
-# The content of ``lab.json``: how programs ended, what crossed, and the host.
+from emu.scenario.run_sections import LabFile
 
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
 #: of its length that machines may have gained by what their pauses left of quotas.
@@ -89,10 +84,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return ends of programs, their waits for this computer, and drops of queues.
 
-    Parameters
-    ----------
-    early
-        Seconds that each machine computed in less than its quota says.
+    ``early``: seconds that each machine computed in less than its quota says.
     """
     ran, wait = float(samples["ran"][-1]), float(samples["waited"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
@@ -144,17 +136,12 @@ def what_crossed(
 ) -> dict[str, Any]:
     """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
 
-    Parameters
-    ----------
-    fair
-        Whether connections are to have queues of their own: those that shared one are
-        counted.
+    Where connections are to have queues of their own, ``fair``, those that shared one
+    are counted.
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    rates = [
-        (one.time, names.index(one.machine), one.nic_out, one.nic_in) for one in changes
-    ]
+    rates = [(c.time, names.index(c.machine), c.nic_out, c.nic_in) for c in changes]
     use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
     return {
         "packets": len(packets),
@@ -170,8 +157,6 @@ def what_crossed(
     }
 
 
-# The programs of a lab while they run: started, waited for, ended, sampled.
-
 #: Wall seconds between two samples: one of four idle machines took 2 ms of CPU.
 PERIOD = 0.5
 
@@ -181,7 +166,9 @@ class Samples:
 
     def __init__(self, lab: Lab) -> None:
         self._counters, self._scale = lab.counters, lab.time_scale
-        self._waits, self._owners = lab.core_waits(), PortOwners(lab.holders)
+        self._waits, self._ports = lab.core_waits(), PortOwners(lab.holders)
+        self.owners = self._ports.found
+        """Machines, ports, and the names of their programs."""
         self._began = self._taken = time.monotonic()
         self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
         self.take()
@@ -190,11 +177,6 @@ class Samples:
     def seconds(self) -> float:
         """Emulated seconds since the programs began."""
         return (time.monotonic() - self._began) / self._scale
-
-    @property
-    def owners(self) -> set[tuple[str, int, str]]:
-        """Machines, ports, and the names of their programs."""
-        return self._owners.found
 
     @property
     def early(self) -> list[float]:
@@ -210,7 +192,7 @@ class Samples:
         """Take a sample now."""
         self._taken = time.monotonic()
         self._waits.sample()
-        self._owners.sample()
+        self._ports.sample()
         drops, queues = self._counters.queues()
         tcp = self._counters.tcp().values()
         now = (
@@ -239,78 +221,96 @@ GRACE = 2.0
 class LabPrograms:
     """Runs programs in a lab that is up; their time begins when this is made.
 
-    Parameters
-    ----------
-    folder
-        Takes the output of every program in a file of its own.
-    watch
-        Gets a line when something has ended, or a NIC has changed.
+    The folder takes the output of every program in a file of its own. ``watch`` gets a
+    line when something has ended, or a NIC has changed.
     """
 
     def __init__(
         self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
     ) -> None:
-        self._lab, self._section, self._folder = lab, file.lab, folder
-        self._watch = watch
+        self._lab, self._file, self._folder, self._watch = lab, file, folder, watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.time)
 
-    @property
-    def time_scale(self) -> float:
-        """Wall seconds of an emulated one."""
-        return self._lab.time_scale
+    def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
+        """Start programs in order; the command takes the place of theirs.
 
-    def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
-        """Start programs in order; the command takes the place of theirs."""
+        Raises ValueError when one names a place that there is none of; `open_lab`
+        refuses that.
+        """
+        addresses = {m.name: self._lab.address(m.name) for m in self._lab.machines}
+        hosts = self._folder / "hosts.txt"
+        hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
+        paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
         settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
-        for one in todo:
+        for one in starts(programs, addresses, dict(zip(PLACES, paths, strict=True))):
             words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
+            what = {**os.environ, **settings, **one.environment}
             try:
                 program = self._lab.start(
-                    one.machine,
-                    words,
-                    environment={**os.environ, **settings, **one.environment},
-                    output=output,
+                    one.machine, words, environment=what, output=output
                 )
             finally:
                 os.close(output)
-            self.runs[program.number] = ProgramRun(
-                one.program, one.machine, self.samples.seconds
-            )
+            run = ProgramRun(one.program, one.machine, self.samples.seconds)
+            self.runs[program.number] = run
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Write lines.npz; return the samples."""
         write_lines(self._folder, self._output.close())
         return self.samples.close()
 
-    def marks(self, text: str, traffic: Traffic) -> Marks:
-        """Return `marks_of` what has been printed."""
+    def judge(
+        self,
+        traffic: Traffic,
+        predicted: Schedule | None,
+        tcp: Mapping[str, Mapping[str, int]],
+    ) -> dict[str, Any]:
+        """Return ``prediction`` of lab.json, by the marks that the file names."""
+        stated = self._file.lab.prediction
+        if predicted is None or stated is None:
+            return {}
         ran = [(run.program, run.machine) for run in self.runs.values()]
-        return marks_of(self._folder, text, ran, traffic)
+        where = self._folder, stated.mark, ran, traffic
+        try:
+            marks = marks_of(*where) if stated.mark else None
+        except DataError as why:
+            return {"prediction": unknown(stated.max_difference, why)}
+        verdict = judge_lab(
+            traffic,
+            predicted,
+            threshold=stated.max_difference,
+            skip=stated.skip,
+            marks=marks,
+            timeouts=sum(counts["timeouts"] for counts in tcp.values()),
+            time_scale=self._lab.time_scale,
+        )
+        return {"prediction": verdict}
 
     def until_end(self) -> None:
         """Wait for the programs that decide; then ask the others to end, and end them.
 
         The first failure decides: others would wait for it.
         """
-        until = self._section.until
+        until = self._file.lab.until
         waits = {n for n, run in self.runs.items() if until in {None, run.program}}
         while waits:
             for number in self._collect_ends():
-                run = self.runs[number]
-                self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
+                run, code = self.runs[number], self.runs[number].code or 0
+                how = f"exit code {code}" if code else "well"
+                how = how if code >= 0 else f"killed by {signal.Signals(-code).name}"
+                self._watch(f"{run.program} on {run.machine} ended: {how}")
                 waits = set() if run.code else waits - {number}
             while self._events and self._events[0].time <= self.samples.seconds:
-                new = event_nic(self._events.pop(0))
+                new, now = event_nic(self._events.pop(0)), self.samples.seconds
                 self._lab.change_nic(new)
-                self.changes.append(
-                    NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
-                )
+                change = NicChange(now, new.name, new.nic_out, new.nic_in)
+                self.changes.append(change)
                 self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None
@@ -346,14 +346,6 @@ class LabPrograms:
         return [program.number for program in ends]
 
 
-def _how(code: int | None) -> str:
-    if code is None:
-        return "it runs"
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return "well" if code == 0 else f"exit code {code}"
-
-
 PCAP = "traffic.pcap"
 
 
@@ -367,16 +359,10 @@ def run_lab(
 ) -> dict[str, Any]:
     """Run the programs of a lab to their end; return what ``lab.json`` says.
 
-    Parameters
-    ----------
-    directory
-        Takes the output of every program in a file of its own, and ``lab.json``.
-    command
-        Runs on every machine in place of the file's programs.
-    pcap
-        Whether the headers of all packets are written for Wireshark.
-    watch
-        Gets a line when something has started or ended.
+    The directory takes that, and the output of every program in a file of its own.
+    ``command`` runs on every machine in place of the file's programs; ``pcap`` writes
+    the headers of all packets for Wireshark; ``watch`` gets a line when something has
+    started or ended.
 
     Raises
     ------
@@ -390,15 +376,16 @@ def run_lab(
     with open_lab(file) as lab:
         if plain and prediction is not None:
             watch(forecast(prediction, lab.time_scale).sentence())
-        todo = _list_starts(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = _check_lab_nics(lab, file)
+        check = lab.check_nics(file.lab.max_nic_error)
+        if refusal := check.refusal("lab.max_nic_error"):
+            raise file.origin.error(("cluster", "machines"), refusal)
         watch(f"NICs measured in {check.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
         running = LabPrograms(lab, file, directory.path, watch)
         try:
-            running.start(todo, command)
+            running.start(programs, command)
             with running_lab(directory.path, lab.holders):
                 running.until_end()
         finally:
@@ -417,9 +404,9 @@ def run_lab(
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
-        timeouts = sum(tcp["timeouts"] for tcp in counts["tcp"].values())
-        about = running, traffic, seconds, prediction, timeouts
-        result |= _describe_traffic(file, *about)
+        by_fair, changes = file.lab.sharing == "fair", running.changes
+        result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
+        result |= running.judge(traffic, prediction, counts["tcp"])
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
@@ -435,67 +422,3 @@ def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
         "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
         "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
     }
-
-
-def _check_lab_nics(lab: Lab, file: LabFile) -> NicCheck:
-    """Return NICs as they were measured; refuse those that are off."""
-    check = lab.check_nics(file.lab.max_nic_error)
-    if refusal := check.refusal("lab.max_nic_error"):
-        raise file.origin.error(("cluster", "machines"), refusal)
-    return check
-
-
-def _describe_traffic(
-    file: LabFile,
-    running: LabPrograms,
-    traffic: Traffic,
-    seconds: float,
-    predicted: Schedule | None,
-    timeouts: int,
-) -> dict[str, Any]:
-    """Return what lab.json says of what crossed: NICs in use, and the prediction."""
-    fair = file.lab.sharing == "fair"
-    content = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
-    if predicted is not None and (section := file.lab.prediction) is not None:
-        content["prediction"] = _judge_prediction_of_lab(
-            section, running, traffic, predicted, timeouts
-        )
-    return content
-
-
-def _judge_prediction_of_lab(
-    stated: LabPredictionSection,
-    running: LabPrograms,
-    traffic: Traffic,
-    predicted: Schedule,
-    timeouts: int,
-) -> dict[str, Any]:
-    """Return the verdict on the prediction, by the marks that it names if any."""
-    try:
-        marks = running.marks(stated.mark, traffic) if stated.mark else None
-    except DataError as why:
-        return unknown(stated.max_difference, why)
-    return judge_lab(
-        traffic,
-        predicted,
-        threshold=stated.max_difference,
-        skip=stated.skip,
-        marks=marks,
-        timeouts=timeouts,
-        time_scale=running.time_scale,
-    )
-
-
-def _list_starts(
-    lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
-) -> list[Started]:
-    """Return the programs to start, and write their hosts file.
-
-    Raises ValueError when a program names a place that there is none of; `open_lab`
-    refuses that.
-    """
-    addresses = {m.name: lab.address(m.name) for m in lab.machines}
-    hosts = folder / "hosts.txt"
-    hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
-    paths = (str(hosts.resolve()), str(file.folder), sys.executable)
-    return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

@@ -40,8 +40,8 @@ def open_lab(file: LabFile) -> Lab:
         names a place that there is none of, or a machine a share of the cores here that
         it cannot have.
     """
-    for trail, problem in _errors(file):
-        raise file.origin.error(trail, problem)
+    for one in _errors(file):
+        raise file.origin.error(*one)
     section, cores = file.lab, file.cores
     machines = [
         LabMachine(m.name, m.bandwidth_out, m.bandwidth_in, cores.get(m.name))
@@ -82,9 +82,7 @@ def find_lab_errors(
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:
         file = load_lab(source, overrides)
-        problems = [
-            file.origin.error(trail, problem) for trail, problem in _errors(file)
-        ]
+        problems = [file.origin.error(*one) for one in _errors(file)]
         if not problems:
             open_lab(file)
     except ScenarioErrors as errors:
@@ -169,15 +167,10 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
     if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
+    sharing, mtu, queue = Sharing(file.lab.sharing), file.lab.mtu, file.lab.queue
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
-            plan_nic(
-                rate,
-                Sharing(file.lab.sharing),
-                mtu=file.lab.mtu,
-                queue=file.lab.queue,
-                time_scale=scale,
-            )
+            plan_nic(rate, sharing, mtu=mtu, queue=queue, time_scale=scale)
         except ValueError as error:
             so = "" if scale == 1 else f"at time scale {scale:g}, "
             yield trail, f"{so}{error}"
@@ -186,10 +179,7 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
 def event_nic(event: EventSection) -> LabMachine:
     """Return the machine of an event as it is from then on.
 
-    Raises
-    ------
-    ValueError
-        When the event changes no NIC.
+    Raises ValueError when the event changes no NIC.
     """
     if event.nic is None or event.machine is None:
         raise ValueError(f"an event at {event.time} s that changes no NIC")
@@ -199,10 +189,7 @@ def event_nic(event: EventSection) -> LabMachine:
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
     """Return the programs of a file; one command on every machine takes their place.
 
-    Raises
-    ------
-    ScenarioError
-        When there are none.
+    Raises ScenarioError when there are none.
     """
     names = tuple(name for name, _ in file.cluster.names_and_positions())
     if command:

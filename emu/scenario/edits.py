@@ -421,15 +421,15 @@ class ScenarioEdits:
     def _write(self, change: Change) -> Edit | None:
         """Return a change as keys and values; None where the scenario has none."""
         scenario, edit = self._scenario, Edit()
+        writers = {
+            "network": self._network,
+            "latency": self._latency,
+            "compute": self._compute,
+            "policy": self._policy,
+        }
+        if change.kind in writers:
+            return writers[change.kind](change)
         match change.kind:
-            case "network":
-                return self._network(change)
-            case "latency":
-                return self._latency(change)
-            case "compute":
-                return self._compute(change)
-            case "policy":
-                return self._policy(change)
             case "events":
                 keys = ("events", "failures")
                 return {key: None for key in keys if getattr(scenario, key)}

@@ -143,7 +143,7 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:
-        return FiguresSection(**try_out(settings).to_json())
+        return FiguresSection(**vars(try_out(settings)))
     except DataError as error:
         trail = ("job", "model", "program")
         raise scenario.origin.error(trail, error.problem) from error

@@ -14,15 +14,13 @@ from emu.training.graph_model import (
 )
 from emu.training.layers import MiniBatch, make_blocks
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.own_model import Adjacency, ModelFigures, OwnModel, try_out
+from emu.training.own_model import OwnModel, try_out
 from emu.training.reference import evaluate, reference_training
 from emu.training.whole_graph import PartModel
 
 __all__ = [
-    "Adjacency",
     "GraphModel",
     "MiniBatch",
-    "ModelFigures",
     "OwnModel",
     "PartModel",
     "build_model",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,12 @@ from emu.training.layers import (
     Block,
     LayerTensors,
     MiniBatch,
+    Tensor,
     add_gradients,
     as_tensor,
     make_blocks,
 )
 from emu.training.own_model import OwnModel
-
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
 
 
 class GraphModel(LayerTensors):
@@ -48,10 +46,7 @@ class GraphModel(LayerTensors):
     def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
 
-        Raises
-        ------
-        ValueError
-            When there is not a block per layer.
+        Raises ValueError when there is not a block per layer.
         """
         if len(blocks) != self.layers:
             raise ValueError(f"{len(blocks)} blocks for {self.layers} layers")
@@ -65,21 +60,10 @@ class GraphModel(LayerTensors):
     ) -> tuple[NDArray[Any], float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
-        Parameters
-        ----------
-        _worker, _iteration
-            Nothing is drawn, so nothing follows from them; see `OwnModel.gradient`.
-
-        Returns
-        -------
-        gradient, loss, accuracy
-            Flat gradient in the model's precision; mean cross-entropy; share of the
-            seeds whose label scores highest.
-
-        Raises
-        ------
-        ValueError
-            As `Block`.
+        Flat, in the model's precision; with it the mean cross-entropy, and the share of
+        the seeds whose label scores highest. Nothing is drawn, so that nothing follows
+        from worker and iteration, see `OwnModel.gradient`. Raises ValueError as
+        `Block`.
         """
 
         def scores_of(batch: MiniBatch) -> Tensor:
@@ -118,19 +102,13 @@ def split_parts(
 ) -> dict[str, NDArray[Any]]:
     """Return the named parts of a flat vector, as views.
 
-    Raises
-    ------
-    ValueError
-        When the shapes hold more elements, or less.
+    Raises ValueError when the shapes hold more elements, or less.
     """
     ends = np.cumsum([prod(shape) for shape in shapes.values()])
     if ends[-1] != len(flat):
         raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
-    pieces = np.split(flat, ends[:-1])
-    return {
-        name: piece.reshape(shape)
-        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
-    }
+    pieces = zip(shapes.items(), np.split(flat, ends[:-1]), strict=True)
+    return {name: piece.reshape(shape) for (name, shape), piece in pieces}
 
 
 def initial_parameters(
@@ -139,17 +117,8 @@ def initial_parameters(
     """Return the first parameters of a job, flat, in the job's precision.
 
     Weights and attention are Xavier uniform with the gain of ReLU (dgl's choice for
-    GraphSAGE), biases 0. A program's are as it builds them.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, seed, precision.
-
-    Raises
-    ------
-    DataError
-        As `OwnModel`.
+    GraphSAGE), biases 0. A program's are as it builds them, and raise DataError as
+    `OwnModel`.
     """
     if "program" in settings["model"]:
         return OwnModel(settings, dataset).parameters
@@ -169,10 +138,7 @@ def initial_parameters(
 def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | OwnModel:
     """Return the model of a job, a program's or one of emu's.
 
-    Raises
-    ------
-    DataError
-        As `OwnModel`.
+    Raises DataError as `OwnModel`.
     """
     own = "program" in settings["model"]
     return OwnModel(settings, dataset) if own else GraphModel(settings, dataset)

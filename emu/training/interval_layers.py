@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +25,11 @@ from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
 from emu.training.layers import NEGATIVE_SLOPE
 
-if TYPE_CHECKING:
-    Array = NDArray[np.floating[Any]]
+Array = NDArray[np.floating[Any]]
 
 
 class RowSums:
-    """Some rows of an adjacency, as weighted sums of vectors.
-
-    Parameters
-    ----------
-    rows
-        Positions of the rows, each of which has an entry.
-    """
+    """Some rows of an adjacency, each with an entry, as weighted sums of vectors."""
 
     def __init__(
         self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
@@ -79,11 +72,8 @@ class Loss:
 def cross_entropy(scores: Array, targets: Array) -> Loss:
     """Return the loss of scores.
 
-    Parameters
-    ----------
-    targets
-        One over the number of training vertices at the label of each of them, else 0;
-        shape (rows, classes).
+    ``targets``: one over the number of training vertices at the label of each of them,
+    else 0; shape (rows, classes).
     """
     offsets = scores - scores.max(axis=1, keepdims=True)
     likely = np.exp(offsets)
@@ -111,21 +101,15 @@ def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array
     flat = initial_parameters(settings, dataset)
     parts = [*split_parts(flat, parameter_shapes(settings, dataset)).values()]
     each = len(PARTS[settings["model"]["kind"]])
-    return [
-        np.ascontiguousarray(
-            np.concatenate([parts[first].T, *parts[first + 1 : first + each]])
-        )
-        for first in range(0, len(parts), each)
-    ]
+    layers = [parts[first : first + each] for first in range(0, len(parts), each)]
+    whole = [np.concatenate([weight.T, *rest]) for weight, *rest in layers]
+    return [*map(np.ascontiguousarray, whole)]
 
 
 def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     """Return the weights of all layers as one vector, as `parameter_shapes` has it.
 
-    Parameters
-    ----------
-    kind
-        Of the model in ``Job.settings``.
+    ``kind``: of the model in ``Job.settings``.
     """
     below = len(PARTS[kind]) - 1  # rows of attention
     pieces = []
@@ -138,12 +122,9 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
 class InEdges:
     """Edges into the vertices of an interval, vertex by vertex.
 
-    Parameters
-    ----------
-    adjacency
-        Rows by destination, each with an entry: vertices attend to themselves too.
-    rows
-        Positions of the interval's vertices, which are columns as well.
+    The adjacency has rows by destination, each with an entry: vertices attend to
+    themselves too. ``rows`` are positions of the interval's vertices, which are columns
+    as well.
     """
 
     def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
@@ -181,10 +162,7 @@ class InEdges:
 class Ends:
     """Rows of the ends of an interval's edges, and the attention that follows.
 
-    Parameters
-    ----------
-    vectors
-        Attention of sources and of destinations, shape (2, width).
+    ``vectors``: attention of sources and of destinations, shape (2, width).
     """
 
     sources: Array
@@ -217,19 +195,8 @@ class Ends:
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
 
-        Parameters
-        ----------
-        gradient
-            Of the sums of every destination, shape (vertices, width).
-
-        Returns
-        -------
-        of_sources
-            One per edge, shape (edges, width).
-        of_destinations
-            One per vertex, shape (vertices, width).
-        of_vectors
-            Shape (2, width).
+        Shapes (edges, width), (vertices, width) and (2, width); ``gradient`` is that of
+        the sums of every destination, shape (vertices, width).
         """
         attention, mine = self.attention(), gradient[self.ends]
         of_attention = (mine * self.sources).sum(axis=1)
@@ -239,8 +206,5 @@ class Ends:
         of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
         ends = self.sources, self.destinations
-        return (
-            of_sources,
-            of_destinations,
-            np.stack([of_scores @ rows for rows in ends]),
-        )
+        of_vectors = np.stack([of_scores @ rows for rows in ends])
+        return of_sources, of_destinations, of_vectors

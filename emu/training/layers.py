@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 
-if TYPE_CHECKING:
-    #: A torch tensor; torch is imported where it is needed.
-    Tensor: TypeAlias = Any
+#: A torch tensor; torch is imported where it is needed.
+Tensor: TypeAlias = Any
 
 NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
@@ -36,6 +35,13 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def linear(rows: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+    """Return rows times a weight transposed, plus the bias: torch's own."""
+    from torch.nn import functional
+
+    return functional.linear(rows, weight, *bias)
+
+
 def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     from torch.nn import functional
 
@@ -45,8 +51,6 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
 
 
 def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     narrower = neighbours.shape[1] > neighbours.shape[0]  # aggregates the shorter rows
     if narrower:
         mean = _aggregate(block, linear(hidden, neighbours), "mean")
@@ -56,8 +60,6 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tens
 
 
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     narrower = weight.shape[1] > weight.shape[0]
     rows = linear(hidden, weight) if narrower else hidden
     total = _aggregate(block, rows, "sum") + rows[: block.inner]
@@ -67,12 +69,6 @@ def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
 
 def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
     return summed + bias
-
-
-def _weigh(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
-    return linear(hidden, weight)
 
 
 def _attention(
@@ -105,8 +101,6 @@ def _attention(
 
 
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
-    from torch.nn.functional import linear
-
     total = hidden[: block.inner] + _aggregate(block, hidden, "sum")
     return linear(total, inner)
 
@@ -114,8 +108,6 @@ def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
 def _second_linear(
     _block: Block, summed: Tensor, bias: Tensor, outer: Tensor, outer_bias: Tensor
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     return linear((summed + bias).relu(), outer, outer_bias)
 
 
@@ -142,7 +134,7 @@ class Layer:
 LAYERS = {
     "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _add_bias),
     "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _add_bias),
-    "gat": Layer(SPLIT_WEIGHTS["gat"], _weigh, _attention),
+    "gat": Layer(SPLIT_WEIGHTS["gat"], lambda _, h, w: linear(h, w), _attention),
     "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
 }
 
@@ -151,10 +143,7 @@ LAYERS = {
 class Block:
     """One layer's edges; its destinations are the first of its sources.
 
-    Raises
-    ------
-    ValueError
-        When an edge leaves its sets, or destinations do not ascend.
+    Raises ValueError when an edge leaves its sets, or destinations do not ascend.
     """
 
     source: NDArray[Any]
@@ -192,24 +181,13 @@ class Block:
 def make_blocks(
     sizes: Sequence[int], edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]
 ) -> list[Block]:
-    """Return the blocks of a mini-batch, input side first.
+    """Return the blocks of a mini-batch, input side first, as of `SampledBatch`.
 
-    Parameters
-    ----------
-    sizes, edges
-        As in `SampledBatch`.
-
-    Raises
-    ------
-    ValueError
-        As `Block`, or when there are not as many edge lists as sets but one.
+    Raises ValueError as `Block`, or when there are not as many edge lists as sets but
+    one.
     """
-    return [
-        Block(source, destination, outer, inner)
-        for (outer, inner), (source, destination) in zip(
-            pairwise(sizes), edges, strict=True
-        )
-    ]
+    pairs = zip(pairwise(sizes), edges, strict=True)
+    return [Block(*ends, outer, inner) for (outer, inner), ends in pairs]
 
 
 class LayerTensors:
@@ -218,10 +196,7 @@ class LayerTensors:
     Building one gives this process a single torch thread: the machine's cores belong
     to dozens of processes, and one thread sums in one order.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
+    ``settings``: ``Job.settings``: model, precision.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
@@ -244,10 +219,7 @@ class LayerTensors:
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the model.
 
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
+        Raises ValueError when its length is not the model's.
         """
         import torch
 

@@ -41,10 +41,7 @@ class Optimizer(ABC):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `state` returned; parameters change in place.
 
-        Raises
-        ------
-        ValueError
-            When it is of another optimiser, or of other parameters.
+        Raises ValueError when it is of another optimiser, or of other parameters.
         """
         own = self.state()
         if {name: (a.shape, a.dtype) for name, a in own.items()} != {
@@ -102,10 +99,7 @@ class Adam(Optimizer):
 def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Optimizer:
     """Return the optimiser of ``Job.settings`` for a shard.
 
-    Raises
-    ------
-    ValueError
-        When its name is neither adam nor sgd.
+    Raises ValueError when its name is neither adam nor sgd.
     """
     section = settings["optimizer"]
     name, half_life = section["name"], section.get("half_life") or math.inf
@@ -119,10 +113,7 @@ def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Opt
 def mean_gradient(gradients: list[NDArray[Any]]) -> NDArray[Any]:
     """Return the mean over workers, summed in the order given.
 
-    Raises
-    ------
-    ValueError
-        When there is none.
+    Raises ValueError when there is none.
     """
     if not gradients:
         raise ValueError("no worker, no gradient")

@@ -16,9 +16,9 @@ import random  # noqa: TID251 - of the program, whose generator is given a seed
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ from emu.host.foreign_code import (
 )
 from emu.host.stream_key import stream_key
 from emu.names import printable
-from emu.training.layers import MiniBatch, add_gradients, as_tensor
+from emu.training.layers import MiniBatch, Tensor, add_gradients, as_tensor
 
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
-
-    Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
+Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 
@@ -96,14 +93,9 @@ class Adjacency(NamedTuple):
 
 
 class OwnModel:
-    """A module that a program states, its parameters in one flat vector.
+    """A module that a program of a job states, its parameters in one flat vector.
 
     They are those that need a gradient, in the module's order, in the job's precision.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision, seed.
 
     Raises
     ------
@@ -188,10 +180,7 @@ class OwnModel:
     def load(self, flat: NDArray[Any]) -> None:
         """Copy a flat parameter vector into the module.
 
-        Raises
-        ------
-        ValueError
-            When its length is not the model's.
+        Raises ValueError when its length is not the model's.
         """
         from torch.nn.utils import vector_to_parameters
 
@@ -205,15 +194,8 @@ class OwnModel:
     ) -> tuple[NDArray[Any], float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
-        Parameters
-        ----------
-        worker, iteration
-            Position of the step; the draws of the model follow from it (dropout).
-
-        Returns
-        -------
-        gradient, loss, accuracy
-            As `GraphModel.gradient`.
+        With loss and accuracy, as `GraphModel.gradient`. What the model draws (dropout)
+        follows from worker and iteration.
         """
         self._module.train()
         self._module.zero_grad(set_to_none=True)
@@ -228,10 +210,7 @@ class OwnModel:
     def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
 
-        Parameters
-        ----------
-        sizes, edges
-            As in `SampledBatch`.
+        Sizes and edges are as in `SampledBatch`.
         """
         import torch
 
@@ -313,8 +292,7 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
         raise DataError(problem, path=program)
     module = factory(**arguments)
     if not isinstance(module, torch.nn.Module):
-        what = type(module).__name__
-        problem = f"returns {what}, a torch.nn.Module is needed"
+        problem = f"returns {type(module).__name__}, a torch.nn.Module is needed"
         raise DataError(problem, path=program)
     return module
 
@@ -355,10 +333,6 @@ class ModelFigures:
     seconds: float
     """CPU time of forward and backward on this computer, one thread."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
-
 
 _known: dict[str, ModelFigures] = {}
 
@@ -368,11 +342,6 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
 
     Takes seconds the first time; the figures are kept while the process lives, so that
     variations of a scenario are compared with equal times.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings`` of a job whose model is a program.
 
     Raises
     ------
@@ -430,9 +399,8 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
                 "torch.nn.LayerNorm needs none",
                 path=program,
             )
-    if not all(
-        np.array_equal(gradients[0], one, equal_nan=True) for one in gradients[1:]
-    ):
+    head, *others = gradients
+    if not all(np.array_equal(head, each, equal_nan=True) for each in others):
         raise DataError(
             "draws random numbers unseeded, or keeps values from call to call: two "
             "calls with the same blocks and seed had other gradients; draw from torch, "
@@ -452,9 +420,8 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     seeds = plan.seeds(train, 0, 0)
     lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]
     seeds = np.concatenate([seeds[~np.isin(seeds, lonely)], lonely])
-    batch = sample_batch(
-        structure, seeds, fanouts=plan.fanouts, stream=plan.stream(0, 0)
-    )
+    stream = plan.stream(0, 0)
+    batch = sample_batch(structure, seeds, fanouts=plan.fanouts, stream=stream)
     rows = dataset.gather(batch.vertices)
     labels = np.maximum(dataset.labels[batch.seeds], 0)  # -1 where it has none
     return MiniBatch.of(batch, rows, labels)

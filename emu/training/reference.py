@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
-from emu.training.layers import Block, MiniBatch, as_tensor
+from emu.training.layers import Block, MiniBatch, Tensor, as_tensor
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
-
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
 
 
 def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
@@ -34,10 +31,7 @@ def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
 class WholeGraphModel:
     """A model with the matrix of its graph.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
+    ``settings``: ``Job.settings``: model, precision.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
@@ -110,16 +104,10 @@ def attend(
 ) -> Tensor:
     """Return each destination's mean of its sources' rows, weighed by attention.
 
-    One head of Velickovic et al. (ICLR 2018), equations 1 to 4.
-
-    Parameters
-    ----------
-    edges
-        Coalesced, rows by destination; its values play no role.
-    sources, destinations
-        Rows z of both ends, shape (vertices, width).
-    vectors
-        Attention of sources and of destinations, shape (2, width).
+    One head of Velickovic et al. (ICLR 2018), equations 1 to 4. Edges are coalesced,
+    rows by destination; their values play no role. Rows z of both ends have shape
+    (vertices, width), the vectors, attention of sources and of destinations, (2,
+    width).
     """
     import torch
     from torch.nn.functional import leaky_relu
@@ -134,9 +122,7 @@ def attend(
 
 
 def _train_whole_graph(
-    settings: Mapping[str, Any],
-    epochs: int,
-    watch: Callable[[int, NDArray[Any]], None],
+    settings: Mapping[str, Any], epochs: int, watch: Callable[[int, NDArray[Any]], None]
 ) -> tuple[NDArray[Any], list[float]]:
     """Return what `reference_training` does, of a step per epoch on the mean loss."""
     import torch
@@ -169,7 +155,8 @@ def reference_training(
 
     Gradients are averaged over workers in rank order, each worker's being that of its
     mean loss (specs section 2c); a system without mini-batches takes a step per epoch.
-    Nothing else may influence the weights.
+    Nothing else may influence the weights. Returns flat parameters after the last step,
+    and the mean loss over workers per iteration.
 
     Parameters
     ----------
@@ -178,11 +165,6 @@ def reference_training(
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
     watch
         Called after every step with its number, from 0, and the parameters.
-
-    Returns
-    -------
-    parameters, losses
-        Flat parameters after the last step; mean loss over workers per iteration.
 
     Raises
     ------
@@ -202,17 +184,11 @@ def reference_training(
     for iteration in range(iterations):
         versions.append(parameters.copy())
         model.load(versions[0])
-        results = [
-            model.gradient(
-                [
-                    MiniBatch.draw(dataset, plan, worker * each + number, iteration)
-                    for number in range(each)
-                ],
-                worker,
-                iteration,
-            )
-            for worker in range(settings["workers"])
-        ]
+        results = []
+        for worker in range(settings["workers"]):
+            samplers = range(worker * each, (worker + 1) * each)
+            batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
+            results.append(model.gradient(batches, worker, iteration))
         optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
         losses.append(float(np.mean([loss for _, loss, _ in results])))
         watch(iteration, parameters)
@@ -223,16 +199,11 @@ _SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own 
 
 
 def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str, float]:
-    """Return the accuracy on the train, valid and test vertices.
+    """Return the accuracy on the train, valid and test vertices, of flat parameters.
 
     Full neighbourhoods, so the figure does not depend on any sample. Holds one value
     per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
     the whole graph.
-
-    Parameters
-    ----------
-    parameters
-        Flat, all shards joined.
 
     Raises
     ------
@@ -243,13 +214,10 @@ def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str,
     """
     dataset = open_for(settings)
     classes = predict(settings, dataset, parameters)
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     return {
         name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
-        for name, vertices in (
-            ("train", dataset.train),
-            ("valid", dataset.valid),
-            ("test", dataset.test),
-        )
+        for name, vertices in parts.items()
         if len(vertices)
     }
 

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.training.layers import LayerTensors, as_tensor
+from emu.training.layers import LayerTensors, Tensor, as_tensor, linear
 
-if TYPE_CHECKING:
-    from emu.training.layers import Tensor
-
-    Aggregate = Callable[[Tensor], Tensor]
+Aggregate = Callable[[Tensor], Tensor]
 
 
 def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:
@@ -69,8 +66,6 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
 
 def _sum_weighted(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
-    from torch.nn.functional import linear
-
     if weight.shape[0] < weight.shape[1]:
         return aggregate(linear(hidden, weight))
     return linear(aggregate(hidden), weight)
@@ -84,8 +79,6 @@ def _sage(
     own: Tensor,
     *bias: Tensor,
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     sums = _sum_weighted(aggregate, hidden, neighbours)
     return sums + linear(hidden[:local], own, *bias)
 
@@ -99,8 +92,6 @@ def _gin(
     outer: Tensor,
     outer_bias: Tensor,
 ) -> Tensor:
-    from torch.nn.functional import linear
-
     sums = _sum_weighted(aggregate, hidden, inner) + inner_bias
     return linear(sums.relu(), outer, outer_bias)
 
@@ -130,15 +121,10 @@ class Scored:
 
 
 class PartModel(LayerTensors):
-    """Layers of a model on the rows of one part.
+    """Layers of a model of ``Job.settings`` on the rows of one part.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
-    parts
-        Made with the aggregation of the same model: one, or with replicas one per
-        layer.
+    Parts are made with the aggregation of the same model: one, or with replicas one per
+    layer.
     """
 
     def __init__(
@@ -149,9 +135,8 @@ class PartModel(LayerTensors):
         super().__init__(settings, dataset)
         self._layer = _LAYERS[settings["model"]["kind"]]
         self._activation = getattr(torch, settings["model"]["activation"])
-        sums = [
-            _product(part.forward, len(part.vertices), self._dtype) for part in parts
-        ]
+        dtype = self._dtype
+        sums = [_product(p.forward, len(p.vertices), dtype) for p in parts]
         self._sums = sums if len(sums) > 1 else sums * self.layers
         self._parts = parts if len(parts) > 1 else parts * self.layers
         self._rows = [len(part.vertices) for part in self._parts]
@@ -176,19 +161,10 @@ class PartModel(LayerTensors):
         return np.asarray(self._flat.grad.numpy())
 
     def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the vectors of the local vertices after a layer.
+        """Return the vectors of the local vertices after a layer, numbered from 0.
 
-        Parameters
-        ----------
-        number
-            Layer, from 0.
-        rows
-            Vectors before it, of the vertices of its part, in the job's precision.
-
-        Raises
-        ------
-        ValueError
-            When there is not a row per vertex.
+        ``rows`` are those before it, of the vertices of its part, in the job's
+        precision. Raises ValueError when there is not a row per vertex.
         """
         if len(rows) != self._rows[number]:
             raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
@@ -219,15 +195,8 @@ class PartModel(LayerTensors):
     def backward(self, number: int, gradient: NDArray[Any]) -> NDArray[Any] | None:
         """Return the gradient of a layer's rows, and add to that of the parameters.
 
-        Parameters
-        ----------
-        gradient
-            Of what `forward` returned, complete: all parts' shares of it added up.
-
-        Returns
-        -------
-        rows
-            This part's share, of the vertices of its part; None for layer 0.
+        This part's share, of the vertices of its part; None for layer 0. ``gradient``
+        is that of what `forward` returned, complete: all parts' shares of it added up.
         """
         hidden, out = self._steps.pop(number)
         out.backward(as_tensor(gradient))

@@ -16,6 +16,7 @@ import numpy as np
 from emu.errors import EmulatorError, NodeLost, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.recompute import audit_whole
+from emu.experiment.run_result import PreparedRun
 from emu.prediction.simulation import makespan as makespan_of
 from emu.problem import Realization
 from emu.problem.schedule import ROUNDING
@@ -43,7 +44,7 @@ _LITTLE = "enough carried"
 
 
 def in_virtual_time(
-    prepared: run_experiment.PreparedRun,
+    prepared: PreparedRun,
     directory: RunDirectory,
     observer: Observer,
     cuts: CutPlan | None,

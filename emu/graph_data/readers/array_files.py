@@ -31,12 +31,7 @@ from emu.graph_data.readers.found_graph import (
     graph_of_arrays,
     is_read,
 )
-from emu.graph_data.readers.split_arrays import (
-    NESTED,
-    NO_CHOICES,
-    Choices,
-    split_part,
-)
+from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import (
@@ -52,17 +47,9 @@ from emu.names import printable
 
 
 def npz_source(path: Path, *, seed: int) -> Source:
-    """Return the graph of an npz file.
+    """Return the graph of an npz file; the seed is for a random split, if it has none.
 
-    Parameters
-    ----------
-    seed
-        Seed of the random split where the file has none.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read.
+    Raises DataError when the file cannot be read.
     """
     try:
         with open_input(path) as file:
@@ -77,10 +64,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that an npz file states.
 
-    Raises
-    ------
-    DataError
-        When it is damaged or holds no edges.
+    Raises DataError when it is damaged or holds no edges.
     """
     with one_error(path):
         names = array_names(path)
@@ -92,10 +76,7 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of an npy file: two ends per edge, or a square matrix.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, or neither of them.
+    Raises DataError when it is damaged, or neither of them.
     """
     with one_error(path):
         array = map_array(path)
@@ -110,10 +91,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 def refuse_pickle(path: Path) -> None:
     """Refuse a file that Python's pickle has written; nothing of it is read.
 
-    Raises
-    ------
-    DataError
-        When it is one.
+    Raises DataError when it is one.
     """
     with open_input(path) as file:
         begin = file.read(9)
@@ -163,10 +141,8 @@ class _StandIn:
 def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that a file of torch states.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, holds no edges, or other objects than tensors and a Data.
+    Raises DataError when it is damaged, holds no edges, or other objects than tensors
+    and a Data.
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
@@ -202,10 +178,7 @@ def _load(torch: Any, path: Path) -> Any:
             check_inflation(path, size, unpacked)
         file.seek(0)
         try:
-            with (
-                torch.serialization.safe_globals(stands_in),
-                warnings.catch_warnings(),
-            ):
+            with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error has what matters
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
@@ -226,10 +199,7 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     Several are a list of graphs, or ``(data, slices)`` with the beginning of every
     graph in each tensor, as a data set in memory is stored.
 
-    Raises
-    ------
-    DataError
-        When it holds no graph, or several and none is chosen.
+    Raises DataError when it holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(one) for one in several]
@@ -238,8 +208,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
         if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
             return _cut(whole, slices or {}, choices, origin)
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
-        example = '{"edge_index": ..., "x": ..., "y": ...}'
-        problem = f"holds no graph with names: save a Data, or a dict {example}"
+        problem = "holds no graph with names: save a Data, or a dict "
+        problem += '{"edge_index": ..., "x": ..., "y": ...}'
         raise DataError(problem, path=origin)
     chosen: dict[Any, Any] = graphs[choices.choose_graph(len(graphs), origin)]
     return chosen

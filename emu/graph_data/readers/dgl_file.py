@@ -16,20 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import check_rows
+from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.found_graph import FoundGraph
 
 _GRAPHS, _VERSION, _HETEROGENEOUS = 0xDD2E4FF046B4A13F, 2, 2
 _GRAPHS_BEGIN = 4096
@@ -61,10 +58,8 @@ class DglGraph:
 def read_graph(path: Path) -> DglGraph:
     """Return the graph of a file of ``dgl.save_graphs`` that holds one of one type.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, older than dgl 0.5, or is not one homogeneous graph.
+    Raises DataError when it is damaged, older than dgl 0.5, or is not one homogeneous
+    graph.
     """
     graphs, _ = _read_graphs(path)
     if len(graphs) != 1 or len(graphs[0].edges) != 1 or len(graphs[0].types) != 1:
@@ -151,15 +146,14 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
-    if layout == _OF_CSC:
-        rows, columns = columns, rows
+    sizes = (columns, rows) if layout == _OF_CSC else (rows, columns)
     edges = np.stack(ends)
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
-    for row, most in zip(edges, (rows, columns), strict=True):
+    for row, most in zip(edges, sizes, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < most:
             raise ValueError(f"an edge leaves the {most} vertices")
-    return (rows, columns), _by_id(edges, order)
+    return sizes, _by_id(edges, order)
 
 
 def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
@@ -175,10 +169,7 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file of ``dgl.data.utils.save_tensors``.
 
-    Raises
-    ------
-    DataError
-        When it is damaged.
+    Raises DataError when it is damaged.
     """
     with one_error(path), open_input(path) as file:
         content = _Content(file)
@@ -258,14 +249,11 @@ class _Content:
 def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a ``.bin`` file.
 
-    Raises
-    ------
-    DataError
-        When it is damaged, or holds several graphs or types and none is chosen.
+    Raises DataError when it is damaged, or holds several graphs or types and none is
+    chosen.
     """
     graphs, beside = _read_graphs(path)
     graph = graphs[choices.choose_graph(len(graphs), str(path))]
-    relations = zip(graph.ends, graph.names, graph.edges, strict=True)
     types = zip(graph.types, graph.of_vertices, graph.vertices, strict=True)
     vertices: dict[str, dict[str, NDArray[Any]]] = {
         name: {**frame, "num_nodes": np.array(count)} for name, frame, count in types
@@ -279,21 +267,16 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         unread += sorted(beside.keys() - fit)
     else:
         unread += sorted(beside)
-    edges = {
-        (graph.types[source], name, graph.types[target]): ends
-        for (source, target), name, ends in relations
-    }
-    typed_graph = TypedGraph(str(path), vertices, edges, tuple(unread))
-    return choose_types(typed_graph, choices)
+    pairs = [(graph.types[a], graph.types[b]) for a, b in graph.ends]
+    relations = [(a, n, b) for (a, b), n in zip(pairs, graph.names, strict=True)]
+    edges = dict(zip(relations, graph.edges, strict=True))
+    return choose_types(TypedGraph(str(path), vertices, edges, (*unread,)), choices)
 
 
 def partition_json(folder: Path) -> Path | None:
     """Return the description of a DistDGL folder, None where it is not one.
 
-    Raises
-    ------
-    DataError
-        When several files describe partitions, or one is damaged.
+    Raises DataError when several files describe partitions, or one is damaged.
     """
     descriptions = [
         path
@@ -310,11 +293,8 @@ def partition_json(folder: Path) -> Path | None:
 def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a DistDGL folder, with the part of every vertex.
 
-    Raises
-    ------
-    DataError
-        When a part is missing or damaged, they do not hold every vertex once, or there
-        are several types and none is chosen.
+    Raises DataError when a part is missing or damaged, they do not hold every vertex
+    once, or there are several types and none is chosen.
     """
     with one_error(description):
         content = read_json(description)
@@ -350,19 +330,15 @@ def _join(
         order = np.argsort(owned[members])
         within[owned[members[order]]] = np.arange(len(members))
         owners[name] = owner[members[order]]
-        vertices[name] = {"num_nodes": np.array(len(members))} | {
-            key.split("/")[1]: np.concatenate([part.values[key] for part in parts])[
-                order
-            ]
-            for key in parts[0].values
-            if key.startswith(f"{name}/")
-        }
+        vertices[name] = {"num_nodes": np.array(len(members))}
+        for key in parts[0].values:
+            if key.startswith(f"{name}/"):
+                rows = np.concatenate([part.values[key] for part in parts])
+                vertices[name][key.split("/")[1]] = rows[order]
     edges = {}
     for name, kind in content.get("etypes", {_EDGE: 0}).items():
-        words = name.split(":")
-        source, relation, target = (
-            words if len(words) == 3 else (_VERTEX, name, _VERTEX)
-        )
+        words = name.split(":") if name.count(":") == 2 else (_VERTEX, name, _VERTEX)
+        source, relation, target = words
         ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
         edges[source, relation, target] = within[np.concatenate(ends, axis=1)]
     unread = (*dict.fromkeys(name for part in parts for name in part.of_edges),)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,14 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.text_table import (
     Keys,
     TableOptions,
+    Tell,
+    TextTable,
     first_lines,
     is_number,
     is_whole,
     open_table,
     read_keys,
 )
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import Tell, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
 _ENDS = (
@@ -60,9 +59,7 @@ def words_of(name: str) -> list[str]:
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
     words = [part.lower() for part in parts]
     ends_known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
-    return [
-        word.removesuffix("id") if word[:-2] in ends_known else word for word in words
-    ]
+    return [w.removesuffix("id") if w[:-2] in ends_known else w for w in words]
 
 
 def read_edge_list(
@@ -70,10 +67,8 @@ def read_edge_list(
 ) -> FoundGraph:
     """Return the graph of an edge list; its ids are numbered in order.
 
-    Raises
-    ------
-    DataError
-        When a line is no edge, or the ends cannot be told; names the line, the option.
+    Raises DataError when a line is no edge, or the ends cannot be told; names the line,
+    the option.
     """
     lines = first_lines(path, 2)
     konect = _KONECT.match(lines[0]) if lines else None
@@ -125,11 +120,7 @@ def _fill(keys: Keys, count: int) -> Keys:
 
 
 def join_sides(
-    left: Keys,
-    right: Keys,
-    names: tuple[str, ...],
-    origin: str,
-    notes: Iterable[str],
+    left: Keys, right: Keys, names: tuple[str, ...], origin: str, notes: Iterable[str]
 ) -> FoundGraph:
     """Return a bipartite graph: first the vertices of the left side, then the right.
 
@@ -175,9 +166,9 @@ def _ends(
             f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
             "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
-    named = _named_ends(table.names or table.comment_names)
+    names = table.names or table.comment_names
+    named = _named_ends(names)
     if named is not None:
-        names = table.names or table.comment_names
         if options.bipartite is None:
             two = _of_two_kinds([names[c] for c in named])
         numbers = ", ".join(str(column + 1) for column in named)
@@ -198,11 +189,8 @@ def _ends(
 def _check_rows(table: TextTable) -> None:
     """Refuse a table without names that may be something else than edges.
 
-    Raises
-    ------
-    DataError
-        When its first column may be an index or a time, the second a relation, or it
-        may be a matrix.
+    Raises DataError when its first column may be an index or a time, the second a
+    relation, or it may be a matrix.
     """
     if table.width < 3:
         return
@@ -213,9 +201,8 @@ def _check_rows(table: TextTable) -> None:
         )
     rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
     square = len(rows) == table.width == len(rows[-1])
-    if (square and rows == [[*column] for column in zip(*rows, strict=True)]) or (
-        len(rows) == 2 and table.width > 4
-    ):
+    symmetric = square and rows == [[*column] for column in zip(*rows, strict=True)]
+    if symmetric or (len(rows) == 2 and table.width > 4):
         raise table.error(
             f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
             "ids per line, or name their columns, --columns 1,2"
@@ -238,22 +225,18 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     words = [words_of(name) for name in names]
     bare = [[word for word in each if word not in _PLAIN] or each for each in words]
     pairs = [({one}, {other}, exact) for one, other in _ENDS for exact in (True, False)]
-    for left, right, exact in (*pairs, (_LEFT, _RIGHT, True)):
-        one, other = (
-            [
-                column
-                for column, each in enumerate(bare)
-                if {*each} & side and (len(each) == 1 or not exact)
-            ]
-            for side in (left, right)
-        )
+    for *sides, exact in (*pairs, (_LEFT, _RIGHT, True)):
+        fit = [
+            (c, {*each}) for c, each in enumerate(bare) if len(each) == 1 or not exact
+        ]
+        one, other = ([c for c, each in fit if each & side] for side in sides)
         if len(one) == len(other) == 1 and one != other:
             return one[0], other[0]
+    stems = [_numbered(name) for name in names]
     alike = [
         (a, b)
-        for a in range(len(names))
-        for b in range(a + 1, len(names))
-        if _numbered(names[a]) and _numbered(names[a]) == _numbered(names[b])
+        for a, b in combinations(range(len(names)), 2)
+        if stems[a] == stems[b] != ""
     ]
     if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
         return 0, 1
@@ -278,18 +261,13 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
     alike = _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1])
     if names[0] == names[1] or alike:
         return False
-    if words[0] & _LEFT and words[1] & _RIGHT:
-        return True
-    return None
+    return True if words[0] & _LEFT and words[1] & _RIGHT else None
 
 
 def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
     """Refuse a first line that may be something else than an edge.
 
-    Raises
-    ------
-    DataError
-        When it may be a header of words, or the sizes of the graph.
+    Raises DataError when it may be a header of words, or the sizes of the graph.
     """
     if options.header is not None:
         return

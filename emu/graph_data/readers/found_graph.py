@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ from emu.graph_data.readers.split_arrays import (
 from emu.host.files import cache_home
 from emu.names import printable
 
-if TYPE_CHECKING:
-    Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[Any]]
 
 #: Longer features are no feature vectors; rows of them are made dense.
 WIDEST = 1 << 20
@@ -51,10 +50,7 @@ class FeatureRows:
     def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
         """Return the rows of a matrix.
 
-        Raises
-        ------
-        DataError
-            When it is no matrix of real numbers.
+        Raises DataError when it is no matrix of real numbers.
         """
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
@@ -101,10 +97,7 @@ class FoundGraph:
     def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
 
-        Raises
-        ------
-        DataError
-            When something is missing, or does not fit the rest.
+        Raises DataError when something is missing, or does not fit the rest.
         """
         if self.features is None:
             raise self._wrong(
@@ -116,14 +109,14 @@ class FoundGraph:
                 "holds no labels (y, labels, node_labels): name a file of them with "
                 "--labels, or have some made up with --classes 10"
             )
-        vertices = self.features.vertices
+        vertices, length = self.features.vertices, self.features.length
         for what, count in (("vertices", self.vertices), ("labels", len(self.labels))):
             if count not in {None, vertices}:
                 problem = f"has {count} {what} and features of {vertices} vertices"
                 raise self._wrong(problem)
-        if not 0 < self.features.length <= WIDEST:
-            raise self._wrong(f"has features of length {self.features.length}")
-        check_size(vertices, self.features.length, self.origin)
+        if not 0 < length <= WIDEST:
+            raise self._wrong(f"has features of length {length}")
+        check_size(vertices, length, self.origin)
         labels, classes, names = class_numbers(self.labels, self.origin)
         return RawGraph(
             build_structure(
@@ -132,7 +125,7 @@ class FoundGraph:
             labels,
             **check_splits(self.masks, self.splits, vertices, self.origin),
             classes=classes,
-            feature_length=self.features.length,
+            feature_length=length,
             rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,
@@ -153,10 +146,7 @@ class FoundGraph:
 def check_size(vertices: int, length: int, origin: str) -> None:
     """Refuse a graph whose features the disk of the cache cannot hold.
 
-    Raises
-    ------
-    DataError
-        When they are larger; says by how much.
+    Raises DataError when they are larger; says by how much.
     """
     home = cache_home()
     while not home.exists():
@@ -178,10 +168,8 @@ def class_numbers(
 
     Numbers that begin above 0 (1 to 7, years) are words of classes.
 
-    Raises
-    ------
-    DataError
-        When they are not one class per vertex, as a number, a text, or a one-hot row.
+    Raises DataError when they are not one class per vertex, as a number, a text, or a
+    one-hot row.
     """
     labels, one_hot = stated, False
     if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
@@ -258,17 +246,10 @@ def graph_of_arrays(
     choices: Choices = NO_CHOICES,
     others: Iterable[str] = (),
 ) -> FoundGraph:
-    """Return the graph that named arrays state.
+    """Return the graph that named arrays state; a file may hold others beside them.
 
-    Parameters
-    ----------
-    others
-        Names of what the file holds beside them.
-
-    Raises
-    ------
-    DataError
-        When there are no edges, or parts of one matrix contradict each other.
+    Raises DataError when there are no edges, or parts of one matrix contradict each
+    other.
     """
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
     sources, destinations, vertices, edges = _edges(arrays, origin)
@@ -317,10 +298,7 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
 def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
     """Return the edges that named arrays state, shape (2, edges).
 
-    Raises
-    ------
-    DataError
-        When there are none, or ends are no whole numbers.
+    Raises DataError when there are none, or ends are no whole numbers.
     """
     return np.stack(_edges(arrays, origin)[:2])
 
@@ -397,10 +375,7 @@ def check_rows(
 ) -> NDArray[np.int64]:
     """Return the row pointers of a CSR matrix, int64, if they fit.
 
-    Raises
-    ------
-    DataError
-        When they do not fit.
+    Raises DataError when they do not fit.
     """
     whole = (
         indptr.dtype.kind in "iu"

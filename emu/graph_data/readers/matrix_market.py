@@ -7,16 +7,19 @@ entries take 5.2 s of CPU and 364 MB.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.graph_data.readers.edge_list import join_sides
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import Keys, first_lines, open_table
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
+from emu.graph_data.readers.text_table import (
+    Keys,
+    TableOptions,
+    Tell,
+    TextTable,
+    first_lines,
+    open_table,
+)
 
 _VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}
 
@@ -32,10 +35,7 @@ def read_matrix(
 ) -> FoundGraph:
     """Return the graph of a sparse matrix; one that is not square is bipartite.
 
-    Raises
-    ------
-    DataError
-        When it is dense, or an entry is not as the first lines say.
+    Raises DataError when it is dense, or an entry is not as the first lines say.
     """
     table, kind, (rows, columns, entries) = _open(path, tell)
     limits = np.array([[rows], [columns]])

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import open_lines
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import Tell
+from emu.graph_data.readers.text_table import Tell, open_lines
 
 _SUFFIXES = {".graph", ".metis"}
 
@@ -28,10 +24,7 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
 
     It is one where lines, neighbours and their symmetry are as the first line says.
 
-    Raises
-    ------
-    DataError
-        When its name ends in .graph, and a line is not so; says which.
+    Raises DataError when its name ends in .graph, and a line is not so; says which.
     """
     try:
         return _read(path, tell)

@@ -37,39 +37,29 @@ _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 2
 def ogb_source(folder: Path) -> Source:
     """Return the graph in ``folder``, for example ``dataset/ogbn_products``.
 
-    Raises
-    ------
-    DataError
-        When ``raw/`` or ``split/`` is not there.
+    Raises DataError when ``raw/`` or ``split/`` is not there.
     """
     files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
     if not any(file.name == "train.csv.gz" for file in files):
         raise DataError("holds no split/*/train.csv.gz", path=str(folder))
     # Sizes and times instead of content: papers100M has 57 GB.
-    stats = [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
-    ]
-
+    stats = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
     return Source(f"ogb {stats}", lambda: read_ogb(folder).check())
 
 
 def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph in ``folder``, of one type of vertices or of several.
 
-    Raises
-    ------
-    DataError
-        When a file is missing or damaged, or they do not fit together.
+    Raises DataError when a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
     if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
         described = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
         if described:
-            problem = (
-                "is a data set of GraphBolt or dgl's csv, which is not read: import "
-            )
-            problem += f"the edges that {described[0]} names, with --features, --labels"
+            problem = "is a data set of GraphBolt or dgl's csv, which is not read: "
+            problem += f"import the edges that {described[0]} names, with --features, "
+            problem += "--labels"
         elif (folder / "processed").is_dir():
             problem += ": PyTorch Geometric has its graph in processed/*.pt"
         raise DataError(problem, path=str(folder))

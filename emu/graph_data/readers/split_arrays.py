@@ -43,10 +43,8 @@ class Choices:
     def choose_graph(self, count: int, origin: str) -> int:
         """Return the number of the graph to read.
 
-        Raises
-        ------
-        DataError
-            When there are several and none is chosen, or another than there is.
+        Raises DataError when there are several and none is chosen, or another than
+        there is.
         """
         return _choose("graph", count, self.graph, f"holds {count} graphs", origin)
 
@@ -79,11 +77,8 @@ def sort_splits(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Return masks and lists of ids, by part.
 
-    Raises
-    ------
-    DataError
-        When two arrays state one part, it is open which of several splits is meant, or
-        whether an array holds a mask or ids.
+    Raises DataError when two arrays state one part, it is open which of several splits
+    is meant, or whether an array holds a mask or ids.
     """
     masks: dict[str, NDArray[Any]] = {}
     ids: dict[str, NDArray[Any]] = {}
@@ -143,11 +138,8 @@ def check_splits(
 ) -> dict[str, NDArray[np.int64]]:
     """Return the sorted ids of every part; all empty where no part is stated.
 
-    Raises
-    ------
-    DataError
-        When a mask has another length, an id is no vertex, a vertex is named twice, or
-        none is for training.
+    Raises DataError when a mask has another length, an id is no vertex, a vertex is
+    named twice, or none is for training.
     """
     parts: dict[str, NDArray[np.int64]] = {}
     owner = np.full(vertices, -1, np.int8)

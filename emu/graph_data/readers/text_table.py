@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,8 @@ from emu.errors import DataError
 from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
-if TYPE_CHECKING:
-    #: Takes a line for a person who waits.
-    Tell = Callable[[str], None]
+#: Takes a line for a person who waits.
+Tell = Callable[[str], None]
 
 COMMENTS = ("#", "%")
 _NO_ROW = ("", *COMMENTS)
@@ -95,10 +94,7 @@ class _Progress(io.BufferedIOBase):
 def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     """Open the text of a file: UTF-8, UTF-16 where it says so, else Latin-1.
 
-    Raises
-    ------
-    OSError, DataError
-        As `open_input`.
+    Raises OSError, DataError as `open_input`.
     """
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
@@ -106,12 +102,11 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     with open_content(path) as content:
         start = content.read(1 << 20)
         content.seek(0)
-        encoding = "utf-8-sig"
-        if start[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-            encoding = "utf-16"
-        else:
+        encoding = "utf-16"
+        if start[:2] not in {b"\xff\xfe", b"\xfe\xff"}:
             try:
                 start[: start.rfind(b"\n") + 1 or None].decode()
+                encoding = "utf-8-sig"
             except UnicodeDecodeError:
                 encoding = "latin-1"
         part = _Progress(cast("BinaryIO", content), tell or (lambda _: None), path.name)
@@ -176,18 +171,15 @@ class TextTable:
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states.
 
-        Raises
-        ------
-        DataError
-            When there is none.
+        Raises DataError when there is none.
         """
         stated = stated.strip()
         if stated in self.names:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
-        names = f": {', '.join(self.names)}" if self.names else ""
-        there = f"there are {self.width} columns{names}"
+        there = f"there are {self.width} columns"
+        there += f": {', '.join(self.names)}" if self.names else ""
         raise self.error(f"{option} names {stated!r}, {there}")
 
     def error(self, problem: str) -> DataError:
@@ -206,10 +198,8 @@ class TextTable:
     def read(self, columns: Sequence[int], dtype: Any) -> NDArray[Any]:
         """Return some columns as numbers, shape (columns, rows).
 
-        Raises
-        ------
-        ValueError, OverflowError
-            When a field is none, or a row has more or fewer columns than the first.
+        Raises ValueError, OverflowError when a field is none, or a row has more or
+        fewer columns than the first.
         """
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [
@@ -235,10 +225,7 @@ class TextTable:
         return np.stack([table[f"f{column}"] for column in columns])
 
     def bad_line(
-        self,
-        columns: Sequence[int],
-        fits: Callable[[list[str]], bool],
-        need: str,
+        self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         for number, fields in self.rows():
@@ -281,17 +268,10 @@ def open_table(
 ) -> TextTable:
     """Return the table of a file, by its first lines.
 
-    Parameters
-    ----------
-    header
-        Whether it has one; None to see: words above numbers, or names that are known.
-    names_columns
-        Returns True of names that are known.
+    ``header`` says whether it has one; None to see: words above numbers, or names that
+    are known, by ``names_columns``.
 
-    Raises
-    ------
-    DataError
-        When it holds no row, or is a file of another kind.
+    Raises DataError when it holds no row, or is a file of another kind.
     """
     start = "".join(first_lines(path)).lower()
     other = next(
@@ -302,11 +282,9 @@ def open_table(
         problem = f"is {other}, which is not read here: write a table (csv); features "
         problem += "and labels may be npy"
         raise DataError(problem, path=str(path))
-    rows, above = _first_rows(path)
-    if not rows:
+    (at, first), (_, below), separator, comment, above = _first_rows(path)
+    if not first:
         raise DataError("holds no line", path=str(path))
-    at, first, separator, comment = rows[0]
-    below = rows[1][1] if rows[1:] else ()
     shift = len(below) == len(first) + 1
     over = zip(first, below[shift:], strict=False)
     above_numbers = any(not is_number(a) and a and is_number(b) for a, b in over)
@@ -333,11 +311,11 @@ def open_table(
     return TextTable(path, comment, separator, at, names, below, tell)
 
 
-_Row = tuple[int, tuple[str, ...], "str | None", str]
+_Row = tuple[int, tuple[str, ...]]
 
 
-def _first_rows(path: Path) -> tuple[list[_Row], tuple[str, ...]]:
-    """Return the first two rows, and the words of the comment above them."""
+def _first_rows(path: Path) -> tuple[_Row, _Row, str | None, str, tuple[str, ...]]:
+    """Return two rows, their separator, comments, and the words of one above them."""
     rows: list[_Row] = []
     comment, above = "", ""
     separator: str | None = None
@@ -354,11 +332,12 @@ def _first_rows(path: Path) -> tuple[list[_Row], tuple[str, ...]]:
                 bare = re.sub(r'"[^"]*"|\{.*', "", line.rstrip("\r\n"))
                 separator = next((s for s in _SEPARATORS if s in bare), None)
             # The first comment says which character begins them.
-            fields = tuple(split_line(line, separator, comment))
-            rows.append((number, fields, separator, comment))
+            rows.append((number, tuple(split_line(line, separator, comment))))
             if len(rows) == 2:
                 break
-    return rows, tuple(split_line(above, separator, "#")) if above else ()
+    words = tuple(split_line(above, separator, "#")) if above else ()
+    first, second, *_ = (*rows, (0, ()), (0, ()))
+    return first, second, separator, comment, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,40 +350,30 @@ class Keys:
     """Place in ``ids``, shape (columns, rows)."""
 
 
-def number_ids(numbers: NDArray[np.int64]) -> Keys:
-    """Return the distinct ids among whole numbers from 0, and where they stand.
-
-    Where ids are about as many as numbers a mark per id is made: 10 million edges take
-    0.2 s and not the 3 s of a sort.
-    """
-    most = int(numbers.max(initial=-1))
-    if most < 4 * numbers.size + 1000:
-        marks = np.zeros(most + 1, bool)
-        marks[numbers.reshape(-1)] = True
-        if marks.all():
-            return Keys(np.arange(most + 1), numbers)
-        ids = np.flatnonzero(marks).astype(np.int64)
-        return Keys(ids, (np.cumsum(marks) - 1)[numbers])
-    ids, codes = np.unique(numbers, return_inverse=True)
-    return Keys(ids, codes.reshape(numbers.shape).astype(np.int64))
-
-
 def read_keys(table: TextTable, columns: Sequence[int], *, words: bool = False) -> Keys:
     """Return the ids in some columns: whole numbers from 0, or words.
 
     Ids are words if those of the first row are, or where they are asked to be. Numbers
     that int64 cannot hold are kept as words too, ``1.0`` is 1.
 
-    Raises
-    ------
-    DataError
-        When a line has no such ids; names it.
+    Raises DataError when a line has no such ids; names it.
     """
     if not words and all(is_number(table.first_row[c]) for c in columns):
         try:
             numbers = table.read(columns, np.int64)
+            most = int(numbers.max(initial=-1))
+            # A mark per id, where they are about as many as numbers: 10 million edges
+            # take 0.2 s and not the 3 s of a sort.
+            if 0 <= numbers.min(initial=0) <= most < 4 * numbers.size + 1000:
+                marks = np.zeros(most + 1, bool)
+                marks[numbers.reshape(-1)] = True
+                if marks.all():
+                    return Keys(np.arange(most + 1), numbers)
+                ids = np.flatnonzero(marks).astype(np.int64)
+                return Keys(ids, (np.cumsum(marks) - 1)[numbers])
             if numbers.min(initial=0) >= 0:
-                return number_ids(numbers)
+                ids, codes = np.unique(numbers, return_inverse=True)
+                return Keys(ids, codes.reshape(numbers.shape).astype(np.int64))
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             pass  # 1.0, beyond int64, or a line to name
         return _read_words(table, columns, _whole)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import (
+    Arrays,
     FeatureRows,
     FoundGraph,
     class_numbers,
@@ -20,10 +21,7 @@ from emu.graph_data.readers.found_graph import (
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
-if TYPE_CHECKING:
-    from emu.graph_data.readers.found_graph import Arrays
-
-    Relation = tuple[str, str, str]
+Relation = tuple[str, str, str]
 
 _MOST_LISTED = 8
 
@@ -46,10 +44,8 @@ class TypedGraph:
 def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     """Return one graph: of all types, or of the relation that is chosen.
 
-    Raises
-    ------
-    DataError
-        When there are several types and neither is chosen, or they do not fit.
+    Raises DataError when there are several types and neither is chosen, or they do not
+    fit.
     """
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))
@@ -65,12 +61,11 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         if within:
             problem += f", --relation {printable(within[0])} takes one relation"
         raise DataError(problem, path=graph.origin)
-    edges = next((e for r, e in graph.edges.items() if r == relation), None)
     named = ",".join(relation)
+    edges = next((e for r, e in graph.edges.items() if r == relation), None)
     if edges is None:
-        problem = f"holds no relation {named}, but "
-        problem += _list(",".join(one) for one in graph.edges)
-        raise DataError(problem, path=graph.origin)
+        there = _list(",".join(one) for one in graph.edges)
+        raise DataError(f"holds no relation {named}, but {there}", path=graph.origin)
     if relation[0] != relation[2]:
         problem = f"--relation {named} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
@@ -103,8 +98,9 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
     for name in names:
         arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
         own = graph_of_arrays(arrays, graph.origin, choices)
-        types.append(_Type(name, total, _count(graph, name, own), own))
-        total += types[-1].size
+        size = _count(graph, name, own)
+        types.append(_Type(name, total, size, own))
+        total += size
     sources, destinations = _stack_edges(graph, {one.name: one for one in types})
     splits: dict[str, list[NDArray[np.int64]]] = {}
     for _, begin, size, own in types:
@@ -122,9 +118,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         labels=_stack_labels(types, graph.origin),
         splits={part: np.concatenate(ids) for part, ids in splits.items()},
         split_origin="; ".join(
-            f"{one.own.split_origin} for {one.name}"
-            for one in types
-            if one.own.split_origin
+            f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
         types=np.repeat(np.arange(len(types), dtype=np.int32), [t.size for t in types]),
         type_names=names,
@@ -191,18 +185,17 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
 
 def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
     """Return the labels of the type that has some, -1 elsewhere."""
-    holders = [one.name for one in types if one.own.labels is not None]
+    holders = [one for one in types if one.own.labels is not None]
     if len(holders) > 1:
-        problem = f"labels of {_list(holders)} are classes of their own: --relation "
+        names = _list(one.name for one in holders)
+        problem = f"labels of {names} are classes of their own: --relation "
         problem += "takes one type, --labels names others for all"
         raise DataError(problem, path=origin)
-    labels = [
-        np.full(one.size, -1, np.int32)
-        if one.own.labels is None
-        else class_numbers(one.own.labels, origin)[0]
-        for one in types
-    ]
-    return np.concatenate(labels) if holders else None
+    labels = np.full(sum(one.size for one in types), -1, np.int32)
+    for _, begin, size, own in holders:
+        if own.labels is not None:
+            labels[begin : begin + size] = class_numbers(own.labels, origin)[0]
+    return labels if holders else None
 
 
 def _describe(types: list[_Type]) -> Iterator[str]:

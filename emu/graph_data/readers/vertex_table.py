@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.readers.edge_list import is_id, words_of
 from emu.graph_data.readers.text_table import (
+    TableOptions,
+    Tell,
+    TextTable,
     first_lines,
     is_number,
     is_whole,
@@ -21,9 +24,6 @@ from emu.graph_data.readers.text_table import (
     read_keys,
 )
 from emu.host.input_file import map_array
-
-if TYPE_CHECKING:
-    from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _CLASS = {
     "label", "labels", "class", "classes", "y", "target", "category", "community",
@@ -59,21 +59,18 @@ class VertexTable:
 def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return features: the numbers of every row, npy or text.
 
-    Raises
-    ------
-    DataError
-        When a line is something else, or of another length; names the line.
+    Raises DataError when a line is something else, or of another length; names the
+    line.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "features", map_array(path), None, "rows in order")
     table = _open(path, tell)
     place = _id_column(table, options)
+    beside = [not name or _is_beside(name) for name in table.names]  # or an index
     others = [
         column
         for column, field in enumerate(table.first_row)
-        if (field and not is_number(field))
-        or (table.names and not table.names[column])  # an index, or no name
-        or (table.names and _is_beside(table.names[column]))
+        if (field and not is_number(field)) or (beside and beside[column])
     ]
     if place is None and not table.names and options.ids is None:
         place = _number_column(table, others)
@@ -90,9 +87,8 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
             return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
 
         raise table.bad_line(columns, fits, f"{len(columns)} numbers")
-    how = f"{len(columns)} columns, {_by(table, place)}"
-    how += table.skipped([*columns, place])
-    ids = _ids(table, place, options)
+    ids, by = _ids(table, place, options)
+    how = f"{len(columns)} columns, {by}{table.skipped([*columns, place])}"
     return VertexTable(path, "features", np.ascontiguousarray(values), ids, how)
 
 
@@ -102,10 +98,8 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
     It has where it is of words, or has different whole numbers and words follow, the
     classes.
 
-    Raises
-    ------
-    DataError
-        When it has different whole numbers, and nothing says what they are.
+    Raises DataError when it has different whole numbers, and nothing says what they
+    are.
     """
     if table.width == 1 or words[:1] == [0]:
         return words[0] if words else None
@@ -123,10 +117,8 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
 def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
-    Raises
-    ------
-    DataError
-        When it cannot be told which column has the classes, or names the vertices.
+    Raises DataError when it cannot be told which column has the classes, or names the
+    vertices.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "labels", map_array(path), None, "rows in order")
@@ -139,7 +131,6 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     sizes = not table.names and table.width > 1 and words[0] not in words[1:]
     if sizes and table.first_row[0] == str(len(words) - 1):
         raise table.error("begins with sizes, as many rows follow: remove that line")
-    how = f"{table.name(column)}, {_by(table, place)}{table.skipped([place, column])}"
     values, note = _classes(words)
     classes = values[values != ("" if values.dtype.kind == "U" else -1)]
     many = len(classes) > 2 and len(np.unique(classes)) == len(classes)
@@ -150,8 +141,9 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
-    ids = _ids(table, place, options)
-    return VertexTable(path, "labels", values, ids, how + note)
+    ids, by = _ids(table, place, options)
+    how = f"{table.name(column)}, {by}{table.skipped([place, column])}{note}"
+    return VertexTable(path, "labels", values, ids, how)
 
 
 def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
@@ -159,26 +151,24 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
 
     Such a folder has a file each for train, valid and test.
 
-    Raises
-    ------
-    DataError
-        When a vertex has two parts, or a part is none of train, valid and test.
+    Raises DataError when a vertex has two parts, or a part is none of train, valid and
+    test.
     """
     if path.is_dir():
         stems = {file: file.name.split(".")[0].lower() for file in path.iterdir()}
         lists = {f: part for f in sorted(stems) if (part := _PARTS.get(stems[f], ""))}
         if "train" not in lists.values():
             raise DataError("holds no list of ids called train.txt", path=str(path))
-        ids_of_lists = []
+        named = []
         for file in lists:
             table = _open(file, tell)
             if table.width != 1:
                 problem = f"has {table.width} columns, an id per line is needed"
                 raise table.error(problem)
-            ids_of_lists.append(read_keys(table, [0], words=options.words))
-        parts = np.repeat([*lists.values()], [k.codes.size for k in ids_of_lists])
-        named = np.concatenate([keys.ids[keys.codes[0]] for keys in ids_of_lists])
-        return VertexTable(path, "split", parts, named, "lists of ids")
+            keys = read_keys(table, [0], words=options.words)
+            named.append(keys.ids[keys.codes[0]])
+        parts = np.repeat([*lists.values()], [*map(len, named)])
+        return VertexTable(path, "split", parts, np.concatenate(named), "lists of ids")
     table = _open(path, tell)
     place = _id_column(table, options)
     columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
@@ -191,8 +181,7 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
     if wrong is not None:
         raise table.error(f"has a part {wrong!r}: train, valid or test")
     parts = np.array([_PARTS[word] for word in words])
-    ids = _ids(table, place, options)
-    return VertexTable(path, "split", parts, ids, _by(table, place))
+    return VertexTable(path, "split", parts, *_ids(table, place, options))
 
 
 def _open(path: Path, tell: Tell | None) -> TextTable:
@@ -219,10 +208,7 @@ def _is_beside(name: str) -> bool:
 def _id_column(table: TextTable, options: TableOptions) -> int | None:
     """Return the column that names vertices, where its name says so.
 
-    Raises
-    ------
-    DataError
-        When a first column may do so.
+    Raises DataError when a first column may do so.
     """
     if options.ids is False:
         return None
@@ -246,10 +232,7 @@ def _first_as_id(
 ) -> int | None:
     """Return the column that names vertices beside a column of classes or parts.
 
-    Raises
-    ------
-    DataError
-        When a header does not say so.
+    Raises DataError when a header does not say so.
     """
     if place is not None or options.ids is False or table.width == 1:
         return place
@@ -272,9 +255,8 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
     if len(others) == 1:
         return others[0]
     if table.names:
-        others = [
-            c for c in others if {*words_of(table.names[c])} - {"node", "id"} <= _CLASS
-        ]
+        words = [{*words_of(name)} - {"node", "id"} for name in table.names]
+        others = [c for c in others if words[c] <= _CLASS]
     elif table.width == 2:
         others = [1]
     else:
@@ -287,17 +269,14 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
     return others[0]
 
 
-def _by(table: TextTable, place: int | None) -> str:
-    return "rows in order" if place is None else f"by id in {table.name(place)}"
-
-
 def _ids(
     table: TextTable, column: int | None, options: TableOptions
-) -> NDArray[Any] | None:
+) -> tuple[NDArray[Any] | None, str]:
+    """Return the vertex of every row, None where they are in order, and how so."""
     if column is None:
-        return None
+        return None, "rows in order"
     keys = read_keys(table, [column], words=options.words)
-    return np.asarray(keys.ids[keys.codes[0]])
+    return keys.ids[keys.codes[0]], f"by id in {table.name(column)}"
 
 
 def _read_column(table: TextTable, column: int) -> list[str]:
@@ -323,15 +302,14 @@ def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
     words_known = [word for word in words if word.lower() not in _NO_CLASS]
     if not all(map(is_number, words_known)):
         return np.array([w if w.lower() not in _NO_CLASS else "" for w in words]), ""
-    values = np.array([
-        -1.0 if word.lower() in _NO_CLASS else float(word) for word in words
-    ])  # fmt: skip
+    numbers = [-1.0 if w.lower() in _NO_CLASS else float(w) for w in words]
+    values = np.array(numbers)
     there = values[values != -1]
     odd = (there < 0) | (there % 1 != 0)
     # Those that begin above 0 are numbered where all labels are.
     if odd.any() or not len(there) or there.min() > 0 or there.max() < len(words):
         return values, ""
-    numbers, codes = np.unique(there, return_inverse=True)
+    distinct, codes = np.unique(there, return_inverse=True)
     values[values != -1] = codes
-    text = f"{len(numbers)} numbers from {numbers[0]:g} to {numbers[-1]:g}"
+    text = f"{len(distinct)} numbers from {distinct[0]:g} to {distinct[-1]:g}"
     return values, f"; classes are the {text}"

@@ -86,10 +86,7 @@ def overtaken(found: FittedSteps) -> list[Step]:
 def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     """Return the steps with their causes, in the iterations that have all of them.
 
-    Raises
-    ------
-    Unfittable
-        When there are too few.
+    Raises Unfittable when there are too few.
     """
     count = min(len(step.first) for step in steps)
     kept = longest(steps, skip)
@@ -103,7 +100,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     phases = {clock: times[:-1][kept] for clock, times in begins.items()}
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
-    causes, holds = _behind_senders(some, _causes(some, phases))
+    causes, holds = _behind_senders(some, _Order(some, phases).causes())
     return _with_gaps(some, causes, holds, starts, ends, kept.start)
 
 
@@ -113,6 +110,11 @@ def longest(steps: Sequence[Step], skip: int) -> slice:
     firsts = np.array([step.first[:count] for step in steps])
     good = ~np.isnan(firsts).any(axis=0)
     good[:skip] = False
+    return longest_run(good)
+
+
+def longest_run(good: NDArray[np.bool_]) -> slice:
+    """Return where the longest row of True stands, the first of as long ones."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
     stretches = edges.reshape(-1, 2).tolist()
     return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
@@ -162,34 +164,141 @@ class _Times:
         return first - np.where(np.isinf(before), began, before)
 
 
-def _causes(steps: tuple[Step, ...], starts: Marks) -> tuple[tuple[Cause, ...], ...]:
-    """Return the causes of every step."""
-    times = _Times(steps)
-    phase = {
-        (number, end): float(np.median(times.of((number, end, 0)) - starts[step.clock]))
-        for number, step in enumerate(steps)
-        for end in (BEGUN, GOT)
-    }
-    before = [_before(number, steps, times, phase) for number in range(len(steps))]
-    waits = [
-        _candidates_of(number, steps, before, times, phase)
-        for number in range(len(steps))
-    ]
-    least = [_reduce_causes(own, steps, waits, phase) for own in waits]
-    answers = [_request(number, steps, before, phase) for number in range(len(steps))]
-    causes = []
-    for number, step in enumerate(steps):
-        alone, request = least[number], answers[number]
-        if request is not None and _is_answer(number, request, alone, steps, times):
-            alone = [request]
-            if step.source[1] == step.destination[1]:
-                alone += [c for c in before[number] if not c[1] and c[2] == 0]
-        causes.append(alone)
-    causes = [
-        least[number] if _with_others(number, causes, least, steps, phase) else one
-        for number, one in enumerate(causes)
-    ]
-    return tuple(tuple(one) for one in causes)
+class _Order(_Times):
+    """Order of the moments of steps: what came first, and what each waits for."""
+
+    def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
+        super().__init__(steps)
+        self._steps, numbers = steps, range(len(steps))
+        #: Seconds of a moment since its iteration began, median.
+        self._phase = {
+            (n, end): float(np.median(self.of((n, end, 0)) - starts[steps[n].clock]))
+            for n in numbers
+            for end in (BEGUN, GOT)
+        }
+        self._before = [self._precede(number) for number in numbers]
+        waits = [self._await(number) for number in numbers]
+        self._least = [self._reduce(own, waits) for own in waits]
+
+    def causes(self) -> tuple[tuple[Cause, ...], ...]:
+        """Return the causes of every step."""
+        causes = []
+        for number, step in enumerate(self._steps):
+            alone, before = self._least[number], self._before[number]
+            # What last came from the process that the step goes to.
+            requests = [
+                c
+                for c in before
+                if c[1] and self._steps[c[0]].source == step.destination
+            ]
+            request = max(requests, key=self._when, default=None)
+            if request is not None and self._is_answer(number, request):
+                alone = [request]
+                if step.source[1] == step.destination[1]:
+                    alone += [c for c in before if not c[1] and c[2] == 0]
+            causes.append(alone)
+        return tuple(
+            tuple(self._least[number] if self._has_peers(number, causes) else one)
+            for number, one in enumerate(causes)
+        )
+
+    def _when(self, cause: Cause) -> tuple[int, float]:
+        return -cause[2], self._phase[cause[0], GOT]
+
+    def _precede(self, number: int) -> list[Cause]:
+        """Return what always came before a step in its process, the latest of each."""
+        step, causes = self._steps[number], list[Cause]()
+        moments = [
+            (k, BEGUN) for k, s in enumerate(self._steps) if s.source == step.source
+        ]
+        moments += [
+            (k, GOT) for k, s in enumerate(self._steps) if s.destination == step.source
+        ]
+        mine = self._phase[number, BEGUN], number
+        for k, end in moments:
+            if self._steps[k].clock != step.clock:
+                continue
+            for lag in (0, 1, 2):
+                if lag == 0 and (self._phase[k, end], k) >= mine:
+                    continue
+                gap = self.gap(number, [(k, end, lag)], np.nan)[lag:]
+                if np.mean(gap >= 0) >= ALWAYS:
+                    causes.append((k, end, lag))
+                    break
+        return causes
+
+    def _await(self, number: int) -> list[Cause]:
+        """Return what a step may wait for, without notes that came while it computed.
+
+        A note lets a process send to its sender. The time of computing is steadier than
+        the one since a note that came meanwhile, whose sender has a time of its own.
+        """
+        own = self._before[number]
+        notes = [c for c in own if c[1] and np.median(self._steps[c[0]].sizes) <= NOTE]
+        notes.sort(key=self._when)
+        others = [cause for cause in own if cause not in notes]
+        spreads = []
+        for last in range(len(notes) + 1):
+            gap = self.gap(number, [*others, *notes[:last]], np.nan)[2:]
+            spreads.append(_spread(gap) if others or last else np.inf)
+        least = min(spreads) + STEADIER
+        count = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
+        return [*others, *notes[:count]]
+
+    def _reduce(
+        self, own: Sequence[Cause], waits: Sequence[Sequence[Cause]]
+    ) -> list[Cause]:
+        """Return the causes that no other of them has for a cause."""
+        redundant = {
+            (j, e, lag + further)
+            for k, end, lag in own
+            if not end
+            for j, e, further in waits[k]
+        }
+        latest: dict[Process, Cause] = {}
+        causes = []
+        for cause in own:
+            k, end, lag = cause
+            if any((k, end, lag - less) in redundant for less in range(lag + 1)):
+                continue
+            peer = self._steps[k].source
+            if not end:
+                causes.append(cause)
+            elif peer not in latest or self._when(latest[peer]) < self._when(cause):
+                latest[peer] = cause
+        return [*causes, *latest.values()]
+
+    def _is_answer(self, number: int, request: Cause) -> bool:
+        """Return True if a step is as steady behind a request as behind all causes."""
+        step = self._steps[number]
+        gap = self.gap(number, [request], np.nan)[request[2] :]
+        others = self.gap(number, self._least[number], np.nan)
+        steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
+        peers = step.source[1] == step.destination[1]
+        return steady and (not peers or float(np.median(gap)) < TOGETHER)
+
+    def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
+        """Return True if a step is one of several that wait for more than its request.
+
+        Nothing is received between them: a server answers all whom it has received
+        from.
+        """
+        if chosen[number] == self._least[number]:
+            return False
+        step, phase = self._steps[number], self._phase
+        arrivals = [
+            phase[k, GOT]
+            for k, other in enumerate(self._steps)
+            if (other.destination, other.clock) == (step.source, step.clock)
+        ]
+        for k, other in enumerate(self._steps):
+            if k == number or (other.source, other.clock) != (step.source, step.clock):
+                continue
+            low, high = sorted((phase[number, BEGUN], phase[k, BEGUN]))
+            is_free = not any(low < when < high for when in arrivals)
+            if chosen[k] == self._least[k] and is_free:
+                return True
+        return False
 
 
 def _behind_senders(
@@ -232,140 +341,7 @@ def _behind_senders(
     )
 
 
-def _before(
-    number: int,
-    steps: Sequence[Step],
-    times: _Times,
-    phase: dict[tuple[int, int], float],
-) -> list[Cause]:
-    """Return what always came before a step in its process, the latest of each."""
-    step, causes = steps[number], list[Cause]()
-    own = [(k, BEGUN) for k, other in enumerate(steps) if other.source == step.source]
-    own += [(k, GOT) for k, s in enumerate(steps) if s.destination == step.source]
-    for k, end in own:
-        if steps[k].clock != step.clock:
-            continue
-        for lag in (0, 1, 2):
-            if lag == 0 and (phase[k, end], k) >= (phase[number, False], number):
-                continue
-            gap = times.gap(number, [(k, end, lag)], np.nan)
-            gap = gap[lag:]
-            if np.mean(gap >= 0) >= ALWAYS:
-                causes.append((k, end, lag))
-                break
-    return causes
-
-
-def _candidates_of(
-    number: int,
-    steps: Sequence[Step],
-    before: Sequence[list[Cause]],
-    times: _Times,
-    phase: dict[tuple[int, int], float],
-) -> list[Cause]:
-    """Return what a step may wait for, without notes that came while it computed.
-
-    A note lets a process send to its sender. The time of computing is steadier than the
-    one since a note that came meanwhile, whose sender has a time of its own.
-    """
-    own = before[number]
-    notes = [c for c in own if c[1] and np.median(steps[c[0]].sizes) <= NOTE]
-    notes.sort(key=lambda cause: (-cause[2], phase[cause[0], True]))
-    others = [cause for cause in own if cause not in notes]
-    spreads = []
-    for last in range(len(notes) + 1):
-        gap = times.gap(number, [*others, *notes[:last]], np.nan)[2:]
-        spreads.append(_spread(gap) if others or last else np.inf)
-    least = min(spreads) + STEADIER
-    count = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
-    return [*others, *notes[:count]]
-
-
-def _reduce_causes(
-    own: Sequence[Cause],
-    steps: Sequence[Step],
-    before: Sequence[list[Cause]],
-    phase: dict[tuple[int, int], float],
-) -> list[Cause]:
-    """Return the causes that no other of them has for a cause."""
-    redundant: set[Cause] = set()
-    for k, end, lag in own:
-        if not end:
-            redundant |= {(j, e, lag + further) for j, e, further in before[k]}
-    latest: dict[Process, tuple[tuple[int, float], Cause]] = {}
-    causes = []
-    for cause in own:
-        k, end, lag = cause
-        if any((k, end, lag - less) in redundant for less in range(lag + 1)):
-            continue
-        if end:
-            when = (-lag, phase[k, True])
-            peer = steps[k].source
-            if peer in latest and latest[peer][0] >= when:
-                continue
-            latest[peer] = (when, cause)
-        else:
-            causes.append(cause)
-    return [*causes, *(cause for _, cause in latest.values())]
-
-
-def _request(
-    number: int,
-    steps: Sequence[Step],
-    before: Sequence[list[Cause]],
-    phase: dict[tuple[int, int], float],
-) -> Cause | None:
-    """Return what last came from the process that a step goes to."""
-    there = steps[number].destination
-    requests = [c for c in before[number] if c[1] and steps[c[0]].source == there]
-    return max(requests, key=lambda c: (-c[2], phase[c[0], True]), default=None)
-
-
-def _is_answer(
-    number: int,
-    request: Cause,
-    causes: Sequence[Cause],
-    steps: Sequence[Step],
-    times: _Times,
-) -> bool:
-    """Return True if a step is as steady behind one request as behind all causes."""
-    step = steps[number]
-    gap = times.gap(number, [request], np.nan)[request[2] :]
-    others = times.gap(number, causes, np.nan)
-    steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
-    peers = step.source[1] == step.destination[1]
-    return steady and (not peers or float(np.median(gap)) < TOGETHER)
-
-
 def _spread(gaps: NDArray[np.float64]) -> float:
     """Return how far gaps are from the one in the middle, without the farthest."""
     off = np.sort(np.abs(gaps - np.median(gaps)))
     return float(np.mean(off[: max(1, int(0.9 * len(off)))]))
-
-
-def _with_others(
-    number: int,
-    chosen: Sequence[Sequence[Cause]],
-    least: Sequence[Sequence[Cause]],
-    steps: Sequence[Step],
-    phase: dict[tuple[int, int], float],
-) -> bool:
-    """Return True if a step is one of several that wait for more than its request.
-
-    Nothing is received between them: a server answers all whom it has received from.
-    """
-    if chosen[number] == least[number]:
-        return False
-    step, mine = steps[number], phase[number, False]
-    arrivals = [
-        phase[k, True]
-        for k, other in enumerate(steps)
-        if (other.destination, other.clock) == (step.source, step.clock)
-    ]
-    for k, other in enumerate(steps):
-        if k == number or (other.source, other.clock) != (step.source, step.clock):
-            continue
-        low, high = sorted((mine, phase[k, False]))
-        if chosen[k] == least[k] and not any(low < when < high for when in arrivals):
-            return True
-    return False

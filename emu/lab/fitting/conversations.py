@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Numbers of a machine and of a program.
 Process: TypeAlias = tuple[int, int]
@@ -84,38 +83,25 @@ class Packets:
 
     def some(self, which: NDArray[np.bool_]) -> Packets:
         """Return some of them."""
-        return Packets(
-            self.processes,
-            self.source[which],
-            self.destination[which],
-            self.time[which],
-            self.bytes[which],
-        )
+        ends = self.source[which], self.destination[which]
+        return Packets(self.processes, *ends, self.time[which], self.bytes[which])
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by the time of their requests, and the ring.
 
-    Raises
-    ------
-    Unfittable
-        When no all-reduce is found.
+    Raises Unfittable when no all-reduce is found.
     """
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]
-    exchanges = sorted(
-        _exchanges(packets.some(~peers)), key=lambda exchange: exchange.asked
-    )
+    exchanges = sorted(_exchanges(packets.some(~peers)), key=lambda one: one.asked)
     return exchanges, _ring(packets.some(peers))
 
 
 def by_process(traffic: Traffic) -> Packets:
     """Return all packets by the processes that own their ports.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, or ports have no owner, or two.
+    Raises Unfittable when nothing was sent, or ports have no owner, or two.
     """
     rows = traffic.packets
     if not rows["bytes"].any():
@@ -124,10 +110,17 @@ def by_process(traffic: Traffic) -> Packets:
         )
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
     owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
-    _refuse_shared_ports(traffic, owner)
-    programs = [
-        owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
-    ]
+    ports = traffic.owners
+    others = ports[owner[ports["machine"], ports["port"]] != ports["program"]]
+    for machine, port, program in others.tolist():
+        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
+        raise Unfittable(
+            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
+            "each a port of its own"
+        )
+    sides = "source", "destination"
+    programs = [owner[rows[end], rows[f"{end}_port"]] for end in sides]
     is_program = (programs[0] >= 0) & (programs[1] >= 0)
     size = rows["bytes"].astype(np.int64)
     unknown = 1 - size[is_program].sum() / size.sum()
@@ -139,7 +132,7 @@ def by_process(traffic: Traffic) -> Packets:
     width = len(traffic.programs)
     ends = [
         (rows[end].astype(np.int64) * width + program)[is_program]
-        for end, program in zip(("source", "destination"), programs, strict=True)
+        for end, program in zip(sides, programs, strict=True)
     ]
     processes, numbers = np.unique(np.concatenate(ends), return_inverse=True)
     return Packets(
@@ -149,19 +142,6 @@ def by_process(traffic: Traffic) -> Packets:
         rows["time"][is_program],
         size[is_program],
     )
-
-
-def _refuse_shared_ports(traffic: Traffic, owner: NDArray[np.int64]) -> None:
-    """Refuse ports that two programs of a machine have had."""
-    rows = traffic.owners
-    other = owner[rows["machine"], rows["port"]] != rows["program"]
-    for machine, port, program in rows[other].tolist():
-        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
-        raise Unfittable(
-            f"port {port} of {traffic.machines[machine]} was of programs "
-            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
-            "each a port of its own"
-        )
 
 
 def _exchanges(packets: Packets) -> Iterator[Exchange]:
@@ -190,8 +170,7 @@ def _exchanges(packets: Packets) -> Iterator[Exchange]:
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield where runs of equal values begin and end."""
     ends = np.flatnonzero(np.diff(values)) + 1
-    bounds = [0, *ends.tolist(), len(values)]
-    yield from pairwise(bounds) if len(values) else ()
+    yield from pairwise([0, *ends.tolist(), len(values)]) if len(values) else ()
 
 
 def _ring(packets: Packets) -> Ring:
@@ -210,19 +189,16 @@ def _ring(packets: Packets) -> Ring:
         ring.append(following)
     along = sum(sizes[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
     everybody = set(np.flatnonzero(sizes.sum(0) + sizes.sum(1)).tolist())
-    if (
-        len(ring) < 2
-        or set(ring) != everybody
-        or along < (1 - MOST_BESIDE) * sizes.sum()
-    ):
+    is_ring = len(ring) > 1 and set(ring) == everybody
+    if not is_ring or along < (1 - MOST_BESIDE) * sizes.sum():
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
             "iterations end: a fit knows no other way to tell them apart"
         )
     members = ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))]
-    hops = list(zip(members, members[1:] + members[:1], strict=True))
     rows = [
-        (packets.source == one) & (packets.destination == other) for one, other in hops
+        (packets.source == one) & (packets.destination == other)
+        for one, other in zip(members, members[1:] + members[:1], strict=True)
     ]
     return Ring(
         tuple(packets.processes[each] for each in members),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
+from emu.lab.fitting.conversations import Process
+from emu.lab.fitting.iterations import FittedIterations
 from emu.lab.fitting.steps import NOTE, Step
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.conversations import Process
-    from emu.lab.fitting.iterations import FittedIterations
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may
 #: exchange machines, and not put two into one.
@@ -43,13 +41,8 @@ def write_fit(
     one process of the job, since what its programs exchanged there was not seen.
 
     Without a ring a task ``worker-m1.0.server-m0`` sends the first step of an iteration
-    from one to the other, and its ``.got`` has received it.
-
-    Parameters
-    ----------
-    cores
-        Those of every machine of the lab: its speed, over which times of other speeds
-        are predicted. Without them all are 1.
+    from one to the other, and its ``.got`` has received it. ``cores`` of a machine are
+    its speed, over which times of other speeds are predicted; by default all are 1.
     """
     if isinstance(found, FittedSteps):
         job: _Job = _StepsJob(found, traffic, cores or {})

@@ -8,14 +8,14 @@ time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes
+from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes, longest_run
 from emu.lab.fitting.conversations import (
     Exchange,
     Measured,
@@ -27,9 +27,7 @@ from emu.lab.fitting.conversations import (
 )
 from emu.lab.fitting.periods import find_marks, usual_size
 from emu.lab.fitting.steps import ALL, Marks, steps_between
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.
 Asked: TypeAlias = "tuple[Process, int, Process]"
@@ -73,19 +71,13 @@ class FittedIterations(Measured):
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
-        some = slice(first, last)
-        return FittedIterations(
-            self.ring,
-            {one: times[:, some] for one, times in self.stages.items()},
-            {key: sizes[some] for key, sizes in self.requests.items()},
-            {key: sizes[some] for key, sizes in self.answers.items()},
-            {key: times[some] for key, times in self.services.items()},
-            self.volume,
-            self.overhead,
-            self.starts[some],
-            self.ends[some],
-            self.first + first,
-        )
+        some, rows_of = slice(first, last), dict[str, Any]()
+        for name in ("stages", "requests", "answers", "services"):
+            rows = getattr(self, name).items()
+            rows_of[name] = {key: row[..., some] for key, row in rows}
+        starts, ends = self.starts[some], self.ends[some]
+        whole = replace(self, starts=starts, ends=ends, first=self.first + first)
+        return replace(whole, **rows_of)
 
 
 @dataclass(frozen=True)
@@ -98,28 +90,16 @@ class _Sums:
 
 
 def fit_traffic(
-    traffic: Traffic,
-    *,
-    skip: int = 0,
-    marks: Marks | None = None,
-    ring: bool = True,
+    traffic: Traffic, *, skip: int = 0, marks: Marks | None = None, ring: bool = True
 ) -> FittedIterations | FittedSteps:
     """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
-    Parameters
-    ----------
-    skip
-        Iterations at the beginning of the run that are left out.
-    marks
-        Seconds at which iterations began by process, where that is known.
-    ring
-        Whether all-reduces round a ring are looked for.
+    ``skip`` iterations at the beginning are left out; ``marks`` are seconds at which
+    iterations began, by process. All-reduces are looked for round a ring, where
+    ``ring``.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, no iterations are found, or fewer than four that are
-        like one another.
+    Raises Unfittable when nothing was sent, no iterations are found, or fewer than four
+    that are like one another.
     """
     packets, why = by_process(traffic), ""
     if marks is None and ring:
@@ -128,26 +108,22 @@ def fit_traffic(
         except Unfittable as error:
             why = f"{error}; "
     try:
-        clocks = _clocks(find_marks(packets, traffic) if marks is None else marks)
+        clocks = find_marks(packets, traffic) if marks is None else marks
     except Unfittable as error:
         raise Unfittable(f"{why}{error}") from error
-    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
-
-
-def _clocks(marks: Marks) -> Marks:
-    """Return the marks that count: those of one process where all go together."""
-    fewest = min(map(len, marks.values()))
+    lengths = [*map(len, clocks.values())]
+    fewest = min(lengths)
     if fewest <= FEWEST:
         raise Unfittable(
-            f"{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
+            f"{why}{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
             f"iterations: a fit needs {FEWEST}"
         )
-    times = np.array([own[:fewest] for own in marks.values()])
+    # Those of one process count where all go together.
+    times = np.array([own[:fewest] for own in clocks.values()])
     together = times.max(0)[:-1] < times.min(0)[1:]
-    alike = max(map(len, marks.values())) == fewest
-    if alike and np.mean(together) >= ALWAYS:
-        return {ALL: times[0]}
-    return marks
+    if max(lengths) == fewest and np.mean(together) >= ALWAYS:
+        clocks = {ALL: times[0]}
+    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
 
 
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
@@ -155,11 +131,8 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 
     The first all-reduce only says when the first iteration begins.
 
-    Raises
-    ------
-    Unfittable
-        When nothing was sent, no all-reduce is found, its processes do not agree on
-        their number, or fewer than four iterations are like one another.
+    Raises Unfittable when nothing was sent, no all-reduce is found, its processes do
+    not agree on their number, or fewer than four iterations are like one another.
     """
     exchanges, ring = conversations(by_process(traffic))
     own = {
@@ -176,8 +149,10 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         ]
         for place, one in enumerate(ring.members)
     }
-    first, last = _alike(list(rounds.values()))
-    first = max(first, skip - 1)
+    counts = np.array([[len(each) for each in one] for one in rounds.values()])
+    usual = np.median(counts) if counts.size else 0
+    alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
+    first, last = max(alike.start, skip - 1), alike.stop
     if last - first < FEWEST:
         raise Unfittable(
             f"{last - first} iterations of the same kind follow one another, a fit "
@@ -191,19 +166,23 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sizes_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
-    parts = [
-        _bursts(ring.sent[place][0], _cuts(ring, own[one]))
-        for place, one in enumerate(ring.members)
+    parts = []
+    together = np.sort(np.concatenate(ring.any_sent))
+    quiet = np.flatnonzero(np.diff(together) > SILENCE)
+    silences = (together[quiet] + together[quiet + 1]) / 2
+    for place, one in enumerate(ring.members):
+        times = ring.sent[place][0]
+        # Between two of these instants a process sent one all-reduce at most.
+        answers = sorted(exchange.answered[1] for exchange in own[one])
+        cuts = np.searchsorted(answers or silences, times)
+        ends = np.flatnonzero(np.diff(cuts)) + 1
+        parts.append(list(pairwise([0, *ends.tolist(), len(times)])))
+    sizes = [
+        int(before[last] - before[first])
+        for before, part in zip(sizes_before, parts, strict=True)
+        for first, last in part
     ]
-    usual = float(
-        usual_size(
-            [
-                int(before[last] - before[first])
-                for before, part in zip(sizes_before, parts, strict=True)
-                for first, last in part
-            ]
-        )
-    )
+    usual = float(usual_size(sizes))
     last_sizes = [
         [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
         for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
@@ -214,36 +193,16 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
             f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
             f"{usual:,.0f} bytes, as many of each are needed"
         )
-    before = [place - 1 for place in range(len(last_sizes))]
-    sums = np.array([[last for _, last in last_sizes[place]] for place in before])
+    befores = [last_sizes[place - 1] for place in range(len(last_sizes))]
+    sums = np.array([[last for _, last in before] for before in befores])
     starts = []
     for place, one in enumerate(ring.members):
         answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        starts.append(
-            _first_after(
-                ring.any_sent[place], answer_times, sums[place], last_sizes[place]
-            )
-        )
+        where = ring.any_sent[place], answer_times, sums[place], last_sizes[place]
+        starts.append(_first_after(*where))
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(np.array(starts), sums, volume)
-
-
-def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
-    """Return instants between which a process sent one all-reduce at most."""
-    if exchanges:
-        return np.sort([exchange.answered[1] for exchange in exchanges])
-    times = np.sort(np.concatenate(ring.any_sent))
-    quiet = np.flatnonzero(np.diff(times) > SILENCE)
-    return (times[quiet] + times[quiet + 1]) / 2
-
-
-def _bursts(
-    times: NDArray[np.float64], cuts: NDArray[np.float64]
-) -> list[tuple[int, int]]:
-    """Return where what was sent between two cuts begins and ends, in packets."""
-    ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
-    return list(pairwise([0, *ends.tolist(), len(times)]))
 
 
 def _whole(
@@ -317,17 +276,6 @@ def _rounds(
         rounds[-1].append(exchange)
         until = max(exchange.answered[1], until)
     return rounds
-
-
-def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
-    """Return the longest stretch in which none has many more rounds than usual."""
-    counts = np.array([[len(each) for each in one] for one in rounds])
-    usual = np.median(counts) if counts.size else 0
-    good = (counts <= usual + MORE_ROUNDS).all(0)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
-    stretches = edges.reshape(-1, 2).tolist()
-    first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
-    return int(first), int(last)
 
 
 def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:

@@ -9,7 +9,6 @@ program may have its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,7 @@ from numpy.typing import NDArray
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
 from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.
 _TRIES, _LEAST = 48, 0.001
@@ -36,10 +33,7 @@ FEWEST = 5
 def find_marks(packets: Packets, traffic: Traffic) -> Marks:
     """Return the beginnings of iterations, of all processes or of each its own.
 
-    Raises
-    ------
-    Unfittable
-        When there is no period; says what came nearest.
+    Raises Unfittable when there is no period; says what came nearest.
     """
     try:
         return {ALL: _of_all(packets, traffic)}
@@ -58,9 +52,8 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
 
     Raises Unfittable when they have no period.
     """
-    candidates = sorted(
-        _candidates(packets), key=lambda one: (-len(one), _unsteady(one))
-    )
+    tries = _candidates(packets)
+    candidates = sorted(tries, key=lambda one: (-len(one), _unsteady(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
     most, best, choice = 0, 0, None
     trials: set[tuple[int, str]] = set()
@@ -109,12 +102,9 @@ def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
                 periods[process] = _of_all(packets.some(mine), traffic)
             except Unfittable:
                 return {}
-    ends = {
-        len({packets.processes[a], packets.processes[b]} & {*periods})
-        for a, b in zip(
-            packets.source.tolist(), packets.destination.tolist(), strict=True
-        )
-    }
+    pairs = np.unique(np.stack([packets.source, packets.destination]), axis=1).T
+    own = [{packets.processes[end] for end in pair} & {*periods} for pair in pairs]
+    ends = {len(each) for each in own}
     return periods if ends == {1} else {}
 
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
-
-if TYPE_CHECKING:
-    from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic
 
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
@@ -96,6 +94,13 @@ class Step:
         rows = (getattr(self, name)[some] for name in _BY_ITERATION)
         return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
 
+    def roll(self, by: int) -> Step:
+        """Return the step with its parts so many iterations later."""
+        rows = {name: np.roll(getattr(self, name), by) for name in _BY_ITERATION}
+        for row in rows.values():
+            row[slice(0, by) if by >= 0 else slice(by, None)] = np.nan
+        return replace(self, **rows)
+
     def drain_times(self, held: float) -> NDArray[np.float64]:
         """Return the seconds at which all but so many bytes had come."""
         return self.crossed.when(self.until - np.minimum(held, self.sizes))
@@ -108,28 +113,29 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises
-    ------
-    Unfittable
-        When two processes send neither as many bytes in every iteration, nor as often.
+    Raises Unfittable when two processes send neither as many bytes in every iteration,
+    nor as often.
     """
     steps: list[Step] = []
     count = len(packets.processes)
     pair = packets.source * count + packets.destination
-    ways = np.unique(pair)
-    for way in ways.tolist():
+    for way in np.unique(pair).tolist():
         source, destination = divmod(way, count)
         ends = packets.processes[source], packets.processes[destination]
         slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
         silence = max(_SILENCE, _SILENT * FULL / float(slower))
         some = packets.some(pair == way)
-        cut = _Way(some.time, some.bytes, _gaps(some, silence))
+        # Something ended behind a silence, and behind a packet that is not full.
+        over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
+        cut = _Way(some.time, some.bytes, np.append(True, over))
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
         for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
             crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
             step = Step(*ends, number, clock, *parts, crossed=crossing)
-            steps.append(_number_parts(step, starts))
+            seen = np.flatnonzero(~np.isnan(step.first))
+            late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
+            steps.append(step.roll(int(np.median(late))))
     return steps
 
 
@@ -138,10 +144,7 @@ def clock_of(
 ) -> tuple[Process, NDArray[np.float64]]:
     """Return whose iterations the steps of two processes are part of, and the marks.
 
-    Raises
-    ------
-    Unfittable
-        When both have their own, or none has and there are several.
+    Raises Unfittable when both have their own, or none has and there are several.
     """
     if len(marks) == 1:
         return next(iter(marks.items()))
@@ -167,11 +170,6 @@ class _Way:
     bytes: NDArray[np.int64]
     ended: NDArray[np.bool_]
     """Per packet: what came before it was over."""
-
-
-def _gaps(some: Packets, silence: float) -> NDArray[np.bool_]:
-    """Return before which packets something ended: behind a silence or a short one."""
-    return np.append(True, (np.diff(some.time) > silence) | _short(some.bytes[:-1]))
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -220,13 +218,9 @@ def _parts(
         most = len(way.time) - 1
         first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
         there = (sent > 0) & ~np.isnan(sizes)
-        until = before[edges[:-1]] + end
-        yield (
-            np.where(there, first, np.nan),
-            np.where(there, np.maximum(first, last), np.nan),
-            np.where(there, sizes, np.nan),
-            np.where(there, until, np.nan),
-        )
+        rows = first, np.maximum(first, last), sizes, before[edges[:-1]] + end
+        first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
+        yield first, last, sizes, until
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
@@ -262,9 +256,7 @@ def _bounds(
     near = max(_BYTES + twice, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:
         places = _places(np.concatenate(joints), near, usual, len(sent))
-        inner = [
-            np.array([_nearest(each, place) for each in joints]) for place in places
-        ]
+        inner = (np.array([_nearest(each, at) for each in joints]) for at in places)
         return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
     counts = [len(each) for each in joints]
     most = int(np.median(counts))
@@ -286,15 +278,10 @@ def _places(
     """
     values, counts = np.unique(joints, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
-    others = [
-        cut for cut in joints.tolist() if not np.any(np.abs(same - cut) <= _BYTES)
-    ]
-    points = np.sort(np.array(others, float))
-    groups = np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
-    groups = [
-        *(np.repeat(values[values == v], counts[values == v]) for v in same),
-        *groups,
-    ]
+    near_same = [np.any(np.abs(same - cut) <= _BYTES) for cut in joints.tolist()]
+    points = np.sort(joints[~np.array(near_same, bool)].astype(float))
+    groups = [np.repeat(values[values == v], counts[values == v]) for v in same]
+    groups += np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
     places: list[float] = []
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
@@ -308,16 +295,3 @@ def _nearest(joints: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
     off = np.abs(joints - place)
     return float(joints[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
-
-
-def _number_parts(step: Step, marks: NDArray[np.float64]) -> Step:
-    """Return the step with every part in the iteration in which it usually begins."""
-    seen = np.flatnonzero(~np.isnan(step.first))
-    late = np.searchsorted(marks, step.first[seen], "right") - 1 - seen
-    by = int(np.median(late))
-    if by == 0:
-        return step
-    rows = {name: np.roll(getattr(step, name), by) for name in _BY_ITERATION}
-    for row in rows.values():
-        row[slice(0, by) if by > 0 else slice(by, None)] = np.nan
-    return replace(step, **rows)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
-
-if TYPE_CHECKING:
-    from emu.lab.fitting.iterations import Asked, FittedIterations
+from emu.lab.fitting.iterations import Asked, FittedIterations
 
 
 class Template(StrEnum):
@@ -33,10 +30,7 @@ def mean_iterations(
 ) -> FittedIterations:
     """Return as many iterations, all like the mean of those that were found.
 
-    Raises
-    ------
-    Unfittable
-        When the run is none of the template's kind.
+    Raises Unfittable when the run is none of the template's kind.
     """
     if isinstance(found, FittedSteps):
         raise Unfittable(

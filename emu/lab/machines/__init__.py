@@ -10,11 +10,9 @@ from emu.lab.machines.lab import Lab, LabMachine, Paces, Program, missing_needs
 from emu.lab.machines.nic import (
     BURST,
     SMALLEST_SEGMENT,
-    NicPlan,
     Sharing,
     leaf_of,
     leaves_among,
-    plan_nic,
 )
 from emu.lab.machines.nic_check import MOST_OFF, NicCheck
 
@@ -25,12 +23,10 @@ __all__ = [
     "Lab",
     "LabMachine",
     "NicCheck",
-    "NicPlan",
     "Paces",
     "Program",
     "Sharing",
     "leaf_of",
     "leaves_among",
     "missing_needs",
-    "plan_nic",
 ]

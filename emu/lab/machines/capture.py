@@ -67,12 +67,7 @@ _STAMP = struct.Struct("@qq")
 class Capture:
     """Reads taps in a thread of its own, from the making to `close`.
 
-    Parameters
-    ----------
-    taps
-        One per machine, of what it is delivered.
-    pcap
-        File for the headers of everything that the taps get.
+    There is one per machine, of what it is delivered; ``pcap`` gets the headers of all.
     """
 
     def __init__(self, taps: Sequence[socket.socket], pcap: Path | None = None) -> None:
@@ -91,10 +86,7 @@ class Capture:
     def close(self, time_scale: float = 1.0) -> NDArray[np.void]:
         """Return the packets, rows of `emu.prediction.analysis.traffic.PACKET` by time.
 
-        Parameters
-        ----------
-        time_scale
-            Wall seconds of those of the rows.
+        Their seconds have ``time_scale`` wall seconds each.
         """
         os.write(self._end, b"1")
         self._thread.join()

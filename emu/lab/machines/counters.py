@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
-if TYPE_CHECKING:
-    from emu.lab.machines.namespace_rpc import Holder
-
-    Counts = dict[str, dict[str, int]]
+Counts = dict[str, dict[str, int]]
 
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25
@@ -39,16 +36,6 @@ def tcp_counts(process: int) -> dict[str, int]:
     }
 
 
-def device_counts(process: int) -> dict[str, list[int]]:
-    """Return bytes and packets that each device of a network received, and sent."""
-    found = {}
-    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines()[2:]:
-        name, figures = line.split(":")
-        counts = [int(figure) for figure in figures.split()]
-        found[name.strip()] = [counts[0], counts[1], counts[8], counts[9]]
-    return found
-
-
 def _since(now: Counts, before: Counts) -> Counts:
     """Return counts by machine without those of before."""
     return {
@@ -63,11 +50,8 @@ def _since(now: Counts, before: Counts) -> Counts:
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
-    Parameters
-    ----------
-    network
-        Name of the limited network: of every machine's NIC, and of the switch's devices
-        with the number of the machine.
+    The limited network has the name of every machine's NIC, and with the number of the
+    machine of the switch's devices.
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
@@ -80,10 +64,7 @@ class Counters:
     def restart(self) -> None:
         """Count from now on, once nothing waits in a queue.
 
-        Raises
-        ------
-        OSError
-            When a machine has gone.
+        Raises OSError when a machine has gone.
         """
         until = time.monotonic() + _DRAINED
         while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
@@ -97,12 +78,15 @@ class Counters:
         By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
         all headers.
         """
-        devices = device_counts(self._switch.process)
+        now, devices = {}, Path(f"/proc/{self._switch.process}/net/dev").read_text()
+        machines = dict(zip(self._names, self._holders, strict=True))
         keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-        now = {
-            holder.name: dict(zip(keys, devices[name], strict=True))
-            for holder, name in zip(self._holders, self._names, strict=True)
-        }
+        for line in devices.splitlines()[2:]:
+            name, figures = line.split(":")
+            if holder := machines.get(name.strip()):
+                counts = [int(figure) for figure in figures.split()]
+                both = (*counts[:2], *counts[8:10])  # what it received, and sent
+                now[holder.name] = dict(zip(keys, both, strict=True))
         return _since(now, self._before[0])
 
     def tcp(self) -> dict[str, dict[str, int]]:
@@ -115,10 +99,7 @@ class Counters:
 
         Each for out of and into every machine.
 
-        Raises
-        ------
-        OSError
-            When a machine has gone.
+        Raises OSError when a machine has gone.
         """
         ways = (
             [kernel.queue(index) for kernel, (index,) in self._out],
@@ -181,14 +162,8 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
 
     All that they computed takes ``ran / cores``. A thread that was ready for longer was
     late by others' use of the cores. Where all together were ready for less, they had
-    what was left of their quota while they paused, and computed at full speed.
-
-    Parameters
-    ----------
-    threads
-        Seconds that each ran, and waited though ready.
-    cores
-        Those that the machine has of this computer.
+    what was left of their quota while they paused, and computed at full speed. Threads
+    are seconds that each ran, and waited though ready.
     """
     due = sum(ran for ran, _ in threads) / cores
     ready = [ran + waited for ran, waited in threads]
@@ -220,10 +195,8 @@ class QuotaWaits:
     Used up quota is no wait: by it a machine is as slow as it is to be. The kernel's
     own count of that (``throttled_time``) was 0.19 s where a thread waited for 1.5.
 
-    Parameters
-    ----------
-    machines
-        Process that holds each, its cores of this computer, its period in seconds.
+    ``machines``: process that holds each, its cores of this computer, its period in
+    seconds.
     """
 
     def __init__(self, machines: Sequence[tuple[int, float, float]]) -> None:
@@ -277,11 +250,8 @@ def processes_below(root: int) -> list[int]:
 class PortOwners:
     """Ports of the programs of a lab; a connection shorter than a pause is missed.
 
-    Parameters
-    ----------
-    holders
-        Process by machine, below which its programs run: what started them may have
-        given them the environment of another machine, as ``mpiexec`` does.
+    ``holders``: process by machine, below which its programs run: what started them may
+    have given them the environment of another machine, as ``mpiexec`` does.
     """
 
     def __init__(self, holders: Mapping[str, int]) -> None:
@@ -295,15 +265,9 @@ class PortOwners:
             for process in processes_below(holder):
                 home = Path(f"/proc/{process}")
                 try:
-                    lines = (
-                        (home / "environ")
-                        .read_bytes()
-                        .decode(errors="replace")
-                        .split("\0")
-                    )
-                    program = dict(
-                        line.split("=", 1) for line in lines if "=" in line
-                    ).get(PROGRAM)
+                    text = (home / "environ").read_bytes().decode(errors="replace")
+                    lines = [line.partition("=") for line in text.split("\0")]
+                    program = {key: value for key, _, value in lines}.get(PROGRAM)
                     ports = () if program is None else _ports(home)
                     self.found |= {(machine, port, program or "") for port in ports}
                 except OSError:  # it has ended

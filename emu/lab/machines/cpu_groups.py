@@ -14,12 +14,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from emu.errors import RunError
-
-if TYPE_CHECKING:
-    from emu.lab.machines.cpu_plan import CpuQuota
+from emu.lab.machines.cpu_plan import CpuQuota
 
 _NAME = "emu-lab-"
 #: Largest weight among groups of this computer: a lab gets its quotas beside others.
@@ -44,10 +42,7 @@ class Hierarchy:
     def find(cls) -> Self:
         """Return this process's own.
 
-        Raises
-        ------
-        RunError
-            When the kernel offers none.
+        Raises RunError when the kernel offers none.
         """
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
@@ -81,16 +76,20 @@ class Hierarchy:
         for group in (self.folder, *self.folder.parents):
             if group == self.mount.parent:
                 break
-            least = min(least, _quota_of(group))
+            with contextlib.suppress(OSError, ValueError):  # it states no quota
+                if (group / "cpu.max").exists():
+                    quota, period = (group / "cpu.max").read_text().split()
+                else:
+                    quota = (group / "cpu.cfs_quota_us").read_text()
+                    period = (group / "cpu.cfs_period_us").read_text()
+                if quota != "max" and int(quota) > 0:
+                    least = min(least, int(quota) / int(period))
         return least
 
     def limit(self, group: Path, limit: CpuQuota) -> None:
         """Give a group its quota.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses.
+        Raises OSError when the kernel refuses.
         """
         if self.version == 2:
             (group / "cpu.max").write_text(f"{limit.quota} {limit.period}")
@@ -101,10 +100,7 @@ class Hierarchy:
     def weigh(self, top: Path) -> None:
         """Put a lab's groups before whatever else wants a core.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses.
+        Raises OSError when the kernel refuses.
         """
         if self.version == 2:
             (top / "cpu.weight").write_text(_WEIGHT)
@@ -135,31 +131,10 @@ def _list_mounts(
         yield Path(at), group if group.is_dir() else Path(at)
 
 
-def _quota_of(group: Path) -> float:
-    """Return the cores that a group may use; infinity where it states none."""
-    with contextlib.suppress(OSError, ValueError):
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
-        else:
-            quota = (group / "cpu.cfs_quota_us").read_text()
-            period = (group / "cpu.cfs_period_us").read_text()
-        if quota != "max" and int(quota) > 0:
-            return int(quota) / int(period)
-    return float("inf")
-
-
 class CpuGroups:
-    """A group per machine of a lab, from the making to `close`.
+    """A group per machine of a lab, by its quota, from the making to `close`.
 
-    Parameters
-    ----------
-    quotas
-        By machine.
-
-    Raises
-    ------
-    RunError
-        When this computer has no such groups, or refuses a quota.
+    Raises RunError when this computer has no such groups, or refuses a quota.
     """
 
     def __init__(self, quotas: Mapping[str, CpuQuota]) -> None:
@@ -184,10 +159,7 @@ class CpuGroups:
     def take(self, machine: str, process: int) -> None:
         """Put a process, and what it starts from now on, into a machine's group.
 
-        Raises
-        ------
-        RunError
-            When it has ended.
+        Raises RunError when it has ended.
         """
         try:
             (self._groups[machine] / "cgroup.procs").write_text(f"{process}")
@@ -262,10 +234,7 @@ def _remove(top: Path) -> None:
 def join_group_of(process: int) -> None:
     """Enter the group of a lab that a process is in; nothing where it is in none.
 
-    Raises
-    ------
-    RunError
-        When this user may not.
+    Raises RunError when this user may not.
     """
     mounts = Path("/proc/self/mountinfo").read_text()
     groups = Path(f"/proc/{process}/cgroup").read_text()

@@ -36,10 +36,7 @@ class CpuQuota:
 def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
     """Return the quota of a machine of so many cores, in dilated time.
 
-    Raises
-    ------
-    ValueError
-        When it would have less than 1 ms of the longest period.
+    Raises ValueError when it would have less than 1 ms of the longest period.
     """
     share = cores / time_scale
     period = max(SHORTEST, QUOTA / share)
@@ -54,13 +51,5 @@ def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
 
 
 def scale_for(machines: Sequence[float], cores: float) -> float:
-    """Return the least time scale at which a part of a computer's cores is enough.
-
-    Parameters
-    ----------
-    machines
-        Cores of every machine.
-    cores
-        Those of this computer.
-    """
+    """Return the least time scale at which a part of a computer's cores is enough."""
     return max(1.0, sum(machines) / (HANDED_OUT * cores))

@@ -22,8 +22,20 @@ _GOING = 1.0
 
 def main() -> int:
     """Run the command; return its exit code, 128 more than the number of a signal."""
-    _, holder, *command = sys.argv
-    machine = _enter(int(holder))
+    _, process, *command = sys.argv
+    holder, here = int(process), Path.cwd()
+    try:
+        machine = os.pidfd_open(holder)  # which waits for its end
+        join_group_of(holder)
+        enter(holder, machine)
+        os.chdir(here)  # the root is that of the machine's mounts since then
+    except ProcessLookupError as error:
+        raise RunError("the machine has gone") from error
+    except PermissionError as error:
+        problem = "only who started the lab, or root, may run something in it"
+        raise RunError(problem) from error
+    except OSError as error:
+        raise RunError(f"cannot enter the machine: {error}") from error
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     inside = os.fork()
     if not inside:
@@ -38,29 +50,6 @@ def main() -> int:
     if code == -signal.SIGKILL and select.select([machine], [], [], _GOING)[0]:
         _say("the lab has ended, and the command with it")
     return code if code >= 0 else 128 - code
-
-
-def _enter(holder: int) -> int:
-    """Enter the namespaces of a process; return a descriptor that waits for its end.
-
-    Raises RunError when it has gone, or is another user's; when it has no directory
-    like this one.
-    """
-    here = Path.cwd()
-    try:
-        machine = os.pidfd_open(holder)
-        join_group_of(holder)
-        enter(holder, machine)
-        os.chdir(here)  # the root is that of the machine's mounts since then
-    except ProcessLookupError as error:
-        raise RunError("the machine has gone") from error
-    except PermissionError as error:
-        raise RunError(
-            "only who started the lab, or root, may run something in it"
-        ) from error
-    except OSError as error:
-        raise RunError(f"cannot enter the machine: {error}") from error
-    return machine
 
 
 def _say(what: str) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
@@ -25,7 +24,7 @@ from emu.host.this_host import module_command
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
 from emu.lab.machines.cpu_groups import CpuGroups
 from emu.lab.machines.cpu_plan import plan_cpu
-from emu.lab.machines.namespace_rpc import LARGEST, Holder
+from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.netlink import Netlink, pace
 from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic
 from emu.lab.machines.nic_check import (
@@ -78,10 +77,7 @@ class Paces:
 
         The NIC stays a limit of their sum; 8 us a leaf.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses, or the machine has gone.
+        Raises OSError when the kernel refuses, or the machine has gone.
         """
         self._kernel.send(
             pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
@@ -106,10 +102,9 @@ class Lab:
 
     Parameters
     ----------
-    mtu
-        Bytes of a packet without its Ethernet header.
-    queue
-        Seconds of its rate that one queue of a NIC holds; as `plan_nic`.
+    mtu, queue
+        Bytes of a packet without its Ethernet header, and seconds of its rate that one
+        queue of a NIC holds; as `plan_nic`.
     congestion_control
         Of TCP, for every program: one that the kernel has.
     connections
@@ -175,15 +170,12 @@ class Lab:
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
         """Return the kernel's plans for a machine's NIC, out and in.
 
-        Raises
-        ------
-        ValueError
-            When no kernel here carries such a rate.
+        Raises ValueError when no kernel here carries such a rate.
         """
-        own = self._own
+        out, into = self._own[machine.name, 0], self._own[machine.name, 1]
         return (
-            self._plan(machine.nic_out, own=own[machine.name, 0]),
-            self._plan(machine.nic_in, own=own[machine.name, 1]),
+            self._plan(machine.nic_out, own=out),
+            self._plan(machine.nic_in, own=into),
         )
 
     def address(self, machine: str, network: str = DATA) -> str:
@@ -204,10 +196,8 @@ class Lab:
     def __enter__(self) -> Self:
         """Start the machines.
 
-        Raises
-        ------
-        RunError
-            When the kernel refuses: no namespaces, no HTB, no classic BPF, no quotas.
+        Raises RunError when the kernel refuses: no namespaces, no HTB, no classic BPF,
+        no quotas.
         """
         began = time.monotonic()
         try:
@@ -223,12 +213,7 @@ class Lab:
         self.startup_seconds = time.monotonic() - began
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End every program and every machine."""
         self._end()
 
@@ -287,10 +272,9 @@ class Lab:
             holder.post(do="address", addresses=at)
             out = dataclasses.asdict(self._plans[number][0])
             holder.post(do="shape", device=DATA, plan=out)
-        for number in range(len(self.machines)):
-            into = dataclasses.asdict(self._plans[number][1])
-            name = f"{DATA}-{number}"
-            self._switch.ask(do="shape", device=name, plan=into)
+        for number, (_, into) in enumerate(self._plans):
+            plan = dataclasses.asdict(into)
+            self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
         for holder in self._holders:
             holder.answer()
             holder.answer()
@@ -307,17 +291,8 @@ class Lab:
     def check_nics(self, most: float = MOST_OFF) -> NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
 
-        What the counters have counted until then is forgotten.
-
-        Parameters
-        ----------
-        most
-            Share by which one may be off.
-
-        Raises
-        ------
-        RunError
-            When a machine has gone.
+        One may be off by a share ``most``. What the counters have counted until then is
+        forgotten. Raises RunError when a machine has gone.
         """
         began = time.monotonic()
         self._switch.ask(do="address", addresses={DATA: f"{_NETWORKS[DATA]}.{_SWITCH}"})
@@ -367,12 +342,8 @@ class Lab:
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.
 
-        Raises
-        ------
-        ValueError
-            When no kernel here carries such a rate.
-        RunError
-            When the machine has gone.
+        Raises ValueError when no kernel here carries such a rate, RunError when the
+        machine has gone.
         """
         number = self._index[new.name]
         out, into = self.plans(new)
@@ -393,10 +364,7 @@ class Lab:
 
         The socket belongs to this process, which needs no address of its own there.
 
-        Raises
-        ------
-        RunError
-            When the port is taken.
+        Raises RunError when the port is taken.
         """
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
         answer, (descriptor,) = self._switch.ask(do="listen", host=host, port=port)
@@ -423,23 +391,17 @@ class Lab:
     ) -> Program:
         """Start a program in a machine.
 
-        Parameters
-        ----------
-        stdin, output
-            Descriptors; nothing to read, and this process's standard error, unless
-            given.
-
-        Raises
-        ------
-        RunError
-            When it cannot be started; says on which machine.
+        ``stdin`` and ``output`` are descriptors: by default there is nothing to read,
+        and it writes to this process's standard error. Raises RunError when it cannot
+        be started.
         """
         holder = self._holders[self._index[machine]]
         number = len(self._programs)
         with Path(os.devnull).open() as nothing:
             output = 2 if output is None else output
+            stdin = nothing.fileno() if stdin is None else stdin
             answer, _ = holder.ask(
-                [nothing.fileno() if stdin is None else stdin, output, output],
+                [stdin, output, output],
                 do="start",
                 number=number,
                 command=list(command),
@@ -453,29 +415,16 @@ class Lab:
     def wait(self, timeout: float | None = None) -> list[Program]:
         """Return programs that have ended since the last call; wait for one.
 
-        Raises
-        ------
-        RunError
-            When a machine has gone.
+        Raises RunError when a machine has gone.
         """
-        end = self._collect_ends()
-        if end:
+        if end := self._collect_ends():
             return end
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder)
             for key, _ in selector.select(timeout):
-                self._read_end(key.data)
+                key.data.receive()
         return self._collect_ends()
-
-    @staticmethod
-    def _read_end(holder: Holder) -> None:
-        data, _, _, _ = socket.recv_fds(holder.socket, LARGEST, 1)
-        if not data:
-            raise RunError(f"machine {holder.name} has gone")
-        packet = json.loads(data)
-        if "ended" in packet:
-            holder.ended.append(packet)
 
     def _collect_ends(self) -> list[Program]:
         ends = []
@@ -513,19 +462,15 @@ class Lab:
     def capture(self, pcap: Path | None = None) -> Capture:
         """Return a capture of every packet with payload that a machine is delivered.
 
-        Machines are numbered in their order.
-
-        Parameters
-        ----------
-        pcap
-            File for the headers of all packets, those without payload among them.
+        Machines are numbered in their order. ``pcap`` gets the headers of all packets,
+        those without payload among them.
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 
         captures = []
         for number in range(len(self.machines)):
-            what = "open_tap" if pcap is None else "open_whole_tap"
-            _, (tap,) = self._switch.ask(do=what, device=f"{DATA}-{number}")
+            device, whole = f"{DATA}-{number}", pcap is not None
+            _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
             captures.append(socket.socket(fileno=tap))
         return Capture(captures, pcap)
 

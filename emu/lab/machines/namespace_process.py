@@ -46,7 +46,13 @@ def main() -> int:
     except OSError as error:
         report(switch, error=f"no user namespace: {error.strerror}")
         return 1
-    _fork(sockets, switch, lambda: _hold_switch(switch))
+
+    def hold_switch() -> None:
+        unshare(NEW_NET)
+        report(switch, pid=os.getpid())
+        Responder(switch).serve()
+
+    _fork(sockets, switch, hold_switch)
     for (name, sysctl), mine in zip(spec["machines"].items(), machines, strict=True):
         hold = functools.partial(_hold_machine, mine, name, spec["hosts"], sysctl)
         _fork(sockets, mine, hold)
@@ -84,12 +90,6 @@ def _leave_after(mine: socket.socket, work: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def _hold_switch(mine: socket.socket) -> None:
-    unshare(NEW_NET)
-    report(mine, pid=os.getpid())
-    Responder(mine).serve()
-
-
 def _hold_machine(
     mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
 ) -> None:
@@ -108,16 +108,14 @@ def _hold_machine(
     die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
-    _leave_after(mine, lambda: _serve_machine(mine, name, hosts, sysctl))
 
+    def serve() -> None:
+        furnish(name, hosts)
+        Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+        set_tcp(sysctl)
+        Responder(mine).serve()
 
-def _serve_machine(
-    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
-) -> None:
-    furnish(name, hosts)
-    Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-    set_tcp(sysctl)
-    Responder(mine).serve()
+    _leave_after(mine, serve)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import RunError
 from emu.lab.machines import netlink
@@ -58,26 +59,33 @@ class Holder:
         return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
 
     def answer(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next packet that answers; ends of programs are kept."""
-        while True:
-            try:
-                data, descriptors, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
-            except TimeoutError as error:
-                raise RunError(f"machine {self.name} does not answer") from error
-            if not data:
-                raise RunError(f"machine {self.name} has gone")
-            packet: dict[str, Any] = json.loads(data)
-            if "ended" in packet:
-                self.ended.append(packet)
-            elif "error" in packet:
-                raise RunError(f"machine {self.name}: {packet['error']}")
-            else:
-                return packet, descriptors
+        """Return the next packet that answers."""
+        while (answer := self.receive()) is None:
+            pass
+        return answer
+
+    def receive(self) -> tuple[dict[str, Any], list[int]] | None:
+        """Return the next packet if it answers; the end of a program is kept."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
+        except TimeoutError as error:
+            raise RunError(f"machine {self.name} does not answer") from error
+        if not data:
+            raise RunError(f"machine {self.name} has gone")
+        packet: dict[str, Any] = json.loads(data)
+        if "error" in packet:
+            raise RunError(f"machine {self.name}: {packet['error']}")
+        if "ended" not in packet:
+            return packet, descriptors
+        self.ended.append(packet)
+        return None
 
 
 #: Bytes of one packet: a command line with its environment must fit.
 LARGEST = 180_000
 _DESCRIPTORS = 3
+#: Fields of an answer, and a socket that goes with it.
+_Answer: TypeAlias = tuple[dict[str, Any], socket.socket | None]
 
 
 def set_tcp(settings: Mapping[str, str]) -> None:
@@ -97,7 +105,6 @@ class Responder:
     def __init__(self, mine: socket.socket) -> None:
         self._socket = mine
         self._programs: dict[int, int] = {}  # number by process id
-        self._network: netlink.Netlink | None = None
 
     def serve(self) -> None:
         """Answer until the other end closes."""
@@ -123,7 +130,12 @@ class Responder:
             return False
         request: dict[str, Any] = json.loads(data)
         try:
-            getattr(self, f"_{request.pop('do')}")(descriptors, **request)
+            answer = getattr(self, f"_{request.pop('do')}")(descriptors, **request)
+            fields, there = answer or ({"done": True}, None)
+            with there or contextlib.nullcontext():
+                handed = [] if there is None else [there.fileno()]
+                packet = json.dumps(fields).encode()
+                socket.send_fds(self._socket, [packet], handed)
         except OSError as error:
             report(self._socket, error=f"{error.strerror or error}")
         finally:
@@ -142,14 +154,13 @@ class Responder:
                     code = os.waitstatus_to_exitcode(status)
                     report(self._socket, ended=number, code=code)
 
-    def _network_socket(self) -> netlink.Netlink:
-        if self._network is None:
-            self._network = netlink.Netlink()
-        return self._network
+    @cached_property
+    def _network(self) -> Netlink:
+        return Netlink()
 
     def _join(self, _: list[int], devices: dict[str, list[str]], mtu: int) -> None:
         """Take the switch up: bridges, each with a pair of devices per machine."""
-        kernel = self._network_socket()
+        kernel = self._network
         for bridge, members in devices.items():
             kernel.send([netlink.bridge(bridge, mtu)])
             for number, process in enumerate(members):
@@ -157,61 +168,44 @@ class Responder:
                 kernel.send([netlink.veth(name, peer, int(process), mtu)])
                 kernel.send([netlink.change_link(name, master=bridge)])
         kernel.send([netlink.change_link("lo")])
-        report(self._socket, done=True)
 
     def _address(self, _: list[int], addresses: dict[str, str]) -> None:
         """Give devices their addresses and take them up."""
-        kernel = self._network_socket()
+        kernel = self._network
         for name, at in addresses.items():
             kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
         kernel.send([netlink.change_link("lo")])
-        report(self._socket, done=True)
 
     def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Make a device a NIC."""
-        self._network_socket().send(netlink.shape(device, NicPlan(**plan)))
-        report(self._socket, done=True)
+        self._network.send(netlink.shape(device, NicPlan(**plan)))
 
     def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Change the NIC that a device is."""
-        self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
-        report(self._socket, done=True)
+        self._network.send(netlink.reshape(device, NicPlan(**plan)))
 
     def _set_tcp(self, _: list[int], settings: dict[str, str]) -> None:
         """Set TCP."""
         set_tcp(settings)
-        report(self._socket, done=True)
 
-    def _listen(self, _: list[int], host: str, port: int) -> None:
+    def _listen(self, _: list[int], host: str, port: int) -> _Answer:
         """Hand over a listening socket of this network."""
-        with socket.create_server((host, port)) as listening:
-            packet = json.dumps({"port": listening.getsockname()[1]}).encode()
-            socket.send_fds(self._socket, [packet], [listening.fileno()])
+        listening = socket.create_server((host, port))
+        return {"port": listening.getsockname()[1]}, listening
 
-    def _connect(self, _: list[int], host: str, port: int) -> None:
+    def _connect(self, _: list[int], host: str, port: int) -> _Answer:
         """Hand over a connection from this network."""
-        with socket.create_connection((host, port), _ANSWER / 2) as connection:
-            packet = b'{"done": true}'
-            socket.send_fds(self._socket, [packet], [connection.fileno()])
+        return {"done": True}, socket.create_connection((host, port), _ANSWER / 2)
 
-    def _open_netlink(self, _: list[int], devices: list[str]) -> None:
+    def _open_netlink(self, _: list[int], devices: list[str]) -> _Answer:
         """Hand over a socket that changes this network, with the indices of devices."""
         indices = [socket.if_nametoindex(device) for device in devices]
-        with netlink.open_netlink() as kernel:
-            packet = json.dumps({"indices": indices}).encode()
-            socket.send_fds(self._socket, [packet], [kernel.fileno()])
+        return {"indices": indices}, netlink.open_netlink()
 
-    def _open_tap(self, _: list[int], device: str) -> None:
-        """Hand over a socket that gets headers of what leaves a device with payload."""
-        self._hand_over(open_tap(device, data_filter()))
-
-    def _open_whole_tap(self, _: list[int], device: str) -> None:
-        """Hand over a socket that gets headers of all that leaves a device."""
-        self._hand_over(open_tap(device, whole_filter()))
-
-    def _hand_over(self, tap: socket.socket) -> None:
-        with tap:
-            socket.send_fds(self._socket, [b'{"done": true}'], [tap.fileno()])
+    def _open_tap(self, _: list[int], device: str, *, whole: bool) -> _Answer:
+        """Hand over a socket that gets headers of what leaves a device."""
+        program = whole_filter() if whole else data_filter()
+        return {"done": True}, open_tap(device, program)
 
     def _start(
         self,
@@ -220,7 +214,7 @@ class Responder:
         command: list[str],
         environment: dict[str, str],
         directory: str,
-    ) -> None:
+    ) -> _Answer:
         """Start a program in a session of its own."""
         stdin, stdout, stderr = descriptors
         program = subprocess.Popen(
@@ -234,7 +228,7 @@ class Responder:
         )
         self._programs[program.pid] = number
         program.returncode = 0  # whoever ends is reaped above
-        report(self._socket, started=program.pid)
+        return {"started": program.pid}, None
 
     def _signal(self, _: list[int], number: int, signal_number: int) -> None:
         """Signal the process group of a program; nothing if it has ended."""
@@ -242,4 +236,3 @@ class Responder:
             if other == number:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process, signal_number)
-        report(self._socket, done=True)

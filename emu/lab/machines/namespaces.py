@@ -24,10 +24,7 @@ def _call(name: str, *arguments: object) -> None:
 def unshare(kinds: int) -> None:
     """Give this process namespaces of its own.
 
-    Raises
-    ------
-    OSError
-        When the kernel refuses.
+    Raises OSError when the kernel refuses.
     """
     _call("unshare", kinds)
 
@@ -42,10 +39,7 @@ def die_with_parent(parent: int) -> None:
 def become_root() -> None:
     """Enter a user namespace in which this user is root.
 
-    Raises
-    ------
-    OSError
-        When user namespaces are not allowed here.
+    Raises OSError when user namespaces are not allowed here.
     """
     user, group = os.getuid(), os.getgid()
     unshare(NEW_USER)
@@ -57,15 +51,7 @@ def become_root() -> None:
 def enter(process: int, descriptor: int) -> None:
     """Enter the namespaces of a process; only children enter that of process ids.
 
-    Parameters
-    ----------
-    descriptor
-        A pidfd of the process.
-
-    Raises
-    ------
-    OSError
-        When it has gone, or this user may not.
+    ``descriptor`` is its pidfd. Raises OSError when it has gone, or this user may not.
     """
     kinds = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
     own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
@@ -75,17 +61,9 @@ def enter(process: int, descriptor: int) -> None:
 
 
 def furnish(name: str, hosts: str) -> None:
-    """Give the namespaces of this process their name, files and shared memory.
+    """Give the namespaces of this process their name, ``/etc/hosts`` and shared memory.
 
-    Parameters
-    ----------
-    hosts
-        Content of ``/etc/hosts``.
-
-    Raises
-    ------
-    OSError
-        When something cannot be mounted.
+    Raises OSError when something cannot be mounted.
     """
     raw = name.encode()
     _call("sethostname", raw, len(raw))

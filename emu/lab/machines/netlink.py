@@ -68,9 +68,8 @@ def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
     """
     data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
     info = attribute(18, text(1, "bridge") + attribute(2, data))
-    size = (
-        number(4, mtu) + number(41, SEGMENT) + number(40, SEGMENT // (mtu + ETHERNET))
-    )
+    packets = SEGMENT // (mtu + ETHERNET)
+    size = number(4, mtu) + number(41, SEGMENT) + number(40, packets)
     return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
 
 
@@ -150,19 +149,14 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     free = round(10 * FASTEST)
     share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
     queue = _what("bfifo", struct.pack("=I", plan.queue))
+    root = _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob)
+    top = _place(index, TOP, ROOT) + _bucket(plan, rate, rate)
+    small = _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free)
     messages = [
         change_link(name, plan=plan),
-        (
-            _NEW_QDISC,
-            _CREATE | _EXCLUSIVE,
-            _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob),
-        ),
-        (NEW_CLASS, _CREATE, _place(index, TOP, ROOT) + _bucket(plan, rate, rate)),
-        (
-            NEW_CLASS,
-            _CREATE,
-            _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free),
-        ),
+        (_NEW_QDISC, _CREATE | _EXCLUSIVE, root),
+        (NEW_CLASS, _CREATE, top),
+        (NEW_CLASS, _CREATE, small),
     ]
     leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
     for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
@@ -204,10 +198,8 @@ class Netlink:
     def send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
         """Have the kernel carry out messages in order; it answers once per batch.
 
-        Raises
-        ------
-        OSError
-            When the kernel refuses one; those after it may have been carried out.
+        Raises OSError when the kernel refuses one; those after it may have been carried
+        out.
         """
         batch: list[tuple[int, int, bytes]] = []
         size = 0
@@ -244,10 +236,7 @@ class Netlink:
     def queue(self, index: int) -> tuple[int, int]:
         """Return the packets that a NIC's queues dropped, and the bytes that wait.
 
-        Raises
-        ------
-        OSError
-            When there is no such NIC.
+        Raises OSError when there is no such NIC.
         """
         body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
         number = next(self._sequence)

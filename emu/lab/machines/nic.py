@@ -135,12 +135,11 @@ def plan_nic(
         Seconds of the rate that one queue holds; default as the kind of sharing needs.
     connections
         Number of connections with consecutive source ports, each of which gets a leaf
-        of its own; 0 where ports are arbitrary.
+        of its own; 0 where ports are arbitrary, and there are ``leaves``, a power of
+        two.
     own
         Those of them that cross this NIC: others need no leaf. The kernel looks at all
         classes of this computer before it makes one, so many take seconds.
-    leaves
-        Number of leaves, a power of two, where ports are arbitrary.
     time_scale
         Wall seconds in which it carries that. Queues and bursts keep their bytes: with
         those of a NIC as slow as this one is then, who sends has less of an all-reduce
@@ -200,18 +199,11 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     """Return a classic BPF program: the class of a packet, as (code, jt, jf, k).
 
     Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf, all else
-    `SHARED`.
+    `SHARED`. Where ``numbered``, the source port alone names the leaf, modulo their
+    number, so that no two of as many connections meet in one; else a hash of both ports
+    does.
 
-    Parameters
-    ----------
-    numbered
-        Whether the source port alone names the leaf, modulo their number, so that no
-        two of as many connections meet in one; else a hash of both ports does.
-
-    Raises
-    ------
-    ValueError
-        When the number of leaves is no power of two.
+    Raises ValueError when the number of leaves is no power of two.
     """
     if leaves & (leaves - 1):
         raise ValueError(f"{leaves} leaves: a power of two is needed")

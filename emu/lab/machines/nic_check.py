@@ -69,12 +69,9 @@ class NicTrial:
         return received
 
     def send(self, zeros: int) -> None:
-        """Send zeros until the receiver is gone: few calls, none holds Python's lock.
+        """Send a file of zeros until the receiver is gone.
 
-        Parameters
-        ----------
-        zeros
-            Descriptor of a file of them.
+        By few calls, none of which holds Python's lock.
         """
         with contextlib.suppress(OSError):
             while True:
@@ -107,12 +104,7 @@ def measure_throughput(
 ) -> list[float]:
     """Return payload bytes per second that each direction carries, all at once.
 
-    Parameters
-    ----------
-    trials
-        They are over then.
-    seconds
-        Wall time; longer for slow NICs.
+    The trials are over then. ``seconds`` are of wall time; longer for slow NICs.
     """
     slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
     seconds = max(seconds, PACKETS * _PAYLOAD / slowest)
@@ -173,14 +165,8 @@ def slope(looks: Sequence[tuple[float, int]]) -> float:
     size = len(points) / _PARTS
     borders = [round(size * part) for part in range(_PARTS + 1)]
     parts = [points[low:high] for low, high in itertools.pairwise(borders)]
-    return statistics.median(map(_slope, parts))
-
-
-def _slope(points: Sequence[tuple[float, int]]) -> float:
-    """Return the slope of the line through them: bytes per second."""
-    mid = sum(at for at, _ in points) / len(points)
-    square = sum((at - mid) ** 2 for at, _ in points)
-    return sum((at - mid) * count for at, count in points) / square
+    lines = (statistics.linear_regression(*zip(*p, strict=True)) for p in parts)
+    return statistics.median(line.slope for line in lines)
 
 
 @dataclass(frozen=True)
@@ -205,17 +191,13 @@ class NicCheck:
     def refusal(self, key: str) -> str:
         """Return why these NICs cannot be used; empty where all are right.
 
-        Parameters
-        ----------
-        key
-            Which states the share that one may be off.
+        The key states the share that one may be off.
         """
         if not self.off:
             return ""
         more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
-        worst = max(
-            abs(share - 1) for way in self.shares.values() for share in way.values()
-        )
+        shares = [share for way in self.shares.values() for share in way.values()]
+        worst = max(abs(share - 1) for share in shares)
         return (
             f"{self.off[0]}{more}, {100 * self.most:g} % may be: state what it can "
             f"carry, or {key} above {100 * worst:.2g} %"
@@ -225,12 +207,7 @@ class NicCheck:
 class NicTries:
     """Shares of the stated rates, of as many tries as each direction needs.
 
-    Parameters
-    ----------
-    directions
-        All that are measured.
-    most
-        Share by which one may be off.
+    One may be off by a share ``most``.
     """
 
     def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
@@ -249,11 +226,8 @@ class NicTries:
     @property
     def again(self) -> list[NicDirection]:
         """Directions that are off, and were not tried often enough."""
-        return [
-            one
-            for one, shares in self._found.items()
-            if self._is_off(one) and len(shares) < _TRIES
-        ]
+        tries = self._found.items()
+        return [o for o, n in tries if self._is_off(o) and len(n) < _TRIES]
 
     def _is_off(self, direction: NicDirection) -> bool:
         return not abs(self.best(direction) - 1) <= self._most

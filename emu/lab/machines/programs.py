@@ -47,10 +47,7 @@ class Started:
 def fill(text: str, places: Mapping[str, str]) -> str:
     """Return the text with every ``{place}`` filled in.
 
-    Raises
-    ------
-    ValueError
-        When it names a place that there is none of; says which there are.
+    Raises ValueError when it names a place that there is none of; says which there are.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -71,22 +68,12 @@ def starts(
 
     Every program gets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` as
     torch reads them, unless it states them. Places in commands are quoted as a shell
-    needs it.
+    needs it. Addresses are those of all machines, in their order; ``files`` has a path
+    of each of `PLACES`, a hosts file with one address per line in the same order.
 
-    Parameters
-    ----------
-    addresses
-        IPv4 address of every machine, in the order of the machines.
-    files
-        Path of each of `PLACES`; the hosts file has one address per line, in the same
-        order.
-
-    Raises
-    ------
-    ValueError
-        As `fill`; names the program.
+    Raises ValueError as `fill`; names the program.
     """
-    starts_of_machines = []
+    todo = []
     for program in programs:
         for rank, machine in enumerate(program.machines):
             places = {
@@ -103,18 +90,12 @@ def starts(
                 PROGRAM: program.name,
                 MACHINE: machine,
             }
+            quoted = {place: shlex.quote(text) for place, text in places.items()}
             try:
-                environment |= {
-                    key: fill(value, places)
-                    for key, value in program.environment.items()
-                }
-                shell_places = {
-                    place: shlex.quote(text) for place, text in places.items()
-                }
-                command = ("sh", "-c", fill(program.run, shell_places))
+                for key, value in program.environment.items():
+                    environment[key] = fill(value, places)
+                command = ("sh", "-c", fill(program.run, quoted))
             except ValueError as error:
                 raise ValueError(f"program {program.name}: {error}") from error
-            starts_of_machines.append(
-                Started(program.name, machine, command, environment)
-            )
-    return starts_of_machines
+            todo.append(Started(program.name, machine, command, environment))
+    return todo

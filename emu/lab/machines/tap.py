@@ -6,64 +6,57 @@ import contextlib
 import ctypes
 import socket
 import struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from emu.lab.machines.nic import Instruction
+from emu.lab.machines.nic import Instruction
 
 _ALL = 3  # ETH_P_ALL
 _ATTACH_FILTER, _RECEIVE_BUFFER_FORCE, _TIMESTAMPS = 26, 33, 35
 #: What a tap gives of a packet, bytes: Ethernet, IP without options, TCP with its own.
 HEADERS = 94
+_LOAD_WORD, _LOAD_HALF, _EQUAL, _TAKE = 0x20, 0x28, 0x15, 0x06
+_PACKET_TYPE, _OUTGOING = 0xFFFFF004, 4
 _WAITING = 16 << 20  # bytes of headers that may wait for the reader
 
 
 def data_filter() -> list[Instruction]:
     """Return a classic BPF program that takes what leaves a device with TCP payload."""
-    load_word, load_half, load_byte = 0x20, 0x28, 0x30
-    equal, greater, take = 0x15, 0x25, 0x06
+    load_byte, greater = 0x30, 0x25
     right, and_k, to_x, minus_x = 0x74, 0x54, 0x07, 0x1C
-    packet_type, outgoing = 0xFFFFF004, 4
     return [
-        (load_word, 0, 0, packet_type),
-        (equal, 0, 11, outgoing),
-        (load_half, 0, 0, 12),
-        (equal, 0, 9, 0x0800),
+        (_LOAD_WORD, 0, 0, _PACKET_TYPE),
+        (_EQUAL, 0, 11, _OUTGOING),
+        (_LOAD_HALF, 0, 0, 12),
+        (_EQUAL, 0, 9, 0x0800),
         (load_byte, 0, 0, 23),
-        (equal, 0, 7, 6),
+        (_EQUAL, 0, 7, 6),
         (load_byte, 0, 0, 46),  # length of the TCP header, in its upper half
         (right, 0, 0, 2),
         (and_k, 0, 0, 0x3C),
         (to_x, 0, 0, 0),
-        (load_half, 0, 0, 16),
+        (_LOAD_HALF, 0, 0, 16),
         (minus_x, 0, 0, 0),
         (greater, 1, 0, 20),
-        (take, 0, 0, 0),
-        (take, 0, 0, HEADERS),
+        (_TAKE, 0, 0, 0),
+        (_TAKE, 0, 0, HEADERS),
     ]
 
 
 def whole_filter() -> list[Instruction]:
     """Return a classic BPF program that takes all IPv4 that leaves a device."""
-    load_word, load_half, equal, take = 0x20, 0x28, 0x15, 0x06
-    packet_type, outgoing = 0xFFFFF004, 4
     return [
-        (load_word, 0, 0, packet_type),
-        (equal, 0, 3, outgoing),
-        (load_half, 0, 0, 12),
-        (equal, 0, 1, 0x0800),
-        (take, 0, 0, HEADERS),
-        (take, 0, 0, 0),
+        (_LOAD_WORD, 0, 0, _PACKET_TYPE),
+        (_EQUAL, 0, 3, _OUTGOING),
+        (_LOAD_HALF, 0, 0, 12),
+        (_EQUAL, 0, 1, 0x0800),
+        (_TAKE, 0, 0, HEADERS),
+        (_TAKE, 0, 0, 0),
     ]
 
 
 def open_tap(device: str, program: list[Instruction]) -> socket.socket:
     """Return a socket that gets headers of what leaves a device of this network.
 
-    Parameters
-    ----------
-    program
-        Of what: classic BPF.
+    The program picks them: classic BPF.
     """
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
