@@ -216,8 +216,8 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
         if base.problem.latencies.any():
             cluster = base.problem.cluster.with_latencies(factor)
             variant = replace(base.problem, cluster=cluster)
-            changed = {"problem": variant, "factor": factor}
-            yield replace(base, kind="latency", what=words, **changed)
+            change = replace(base, kind="latency", what=words, problem=variant)
+            yield replace(change, factor=factor)
     tasks = base.problem.job.tasks
     kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
     choices = [
