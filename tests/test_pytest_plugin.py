@@ -123,14 +123,14 @@ def test_it(emu_run):
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.parametrize(
-    ("gap", "holds", "said"),
+    ("gap", "holds", "said", "github"),
     [
-        ("1000 %", True, ""),
-        ("1000 % ..", True, "the gap is "),
-        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25"),
+        ("1000 %", True, "", ""),
+        ("1000 % ..", True, "the gap is ", "true"),
+        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25", "true"),
+        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25", ""),
     ],
 )
-@pytest.mark.parametrize("github", ["true", ""])
 def test_junit_and_github_learn_of_the_run(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,

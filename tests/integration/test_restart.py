@@ -132,16 +132,14 @@ def test_two_deaths_cost_time_and_no_weights(
     assert len(silent) == 1
 
 
-@pytest.mark.parametrize("name", ["p3", "dgcl", "dorylus"])
-def test_other_systems_go_on_and_are_audited(
-    tmp_path: Path, name: str, leftovers: Leftovers
+def test_another_system_goes_on_and_is_audited(
+    tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    text = re.sub("(iterations|epochs): [23]", rf"\1: {ITERATIONS}", CASES[name])
-    document = loads(f"name: {name}\n{text}\nseed: 7\n").to_json()
+    """Its lambdas keep nothing; tests/testing/test_recovery_trials.py tries all systems."""
+    text = re.sub("epochs: [23]", f"epochs: {ITERATIONS}", CASES["dorylus"])
+    document = loads(f"name: dorylus\n{text}\nseed: 7\n").to_json()
     changes = {key: document[key] for key in ("cluster", "job", "placement")}
-    kills = Kills(
-        leftovers, ({"p3": "w1", "dgcl": "d1", "dorylus": "lambda2"}[name], 9)
-    )
+    kills = Kills(leftovers, ("lambda2", 9))
     content = carried(tmp_path, kills, **changes).content
     assert kills.restarts == [content["first_iteration"]]
     assert kills.restarts[0] in {4, 8}
@@ -166,10 +164,10 @@ def test_an_agent_that_dies_takes_all_with_it_and_all_come_back(
 def test_a_death_in_every_attempt_is_one_error(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    kills = Kills(leftovers, *[("w0", 1)] * 3)
-    with pytest.raises(NodeLost, match=r"w0 was killed .*2 restarts .*max_restarts: 2"):
-        carried(tmp_path, kills, max_restarts=2)
-    assert kills.restarts == [0, 0]
+    kills = Kills(leftovers, *[("w0", 1)] * 2)
+    with pytest.raises(NodeLost, match=r"w0 was killed .*1 restart.*max_restarts: 1"):
+        carried(tmp_path, kills, max_restarts=1)
+    assert kills.restarts == [0]
     assert not (tmp_path / "run/result.json").exists()
 
 
