@@ -135,7 +135,7 @@ def test_two_deaths_cost_time_and_no_weights(
 def test_another_system_goes_on_and_is_audited(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    """Its lambdas keep nothing; tests/testing/test_recovery_trials.py tries all systems."""
+    """Lambdas keep nothing; tests/testing/test_recovery_trials.py has all systems."""
     text = re.sub("epochs: [23]", f"epochs: {ITERATIONS}", CASES["dorylus"])
     document = loads(f"name: dorylus\n{text}\nseed: 7\n").to_json()
     changes = {key: document[key] for key in ("cluster", "job", "placement")}
