@@ -44,8 +44,8 @@ settings.register_profile(
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-# Of a property of every rule for rates, 600 draws in all; nightly more, as of others.
-settings.register_profile("each_rule", max_examples=settings().max_examples * 2 // 5)
+# Of a property of every rule for rates, 300 draws in all; nightly more, as of others.
+settings.register_profile("each_rule", max_examples=settings().max_examples // 5)
 
 
 @cache

@@ -151,13 +151,16 @@ def test_another_system_goes_on_and_is_audited(
     assert [one for one in report.violations if few not in one.sentence] == []
 
 
-def test_an_agent_that_dies_takes_all_with_it_and_all_come_back(
+def test_an_agent_that_dies_takes_all_with_it_and_all_begin_anew(
     tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
 ) -> None:
-    kills = Kills(leftovers, ("agent", 1))
-    result: RunResult = carried(tmp_path, kills)
+    """Where nothing is kept, as any job can."""
+    kills = Kills(leftovers, ("agent", 5))
+    result: RunResult = carried(tmp_path, kills, checkpoint=None)
     assert kills.restarts == [0]
     assert "RuntimeWarning" not in result.ended[0].error
+    (attempt,) = result.content["recovery"]["attempts"]
+    assert attempt["again"] == attempt["ran"] > 0
     same(tmp_path / "run", weights)
 
 
@@ -169,17 +172,6 @@ def test_a_death_in_every_attempt_is_one_error(
         carried(tmp_path, kills, max_restarts=1)
     assert kills.restarts == [0]
     assert not (tmp_path / "run/result.json").exists()
-
-
-def test_every_system_begins_anew_where_nothing_is_kept(
-    tmp_path: Path, weights: dict[str, Any], leftovers: Leftovers
-) -> None:
-    kills = Kills(leftovers, ("w1", 5))
-    content = carried(tmp_path, kills, checkpoint=None).content
-    assert kills.restarts == [0]
-    (attempt,) = content["recovery"]["attempts"]
-    assert attempt["again"] == attempt["ran"] > 0
-    same(tmp_path / "run", weights)
 
 
 def test_a_scenario_kills_a_machine_and_a_task(
