@@ -37,7 +37,7 @@ settings.register_profile(
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=100,
+    max_examples=60,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -45,7 +45,7 @@ settings.register_profile(
 settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # Of a property of every rule for rates, 300 draws in all; nightly more, as of others.
-settings.register_profile("each_rule", max_examples=settings().max_examples // 5)
+settings.register_profile("each_rule", max_examples=settings().max_examples // 3)
 
 
 @cache

@@ -177,7 +177,7 @@ def _names_what_it_did(error: str, number: int) -> bool:
 
 
 @pytest.mark.untimed
-@pytest.mark.parametrize("moment", ["start av0_4 2", "task dav_1 3", "start av1_0 0"])
+@pytest.mark.parametrize("moment", ["start av0_4 2", "task dav_1 3"])
 def test_a_killed_lambda_is_named_with_task_and_epoch(
     moment: str, tmp_path: Path, leftovers: Leftovers
 ) -> None:
