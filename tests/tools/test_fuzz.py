@@ -31,7 +31,7 @@ from tools.attacks.loaders import library_loaders, loaders
 ROOT = Path(__file__).parents[2]
 FILES = {"npz": 200, "profile": 300, "workload": 200, "run": 80, "scenario": 30}
 FILES |= {"trace": 160, "lab": 160, "sweep": 200, "text": 300, "torch": 150, "dgl": 160}
-FILES |= {"topology": 120, "ogb": 150, "packed_ogb": 120, "prepared": 120, "plan": 200}
+FILES |= {"topology": 300, "ogb": 150, "packed_ogb": 120, "prepared": 120, "plan": 200}
 FILES |= {"hosts": 200}
 LIBRARIES = ("torch", "dgl")
 KINDS_OF_LABELS = ("<i8", ">i4", "u1", "<u8", "<f4", "<f8", "<U3")
