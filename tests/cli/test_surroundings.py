@@ -181,9 +181,11 @@ def test_odd_surroundings_are_an_answer_or_one_line(
         shell = ["unshare", "--mount", "--uts", *shell]
     tmp_path.chmod(0o777)
     command = [*shell, *EMU, *words.split()]
+    home = {**os.environ, "HOME": str(tmp_path)}  # what is prepared there is counted
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+        command, cwd=tmp_path, env=home, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
     text = done.stdout + done.stderr
     assert not re.search(r"(?m)Traceback|Exception ignored|Fatal|^\w+Error:", text)
     own = [line for line in text.splitlines() if line.startswith("emu: ")]

@@ -317,4 +317,4 @@ def test_validate_ends_soon_on_anything(name: str, tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
     *alive, error = ended.stderr.splitlines()  # a busy host takes more than 10 s
     assert error.startswith("emu: ") or alive[-1].startswith("emu: ")
-    assert took < 8
+    assert took < 15
