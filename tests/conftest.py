@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emu.prediction.analysis import explanation
+from emu.prediction.placement import affordable
+from emu.scenario import machine_choice
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 
@@ -32,15 +37,15 @@ settings.register_profile(
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=100,
+    max_examples=60,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-# Of a property of every rule for rates, 600 draws in all; nightly more, as of others.
-settings.register_profile("each_rule", max_examples=settings().max_examples * 2 // 5)
+# Of a property of every rule for rates, 300 draws in all; nightly more, as of others.
+settings.register_profile("each_rule", max_examples=settings().max_examples // 3)
 
 
 @cache
@@ -70,6 +75,27 @@ def collected() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_searches() -> Iterator[None]:
+    """Search placements with a tenth of what users spend.
+
+    Whole searches were two thirds of the CPU of all that prepares, explains or compares
+    scenarios. A file that asks how good they are has a fixture of this name in place of
+    this one.
+    """
+    flows, most = affordable.__defaults__ or ()
+    # Its package has a function of that name.
+    search: Any = importlib.import_module("emu.prediction.placement.search")
+    low, high, proposals = search.SKETCH
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(affordable, "__defaults__", (flows // 10, most // 10))
+        patch.setattr(machine_choice, "FLOWS", flows // 10)
+        patch.setattr(explanation, "FLOWS", explanation.FLOWS // 10)
+        patch.setattr(search, "SKETCH", (low, high, proposals // 10))
+        patch.setattr(search, "LISTING_STEPS", search.LISTING_STEPS // 10)
+        yield
 
 
 @pytest.fixture(autouse=True)

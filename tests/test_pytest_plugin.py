@@ -9,6 +9,14 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+
+def session(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Run a session in a process of its own, without other plugins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        return pytester.runpytest_subprocess("-p", "emu.pytest_plugin", *options)
+
+
 PASSING = """
 import pytest
 
@@ -31,7 +39,7 @@ def test_a_failed_test_shows_its_error_budget_and_keeps_its_run(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(PASSING + FAILING)
-    done = pytester.runpytest_subprocess("-p", "emu.pytest_plugin", "-p", "no:randomly")
+    done = session(pytester)
 
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(
@@ -105,7 +113,7 @@ def test_relative_scenarios_stand_beside_the_test(
     (pytester.path / "inner" / "test_own.py").write_text(
         "import pytest\n@pytest.mark.emu('own.yaml')\ndef test_bad(emu_run): pass"
     )
-    done = pytester.runpytest_subprocess("-p", "emu.pytest_plugin", "inner")
+    done = session(pytester, "inner")
 
     done.stdout.fnmatch_lines(["*own.yaml:1: cluster*"])
 
@@ -123,14 +131,13 @@ def test_it(emu_run):
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.parametrize(
-    ("gap", "holds", "said"),
+    ("gap", "holds", "said", "github"),
     [
-        ("1000 %", True, ""),
-        ("1000 % ..", True, "the gap is "),
-        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25"),
+        ("1000 %", True, "", ""),
+        ("1000 % ..", True, "the gap is ", "true"),
+        ("1000 %", "1 > 2, 'a,b: 50%'", "a,b: 50%25", "true"),
     ],
 )
-@pytest.mark.parametrize("github", ["true", ""])
 def test_junit_and_github_learn_of_the_run(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,8 +149,7 @@ def test_junit_and_github_learn_of_the_run(
     monkeypatch.setenv("GITHUB_ACTIONS", github)
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     pytester.makepyfile(test_own=MIXED.format(gap=gap, holds=holds))
-    options = ("-p", "emu.pytest_plugin", "-p", "no:randomly", "--junitxml", "j.xml")
-    done = pytester.runpytest_subprocess(*options)
+    done = session(pytester, "--junitxml", "j.xml")
     (case,) = ET.parse(pytester.path / "j.xml").iter("testcase")  # noqa: S314
     told = {one.get("name"): one.get("value") or "" for one in case.iter("property")}
     notes = [line for line in done.outlines if line.startswith("::")]

@@ -39,7 +39,7 @@ READS = [
     ["report", "{run}", "--as", "trace"],
     ["report", "{run}", "--as", "csv"],
     *(["report", "{run}", "--as", "svg", "--figure", figure] for figure in
-      ("gantt", "ports", "loss", "cdf", "compare", "progress")),
+      ("gantt", "loss", "progress")),
     ["explain", "{run}"],
     ["explain", "{run}", "--no-improvements"],
     ["audit", "{run}"],

@@ -81,7 +81,7 @@ def answers(file: Path, folder: Path) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_all_say_the_same_makespan(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "dying.yaml"
     file.write_text(drawn(seed))

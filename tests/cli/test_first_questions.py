@@ -203,7 +203,7 @@ def test_makespan(
 
 
 #: Fewer batches and a shorter search: what is compared holds for any placement.
-BRIEF = ["placement.iterations=40", "job.iterations=4"]
+BRIEF = ["placement.iterations=20", "job.iterations=2"]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,23 +82,26 @@ def test_every_interpreter_is_started_apart_from_its_folder() -> None:
             assert started[1] == '"-P",' or not ours, file
 
 
+@cache
+def drawn_in_utf_8(words: str) -> str:
+    return said([*EMU, *words.split()], ROOT, **UTF_8).stdout.decode()
+
+
 @pytest.mark.parametrize(
-    "encoding",
-    [ASCII, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}],
-)
-@pytest.mark.parametrize(
-    "words",
+    ("words", "encoding"),
     [
-        ["simulate", "golden"],
-        ["explain", "golden"],
-        ["compare", "golden", "--policies", "oes,mrtf"],
+        ("simulate golden", ASCII),
+        ("simulate golden", {"PYTHONIOENCODING": "ascii"}),
+        ("simulate golden", {"PYTHONIOENCODING": "latin-1"}),
+        ("explain golden", ASCII),
+        ("compare golden --policies oes,mrtf", {"PYTHONIOENCODING": "ascii"}),
     ],
 )
 def test_tables_in_any_encoding_are_those_of_utf_8(
-    tmp_path: Path, encoding: dict[str, str], words: list[str]
+    tmp_path: Path, encoding: dict[str, str], words: str
 ) -> None:
-    plain = said([*EMU, *words], tmp_path, **encoding).stdout.decode("latin-1")
-    drawn = said([*EMU, *words], tmp_path, **UTF_8).stdout.decode()
+    done = said([*EMU, *words.split()], tmp_path, **encoding)
+    plain, drawn = done.stdout.decode("latin-1"), drawn_in_utf_8(words)
 
     bars = drawn.replace("█", "#")
     assert plain.count("#") == bars.count("#")
@@ -165,7 +169,7 @@ MOMENTS = {
 ROOTS = {"a nameless user", "/proc is hidden", "a long host name"}
 
 
-@pytest.mark.parametrize("words", ["simulate demo", "data", "clean", "validate golden"])
+@pytest.mark.parametrize("words", ["simulate golden", "data", "clean"])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_odd_surroundings_are_an_answer_or_one_line(
     tmp_path: Path, moment: str, words: str
@@ -177,9 +181,11 @@ def test_odd_surroundings_are_an_answer_or_one_line(
         shell = ["unshare", "--mount", "--uts", *shell]
     tmp_path.chmod(0o777)
     command = [*shell, *EMU, *words.split()]
+    home = {**os.environ, "HOME": str(tmp_path)}  # what is prepared there is counted
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+        command, cwd=tmp_path, env=home, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
     text = done.stdout + done.stderr
     assert not re.search(r"(?m)Traceback|Exception ignored|Fatal|^\w+Error:", text)
     own = [line for line in text.splitlines() if line.startswith("emu: ")]
@@ -207,8 +213,9 @@ def test_runs_where_a_host_lacks_something(
     leftovers.note()
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.glob("runs/*/result.json"))
-    small = said([*words[:-2], "emulation.ports=20000-20005"], tmp_path)
-    assert b"emulation.ports: 20000-20005 is too small" in small.stderr
+    if moment == "IPv6 alone":
+        small = said([*words[:-2], "emulation.ports=20000-20005"], tmp_path)
+        assert b"emulation.ports: 20000-20005 is too small" in small.stderr
 
 
 @pytest.mark.emulation

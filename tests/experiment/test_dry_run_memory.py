@@ -53,7 +53,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_memory_of_a_run_is_within_its_bound(
     seed: int, tmp_path: Path, leftovers: Leftovers
 ) -> None:

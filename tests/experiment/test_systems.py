@@ -94,7 +94,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return document(system, job)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(scenarios(), st.data())
 def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     scenario: Scenario, data: st.DataObject
@@ -259,7 +259,7 @@ def test_what_cannot_be_compared_is_one_error() -> None:
         compare_systems(load(scenario, {"job": custom}), ["dgtp", "p3"])
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.permutations(["dgtp", "p3", "data_parallel"]), st.booleans())
 def test_a_refused_system_keeps_the_others(order: list[str], per_device: bool) -> None:  # noqa: FBT001
     """P3 cannot split a program, whatever the times of its workers are."""

@@ -189,8 +189,13 @@ def test_full_device_is_told_in_one_line(arguments: list[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("program", ["emu", "emu.emulation.launch"])
+@pytest.mark.parametrize(
+    ("program", "closed"),
+    [
+        *(("emu", closed) for closed in ("2>&-", ">&-", "<&- >&- 2>&-")),
+        *(("emu.emulation.launch", closed) for closed in ("<&-", "<&- >&- 2>&-")),
+    ],
+)
 def test_closed_descriptors_are_not_those_of_the_next_file(
     closed: str, program: str, tmp_path: Path
 ) -> None:
@@ -285,7 +290,7 @@ def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> Non
     """From the first statement on; before it there is only the interpreter."""
     random = np.random.default_rng(7)
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    for moment in random.uniform(0.0, 0.15, 50):
+    for moment in random.uniform(0.0, 0.15, 20):
         number = numbers[int(random.integers(3))]
         code, said = interrupt(["-m", "emu", *SEARCH], number, moment, tmp_path)
         assert (code, said) == (130, f"emu: interrupted by {number.name}\n"), moment

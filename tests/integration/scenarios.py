@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -207,17 +207,14 @@ def command(*arguments: str | Path) -> str:
 
 
 def emu(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return python("-m", "emu", *map(str, arguments), cwd=cwd)
+    """Carry out a command in this process, as one that ended with its exit code.
 
-
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter in a process of its own."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=120,
+    A process of its own takes 0.6 s of CPU to import emu, and 3 s where it trains.
+    """
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(app, [*map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(
+        arguments, done.exit_code, done.stdout, done.stderr
     )

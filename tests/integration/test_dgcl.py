@@ -44,11 +44,10 @@ seed: 7
 @pytest.mark.parametrize(
     "changes",
     [
-        (),
         ("job.coordination=central", "job.cache_features=true"),
         ("job.plan=dgcl_r", "job.partitioner=hierarchical", "job.boxes=[3, 1]"),
     ],
-    ids=["planned", "central", "dgcl_r"],
+    ids=["central", "dgcl_r"],
 )
 def test_weights_over_sockets_are_those_of_one_process(
     tmp_path: Path, changes: tuple[str, ...]
@@ -65,11 +64,12 @@ def test_weights_over_sockets_are_those_of_one_process(
 @pytest.mark.parametrize(
     "changes",
     [
+        (),
         ("job.plan=peer_to_peer", "job.backward=atomic", "job.model.kind=sage"),
         ("job.plan=swap",),
         ("job.plan=replication", "job.cache_features=true"),
     ],
-    ids=["peer to peer", "swap", "replication"],
+    ids=["planned", "peer to peer", "swap", "replication"],
 )
 def test_weights_in_virtual_time_are_those_of_one_process(
     changes: tuple[str, ...],

@@ -85,12 +85,13 @@ def test_pipe_over_sockets_equals_one_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        (),
         ("job.staleness=1", "job.launch={cold: 20 ms, warm: 4 ms}", "job.stream=2"),
-        ("job.staleness=2", "job.parameter_servers=[ps, g0]", "job.fuse=false"),
-        ("job.model.kind=gat", "job.times.edge_apply=15 ms"),
+        (
+            *("job.model.kind=gat", "job.times.edge_apply=15 ms"),
+            *("job.staleness=2", "job.parameter_servers=[ps, g0]"),
+        ),
     ],
-    ids=["S 0", "S 1, launches", "S 2, two parameter servers", "GAT"],
+    ids=["S 1, launches", "GAT, S 2, two parameter servers"],
 )
 def test_async_over_sockets_equals_one_process_with_the_recorded_reads(
     tmp_path: Path, changes: tuple[str, ...]
@@ -176,7 +177,7 @@ def _names_what_it_did(error: str, number: int) -> bool:
 
 
 @pytest.mark.untimed
-@pytest.mark.parametrize("moment", ["start av0_4 2", "task dav_1 3", "start av1_0 0"])
+@pytest.mark.parametrize("moment", ["start av0_4 2", "task dav_1 3"])
 def test_a_killed_lambda_is_named_with_task_and_epoch(
     moment: str, tmp_path: Path, leftovers: Leftovers
 ) -> None:

@@ -185,8 +185,10 @@ def marked(
         for number, (marker, _) in enumerate(cases)
     ]
     pytester.makepyfile(test_them="import pytest\n" + "\n".join(tests))
-    plugins = ["-p", "emu.pytest_plugin", "-p", "no:randomly", "-v", "-rs"]
-    done = pytester.runpytest_subprocess(*plugins, *options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        plugin = ["-p", "emu.pytest_plugin", "-v", "-rs"]
+        done = pytester.runpytest_subprocess(*plugin, *options)
     found = re.findall(r"^test_them.py::test_\d+ (\w+)", str(done.stdout), re.MULTILINE)
     assert len([*copy.parent.glob("again-*")]) == found.count("FAILED")
     return done, found

@@ -36,9 +36,7 @@ def document(system: str, folder: Path, program: str) -> dict[str, Any]:
     ("system", "compute", "program"),
     [
         ("dgtp", "real", SAGE),
-        ("dgtp", "padded", TORCH),
-        ("data_parallel", "real", TORCH),
-        ("data_parallel", "padded", SAGE),
+        ("data_parallel", "padded", TORCH),
     ],
 )
 def test_weights_equal_one_process(

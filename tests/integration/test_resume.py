@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,13 @@ from numpy.typing import NDArray
 
 from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
+from tests.integration.scenarios import emu as emu_in
 from tests.integration.scenarios import tiny_training, written
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 ITERATIONS = 60
-
-
-def emu(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "emu", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+emu = partial(emu_in, cwd=Path(__file__).parent)
 
 
 def weights(run: Path) -> NDArray[Any]:
@@ -116,7 +114,7 @@ def test_another_scenario_is_refused_by_its_key(run: Path, scenario: Path) -> No
 
 
 def test_what_cannot_go_on_is_one_error(run: Path, scenario: Path) -> None:
-    def refused(code: int, *words: object) -> str:
+    def refused(code: int, *words: str | Path) -> str:
         done = emu("run", *words)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr

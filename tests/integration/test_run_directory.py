@@ -88,7 +88,7 @@ def test_a_custom_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("compute", "sampling"),
-    [("timed", "multiround"), ("padded", "oneshot"), ("real", "multiround")],
+    [("timed", "oneshot"), ("real", "multiround")],
 )
 def test_a_training_job(compute: str, sampling: str, tmp_path: Path) -> None:
     document = tiny_training(3, sampling=sampling)

@@ -60,7 +60,7 @@ def _equal_weights(*changes: str) -> None:
         assert dropped == task.settings["ends"].count(LATE) > 0
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=4)
 @given(
     share=st.floats(0.01, 0.3), late=st.floats(0, 1), seed=st.integers(0, 999),
     staleness=st.integers(0, 2),

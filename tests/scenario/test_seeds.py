@@ -46,7 +46,7 @@ def stated(**job: Any) -> Scenario:
     return loads(json.dumps(content), name="seeds")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     each=st.integers(1, 6),
     share=st.integers(1, 20),

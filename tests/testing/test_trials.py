@@ -17,7 +17,7 @@ from tests.integration.scenarios import GOLDEN
 from tests.testing.trial_cases import CASES, experiment
 
 #: CPU seconds of the trials with fresh seeds.
-BUDGET = 8.0
+BUDGET = 3.0
 
 
 @cache

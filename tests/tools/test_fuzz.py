@@ -29,9 +29,9 @@ from emu.testing import two_machine_example
 from tools.attacks.loaders import library_loaders, loaders
 
 ROOT = Path(__file__).parents[2]
-FILES = {"npz": 500, "profile": 500, "workload": 400, "run": 200, "scenario": 40}
-FILES |= {"trace": 400, "lab": 400, "sweep": 400, "text": 600, "torch": 200, "dgl": 400}
-FILES |= {"topology": 300, "ogb": 300, "packed_ogb": 300, "prepared": 200, "plan": 400}
+FILES = {"npz": 200, "profile": 300, "workload": 200, "run": 80, "scenario": 30}
+FILES |= {"trace": 160, "lab": 160, "sweep": 200, "text": 300, "torch": 150, "dgl": 160}
+FILES |= {"topology": 300, "ogb": 150, "packed_ogb": 120, "prepared": 120, "plan": 200}
 FILES |= {"hosts": 200}
 LIBRARIES = ("torch", "dgl")
 KINDS_OF_LABELS = ("<i8", ">i4", "u1", "<u8", "<f4", "<f8", "<U3")
@@ -271,16 +271,16 @@ def keys(count: int) -> str:
 #: Made when they are asked for: 200 MB, and 0.8 s in every worker.
 ANYTHING = {
     "100,000 keys.yaml": lambda: keys(100_000),
-    "20,000 keys.yaml": lambda: keys(20_000),
-    "100,000 keys.json": lambda: json.dumps({f"key{n}": 1 for n in range(100_000)}),
+    "8,000 keys.yaml": lambda: keys(8_000),
+    "40,000 keys.json": lambda: json.dumps({f"key{n}": 1 for n in range(40_000)}),
     "long text.yaml": lambda: "name: " + "x" * 50_000_000,
-    "long text.json": lambda: json.dumps({"name": "x" * 50_000_000}),
-    "deep.yaml": lambda: "[" * 5000,
+    "long text.json": lambda: json.dumps({"name": "x" * 20_000_000}),
+    "deep.yaml": lambda: "[" * 2000,
     "deep.json": lambda: "[" * 100_000,
-    "wide.json": lambda: json.dumps({"cluster": [[]] * 1_000_000}),
+    "wide.json": lambda: json.dumps({"cluster": [[]] * 400_000}),
     "machines.json": lambda: json.dumps(
         {
-            "cluster": {"machines": [{"memroy": 1}] * 30_000},
+            "cluster": {"machines": [{"memroy": 1}] * 10_000},
             "job": {"system": "custom", "iterations": 1, "tasks": []},
         }
     ),

@@ -52,8 +52,9 @@ def test_a_fault_needs_one_place() -> None:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """Return a product of one function and its test."""
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a product of one function and its test, which need no plugins."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "emu").mkdir()
     (tmp_path / "tests").mkdir()
     (tmp_path / "emu/sums.py").write_text(

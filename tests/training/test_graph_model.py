@@ -167,20 +167,25 @@ def test_training_learns(settings: dict[str, Any]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs")
 def test_amazon_computers_reaches_its_known_accuracy(settings: dict[str, Any]) -> None:
-    """Single-process training is known to reach 0.90; four workers do as well."""
+    """Single-process training is known to reach 0.90; four workers do as well.
+
+    That takes 200 iterations, and 40 s of CPU; of 80 with smaller samples 12 s.
+    """
+    nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+    iterations, least = (200, 0.89) if nightly else (80, 0.86)
     settings |= {
         "dataset": {"name": "amazon_computers", "seed": 0, "normalise": True},
         "model": {"hidden": 64, "layers": 2},
-        "fanouts": [10, 25],
+        "fanouts": [10, 25] if nightly else [5, 10],
         "batch_size": 128,
         "workers": 4,
         "epoch": "shard",
         "precision": "float32",
         "seed": 0,
     }
-    parameters, _ = reference_training(settings, 200)
+    parameters, _ = reference_training(settings, iterations)
 
-    assert evaluate(settings, parameters)["test"] >= 0.89
+    assert evaluate(settings, parameters)["test"] >= least
 
 
 def test_first_weights_are_xavier_uniform_with_the_gain_of_relu(

@@ -136,9 +136,14 @@ def trained(settings: dict[str, Any], **options: Any) -> tuple[Any, list[float]]
     return job.parameters, losses
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 8])
-@pytest.mark.parametrize("partitioner", ["metis", "hash", "hierarchical"])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize(
+    ("optimizer", "partitioner", "parts"),
+    [
+        *(("sgd", "metis", parts) for parts in (1, 2, 3, 8)),
+        *(("adam", "hash", parts) for parts in (2, 8)),
+        *(("adam", "hierarchical", parts) for parts in (3, 8)),
+    ],
+)
 def test_parts_learn_what_one_process_learns(
     parts: int, partitioner: str, optimizer: str
 ) -> None:

@@ -28,7 +28,7 @@ own = register_program("mine.py:Mine", """class Mine:
         crossed = [link for flow in flows for link in flow.links]
         return [min(capacity[l] / crossed.count(l) for l in f.links) for f in flows]
 """)
-for seed in range(120):
+for seed in range(60):
     rng = np.random.default_rng(seed)
     kinds = "slots", "channels", "latest", "changes", "tuned"
     more = dict.fromkeys(kinds, seed % 2 == 1)
@@ -55,7 +55,7 @@ from emu.systems.dgcl.spst import (spst)
 from emu.testing.strategies import random_problem
 from tests.systems.dgcl.test_planner import random_needs, random_topology
 
-for seed in range(60):
+for seed in range(30):
     rng = np.random.default_rng(seed)
     more = dict.fromkeys(("slots", "links", "own"), seed % 2 == 1)
     problem, run = random_problem(rng, jobs=seed % 3 == 0, **more)

@@ -104,7 +104,7 @@ def least_makespan(
 
 
 def test_listing_ends_with_the_optimum_and_says_so() -> None:
-    for job, cluster, profile, placements in small_settings(10, 3, 400):
+    for job, cluster, profile, placements in small_settings(5, 3, 400):
         result = search(
             job, cluster, profile, options=SearchOptions(iterations=ITERATIONS)
         )
@@ -118,11 +118,11 @@ def test_listing_ends_with_the_optimum_and_says_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # all placements of 40 clusters
+@pytest.mark.timeout(900)  # all placements of 20 clusters
 def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
-    """At least 95 % of 40 clusters, with and without listing; ETP's rate beside it."""
+    """At least 95 % of 20 clusters, with and without listing; ETP's rate beside it."""
     hits = {"listed": 0, "annealed": 0, "etp": 0}
-    settings = small_settings(40, 17, 4000)
+    settings = small_settings(20, 17, 4000)
     for seed, (job, cluster, profile, placements) in enumerate(settings):
         drawn = common_draws(profile, seed, ITERATIONS)
         optimum = least_makespan(job, cluster, drawn, placements)
@@ -141,8 +141,8 @@ def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
             hits[name] += result.makespan <= optimum * (1 + 1e-9)
     print(hits)  # noqa: T201 - the rates are the point of this test
 
-    assert hits["listed"] >= 38
-    assert hits["annealed"] >= 38
+    assert hits["listed"] >= 19
+    assert hits["annealed"] >= 19
     assert hits["etp"] <= hits["annealed"]
 
 
@@ -312,7 +312,7 @@ def excess(c: Candidates, machines: NDArray[np.int64]) -> float:
 def test_lower_bound_is_below_every_makespan() -> None:
     rng = np.random.default_rng(11)
     tightest = 0.0
-    for job, cluster, profile, placements in small_settings(8, 5, 60):
+    for job, cluster, profile, placements in small_settings(5, 5, 60):
         drawn = profile.draw(rng, ITERATIONS)
         space = Space(job, cluster)
         c = candidates(space, drawn, "oes")

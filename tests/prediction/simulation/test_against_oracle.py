@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -63,12 +63,14 @@ def assert_equal(problem: Problem, realization: Realization, policy: str) -> Non
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems())
 def test_random_problems(policy: str, drawn: tuple[Problem, Realization]) -> None:
     assert_equal(*drawn, policy)
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(links=True, own=True, jobs=True))
 def test_random_problems_with_links_own_iterations_and_two_jobs(
     policy: str, drawn: tuple[Problem, Realization]
@@ -77,6 +79,7 @@ def test_random_problems_with_links_own_iterations_and_two_jobs(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(links=True, changes=True, jobs=True))
 def test_random_problems_whose_capacities_change(
     policy: str, drawn: tuple[Problem, Realization]
@@ -85,6 +88,7 @@ def test_random_problems_whose_capacities_change(
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(drawn=problems(links=True, cuts=True, jobs=True))
 def test_random_problems_whose_links_are_cut(
     policy: str, drawn: tuple[Problem, Realization]
@@ -138,12 +142,14 @@ def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
 
 
 @pytest.mark.parametrize("policy", RULES)
+@settings.get_profile("each_rule")
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_flows_at_once(policy: str, seed: int) -> None:
     assert_equal(*many_flows(seed, None), policy)
 
 
 @pytest.mark.parametrize("policy", [r for r in RULES if r[:4] in {"sebf", "omco"}])
+@settings.get_profile("each_rule")
 @given(seed=st.integers(0, 2**32 - 1), receivers=st.integers(1, 5))
 def test_many_flows_to_few_tasks(policy: str, seed: int, receivers: int) -> None:
     assert_equal(*many_flows(seed, receivers), policy)
@@ -185,7 +191,7 @@ def test_the_flat_simulator_agrees_with_the_oracle(
 @pytest.mark.parametrize("policy", RULES)
 def test_hundreds_of_jobs(policy: str) -> None:
     nightly = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-    for seed in range(1000 if nightly else 120):
+    for seed in range(1000 if nightly else 42):
         problem, realization = random_problem(
             np.random.default_rng(seed),
             ties=seed % 2 == 0,

@@ -95,7 +95,6 @@ def test_bytes_and_bandwidths_scale_together(
 
 
 @pytest.mark.parametrize("policy", RULES)
-@settings.get_profile("each_rule")
 @given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_in_the_file_changes_nothing(
     policy: str, drawn: Drawn, seed: int
