@@ -7,9 +7,11 @@ jobs.
 """
 
 from emu.problem.changes import CapacityChange
-from emu.problem.cluster import Cluster, Link, Links, Machine, Route, Tuner
+from emu.problem.cluster import Cluster
 from emu.problem.faults import Due, Fault, Kill, disturbances, next_kills, with_faults
 from emu.problem.job import Edge, Job, Profile, Realization, Task
+from emu.problem.links import Link, Links, Route
+from emu.problem.machine import Machine, Tuner
 from emu.problem.placement import Placement, Pool, Problem
 from emu.problem.schedule import ActiveFlow, Outages, RateHistory, Schedule
 

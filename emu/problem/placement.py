@@ -19,7 +19,9 @@ from typing_extensions import override
 from emu.problem.job import Job, Realization
 
 if TYPE_CHECKING:
-    from emu.problem.cluster import Cluster, Links, Machine
+    from emu.problem.cluster import Cluster
+    from emu.problem.links import Links
+    from emu.problem.machine import Machine
     from emu.problem.schedule import Schedule
 
 

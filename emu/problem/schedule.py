@@ -237,22 +237,15 @@ class Schedule:
         has a row for each by name: see `Schedule.reads`; and ``quotas`` has the quotas
         of each tuned pool, ``lambdas of m0``.
         """
-        job = self.problem.job
+        job, times = self.problem.job, (self.task_start, self.task_end)
+        columns = (of_tasks.tolist() for of_tasks in times)
         tasks = [
             {"task": task.name, "iteration": n, "start": start, "end": end}
-            for task, rounds, starts, ends in zip(
-                job.tasks,
-                job.rounds,
-                self.task_start.tolist(),
-                self.task_end.tolist(),
-                strict=True,
-            )
-            for n, (start, end) in enumerate(
-                zip(starts[:rounds], ends[:rounds], strict=True)
-            )
+            for task, rounds, *both in zip(job.tasks, job.rounds, *columns, strict=True)
+            for n, (start, end) in enumerate(zip(*both, strict=True))
+            if n < rounds
         ]
         edge, iteration = self.flows().T
-        latencies = self.problem.latencies.tolist()
         columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)
         flows = [
             {
@@ -264,7 +257,6 @@ class Schedule:
                 "start": start,
                 "end": end,
                 "bytes": size,
-                **({"landed": end + latencies[e]} if any(latencies) else {}),
             }
             for e, n, ready, start, end, size in zip(
                 edge.tolist(),
@@ -273,6 +265,9 @@ class Schedule:
                 strict=True,
             )
         ]
+        if (latencies := self.problem.latencies).any():
+            for e, flow in zip(edge.tolist(), flows, strict=True):
+                flow["landed"] = flow["end"] + float(latencies[e])
         reads = {} if self.reads is None else {"reads": self._reads()}
         quotas = {} if self.quotas is None else {"quotas": self._quotas()}
         rows = {"tasks": tasks, "flows": flows, **reads, **quotas}

@@ -12,10 +12,10 @@ from emu.prediction.placement.packing import overload
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
-from emu.problem.cluster import ImpossibleRoute, MissingRoute
 from emu.problem.fields.cluster_section import MachineSection, network_errors
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.document import Data
 from emu.scenario.error_messages import LATENCY_OF_NIC

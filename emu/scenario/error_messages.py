@@ -153,7 +153,8 @@ def _example(node: Node) -> Any:
     if "anyOf" in inner:
         return _example(inner["anyOf"][0])
     if "properties" in inner:
-        return {key: _example(inner["properties"][key]) for key in inner["required"]}
+        keys = inner.get("required", [*inner["properties"]])
+        return {key: _example(inner["properties"][key]) for key in keys}
     if "items" in inner:
         return [_example(inner["items"])]
     return {"integer": 1, "number": 1.0}.get(inner.get("type", ""), "name")

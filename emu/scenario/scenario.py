@@ -47,7 +47,7 @@ from emu.scenario.run_sections import (
 )
 from emu.systems.job_section import BuildContext, with_slowness
 from emu.systems.system import section_types, tasks_with_state_of, updates_missed
-from emu.units import RATE
+from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -427,6 +427,8 @@ def json_schema() -> dict[str, Any]:
             "examples": ["50 Gbit/s"],
         },
         ("RackSection", "uplink"): text_schema(RATE, "40 Gbit/s"),
+        ("MachineNic", "latency"): text_schema(DURATION, "50 us"),
+        ("RackSection", "latency"): text_schema(DURATION, "5 us"),
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }

@@ -112,8 +112,7 @@ def random_problem(
     )
     cluster = _cluster(machines, rng, slots=slots)
     cluster = _with_links(cluster, rng) if links else cluster
-    if changes or cuts:
-        cluster = _with_changes(cluster, rng, cuts=cuts)
+    cluster = _with_changes(cluster, rng, cuts=cuts) if changes or cuts else cluster
     cluster = _with_tuners(cluster, rng) if tuned else cluster
     cluster = with_faults(cluster, _slow_machines(cluster, rng)) if speeds else cluster
     cluster = _with_latencies(cluster, rng) if latencies else cluster

@@ -13,7 +13,7 @@ from emu.experiment import run_experiment
 from emu.prediction.scheduling import Scheduler
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Problem, Schedule
-from emu.problem.cluster import Links
+from emu.problem.links import Links
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 

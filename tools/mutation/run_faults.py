@@ -23,7 +23,7 @@ class RunFault(Fault):
     unseen: str = ""
 
 
-_LINKS = "emu/problem/cluster.py"
+_LINKS = "emu/problem/links.py"
 _PACER = "emu/emulation/network/pacer.py"
 _PACING = "emu/emulation/shaping.py"
 _SERVER = "emu/emulation/network/data_server.py"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.policies import OwnRates, Policy
 from emu.problem import Cluster, Job
-from emu.problem.cluster import IN
+from emu.problem.links import IN
 from emu.problem.placement import slots_on, slowness
 
 Floats = NDArray[np.float64]

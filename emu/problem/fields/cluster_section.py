@@ -87,7 +87,7 @@ class LinkSection(Section):
     bandwidth: Rate
     """Total of its flows in any direction."""
     latency: Duration = 0.0
-    """What it adds to the way of a flow, beside bytes over bandwidth."""
+    """Time that it adds to the way of a flow, beside bytes over bandwidth."""
 
 
 class RouteSection(Section):
@@ -111,7 +111,7 @@ class RackSection(Section):
     uplink: Annotated[Nic, BeforeValidator(both_directions)]
     """``40 Gbit/s`` for both directions, or ``{in: ..., out: ...}``."""
     latency: EachWay = _NO_LATENCY
-    """What the uplink adds to a flow's way: ``5 us``, or ``{in: ..., out: ...}``."""
+    """Time that the uplink adds to flows: ``5 us``, or ``{in: ..., out: ...}``."""
 
 
 def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:

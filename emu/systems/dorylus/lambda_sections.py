@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from emu.problem.cluster import LEAST_PERIOD
 from emu.problem.fields.quantities import Duration, Few, Positive, Ratio
 from emu.problem.fields.section import Section
+from emu.problem.machine import LEAST_PERIOD
 from emu.units import DURATION
 
 

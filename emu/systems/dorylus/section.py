@@ -14,8 +14,8 @@ from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
+    MachineNic,
     MachineSection,
-    Nic,
     RackSection,
 )
 from emu.problem.fields.section import Trail
@@ -310,9 +310,9 @@ class DorylusJobSection(DorylusKeys):
         return Realization(seconds, by_epoch)
 
 
-def _nic(rate: float) -> Nic:
+def _nic(rate: float) -> MachineNic:
     """Return an interface of one rate in both directions."""
-    return Nic.model_construct(inward=rate, outward=rate)
+    return MachineNic.model_construct(inward=rate, outward=rate)
 
 
 def _without_nic(cluster: ClusterSection) -> list[str]:

@@ -1,0 +1,310 @@
+"""Links, routes, and the way of a flow over them.
+
+A link has a name and a capacity and, where it is one direction of a NIC, a machine. A
+*port* is a position among the links. A flow from one machine to another crosses the
+ports of their route: the NICs of the two ends, unless the cluster states another one.
+Routes are kept as patterns between *zones*, machines for which all stated routes are
+the same, so that what is not stated costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.problem.changes import CapacityChange, CapacitySteps
+from emu.problem.machine import Machine, check_latency
+
+#: Placeholders in the pattern of a route: the NICs of its source and its destination.
+OUT: Final = -1
+IN: Final = -2
+#: Names of the directions of a NIC, and in the routes of a cluster of its placeholders.
+ENDS = {"out": OUT, "in": IN}
+
+
+@dataclass(frozen=True)
+class Link:
+    """One capacity that flows cross."""
+
+    name: str
+    """Unique in its cluster; ``m0 out`` and ``m0 in`` for the NIC of machine m0."""
+    capacity: float
+    """Bytes per second at time 0, positive and finite."""
+    machine: int = -1
+    """Position of the machine whose NIC it is, -1 where it is no NIC."""
+    direction: str = ""
+    """``out`` or ``in`` of the NIC, empty where it is none."""
+    latency: float = 0.0
+    """Seconds that it adds to the way of a flow: the last byte arrives so much after
+    the network has served it. Rates, turns and credits do not wait for that."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Links that flows between some machines cross instead of their NICs alone."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+    """Positions of machines; flows from each of the first to each of the second."""
+    through: tuple[str, ...]
+    """Names of links in the order in which they are crossed; ``out`` is the NIC of the
+    source, ``in`` that of the destination."""
+
+
+class ImpossibleRoute(ValueError):
+    """A route that cannot be; ``position`` is its place among those stated."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class MissingRoute(ValueError):
+    """A route that a machine without a NIC needs; ``machine`` is its position."""
+
+    def __init__(self, message: str, machine: int) -> None:
+        super().__init__(message)
+        self.machine = machine
+
+
+class Links:
+    """The links of a cluster and its routes.
+
+    First come the NICs, machine by machine, out before in; then the shared links.
+
+    Parameters
+    ----------
+    machines, shared, routes, changes
+        As in `Cluster`.
+
+    Attributes
+    ----------
+    nic
+        Ports of the NIC of every machine, out and in, -1 without; shape (machines, 2).
+    zone
+        Zone of every machine.
+    route_of
+        Number of the route from zone to zone, shape (zones, zones).
+    route_start, route_port
+        Pattern of every route: ports, `OUT` or `IN`, flat.
+    steps
+        Capacities over time.
+
+    Raises
+    ------
+    ValueError
+        When two links have one name, a capacity is not positive and finite, a latency
+        is negative or not finite, or a machine without a NIC needs one, or as
+        `CapacitySteps`.
+    ImpossibleRoute
+        When a route names no link or an unknown one, crosses one twice, needs a NIC
+        that is not there, or states a pair of machines that has been stated.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        shared: Sequence[Link] = (),
+        routes: Sequence[Route] = (),
+        changes: Sequence[CapacityChange] = (),
+    ) -> None:
+        nics: list[Link] = []
+        self._names = [machine.name for machine in machines]
+        self.nic: NDArray[np.int64] = np.full((len(machines), 2), -1, dtype=np.int64)
+        for m, machine in enumerate(machines):
+            if machine.has_nic:
+                self.nic[m] = len(nics), len(nics) + 1
+                nics += [
+                    Link(
+                        f"{machine.name} {way}",
+                        getattr(machine, f"bandwidth_{way}"),
+                        m,
+                        way,
+                        getattr(machine, f"latency_{way}"),
+                    )
+                    for way in ("out", "in")
+                ]
+        self._all = (*nics, *shared)
+        self._check_links(shared)
+        ports = {link.name: port for port, link in enumerate(self._all)}
+        self.steps = CapacitySteps(self.capacities, changes, ports)
+        self.zone = self._zones(routes)
+        zones = int(self.zone.max()) + 1
+        self.route_of: NDArray[np.int64] = np.zeros((zones, zones), dtype=np.int64)
+        patterns: list[tuple[int, ...]] = [(OUT, IN)]
+        ports = ports | ENDS
+        for position, route in enumerate(routes):
+            patterns.append(self._pattern(position, route, ports))
+            self._state(position, route)
+        self.route_start: NDArray[np.int64] = np.cumsum(
+            [0, *map(len, patterns)], dtype=np.int64
+        )
+        self.route_port: NDArray[np.int64] = np.array(
+            [port for pattern in patterns for port in pattern], dtype=np.int64
+        )
+        self._check_unstated()
+
+    def __len__(self) -> int:
+        """Return the number of links."""
+        return len(self._all)
+
+    def __getitem__(self, port: int) -> Link:
+        """Return the link at a position."""
+        return self._all[port]
+
+    def __iter__(self) -> Iterator[Link]:
+        """Return the links in their order."""
+        return iter(self._all)
+
+    @cached_property
+    def capacities(self) -> NDArray[np.float64]:
+        """Bytes per second of every link at time 0; see ``steps`` for later ones."""
+        return np.array([link.capacity for link in self._all], dtype=np.float64)
+
+    @cached_property
+    def latencies(self) -> NDArray[np.float64]:
+        """Seconds of every link; of no entries where all are 0."""
+        latencies = np.array([link.latency for link in self._all], dtype=np.float64)
+        return latencies if latencies.any() else latencies[:0]
+
+    def latency(self, source: int, destination: int) -> float:
+        """Return the seconds that flows from one machine to another take beside bytes.
+
+        The sum over the links of their route, 0 within a machine.
+        """
+        if not self.latencies.size:
+            return 0.0
+        return float(self.latencies[[*self.route(source, destination)]].sum())
+
+    @cached_property
+    def shared(self) -> tuple[int, ...]:
+        """Ports that are no NIC."""
+        return tuple(p for p, link in enumerate(self._all) if link.machine < 0)
+
+    def of_machine(self, machine: int) -> tuple[int, ...]:
+        """Return the ports of the NIC of ``machine``: out and in, or none."""
+        return tuple(int(port) for port in self.nic[machine] if port >= 0)
+
+    def route(self, source: int, destination: int) -> tuple[int, ...]:
+        """Return the ports from one machine to another; none within a machine."""
+        if source == destination:
+            return ()
+        number = self.route_of[self.zone[source], self.zone[destination]]
+        ends = {OUT: self.nic[source, 0], IN: self.nic[destination, 1]}
+        pattern = self.route_port[
+            self.route_start[number] : self.route_start[number + 1]
+        ]
+        return tuple(int(ends.get(port, port)) for port in pattern.tolist())
+
+    def always_crossed(self, machine: int, side: int) -> bool:
+        """Return True where all traffic out of (0) or into (1) it crosses its NIC."""
+        if self.nic[machine, side] < 0:
+            return False
+        zone = self.zone[machine]
+        alone = np.count_nonzero(self.zone == zone) == 1
+        numbers = np.delete(
+            (self.route_of[zone] if side == 0 else self.route_of[:, zone]),
+            [zone] if alone else [],
+        )
+        return bool(self.nic[machine, side] >= 0) and all(
+            (OUT, IN)[side]
+            in self.route_port[self.route_start[n] : self.route_start[n + 1]]
+            for n in np.unique(numbers)
+        )
+
+    def _check_links(self, shared: Sequence[Link]) -> None:
+        for name, count in Counter(link.name for link in self._all).items():
+            if count > 1:
+                raise ValueError(f"{count} links are called {name}")
+        for link in shared:
+            if link.name in ENDS:
+                raise ValueError(f"a link cannot be called {link.name}: NICs are")
+            if not (math.isfinite(link.capacity) and link.capacity > 0):
+                raise ValueError(
+                    f"link {link.name}: capacity {link.capacity} is not positive "
+                    "and finite"
+                )
+            check_latency(f"link {link.name}", link.latency)
+
+    def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
+        """Return a number per set of machines with the same stated routes."""
+        zones: list[list[int]] = [[] for _ in self._names]
+        for position, route in enumerate(routes):
+            for machine in {*route.sources}:
+                zones[machine].append(2 * position)
+            for machine in {*route.destinations}:
+                zones[machine].append(2 * position + 1)
+        order: dict[tuple[int, ...], int] = {}
+        return np.array(
+            [order.setdefault(tuple(what), len(order)) for what in zones],
+            np.int64,
+        )
+
+    def _pattern(
+        self, position: int, route: Route, ports: Mapping[str, int]
+    ) -> tuple[int, ...]:
+        if not route.through:
+            raise ImpossibleRoute("a route needs at least one link", position)
+        for name, count in Counter(route.through).items():
+            if name not in ports:
+                raise ImpossibleRoute(f"no link is called {name}", position)
+            if count > 1:
+                raise ImpossibleRoute(f"the route crosses {name} twice", position)
+        pattern = tuple(ports[name] for name in route.through)
+        for end, machines, side in (
+            (OUT, route.sources, 0),
+            (IN, route.destinations, 1),
+        ):
+            own = {int(self.nic[m, side]) for m in machines}
+            if end in pattern and -1 in own:
+                bare = next(m for m in machines if self.nic[m, side] < 0)
+                problem = f"machine {self._names[bare]} has no NIC to cross"
+                raise ImpossibleRoute(problem, position)
+            if end in pattern and own & {*pattern}:
+                raise ImpossibleRoute("the route crosses a NIC twice", position)
+        return pattern
+
+    def _state(self, position: int, route: Route) -> None:
+        """Enter a route between all zones of its machines."""
+        sources, destinations = {*route.sources}, {*route.destinations}
+        pairs = len(sources) * len(destinations) - len(sources & destinations)
+        if pairs <= 0:
+            raise ImpossibleRoute("the route joins no two machines", position)
+        rows = np.unique(self.zone[[*sources]])
+        columns = np.unique(self.zone[[*destinations]])
+        size = np.bincount(self.zone)
+        for row in rows.tolist():
+            for column in columns.tolist():
+                alone = row == column and size[row] == 1
+                if self.route_of[row, column] and not alone:
+                    a = int(np.flatnonzero(self.zone == row)[0])
+                    b = int(np.flatnonzero(self.zone == column)[-1])
+                    raise ImpossibleRoute(
+                        f"the way from {self._names[a]} to {self._names[b]} is "
+                        "stated twice",
+                        position,
+                    )
+                self.route_of[row, column] = position + 1
+
+    def _check_unstated(self) -> None:
+        """Raise MissingRoute where a machine without a NIC has a route not stated."""
+        for m in np.flatnonzero(self.nic[:, 0] < 0).tolist():
+            row = self.route_of[self.zone[m]][self.zone]
+            column = self.route_of[:, self.zone[m]][self.zone]
+            for numbers, way in ((row, "from"), (column, "to")):
+                missing = np.flatnonzero(numbers == 0)
+                other = missing[missing != m]
+                if other.size:
+                    raise MissingRoute(
+                        f"machine {self._names[m]} has no NIC, so every route {way} "
+                        f"it must be stated; the one with {self._names[other[0]]} "
+                        "is not",
+                        m,
+                    )
