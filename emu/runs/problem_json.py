@@ -194,7 +194,9 @@ def _attempt_shape() -> Any:
 @cache
 def result_shape() -> Any:
     """Return the type of result.json, without the rows of its schedule."""
-    predicted = {"predicted_attempts": list_of(shape_of(Killed))}
+    began: Any = (_Amount, 0.0)  # which older runs do not state
+    death = create_model("Death", __base__=shape_of(Killed), began=began)
+    predicted = {"predicted_attempts": list_of(death)}
     recovery = shape("Recovery", predicted, attempts=list_of(_attempt_shape()))
     keys = {"policy": str | None, "predicted_makespan": _Amount, "recovery": recovery}
     return shape("Result", {**keys, "verdict": shape("Verdict", {"trust": str})})

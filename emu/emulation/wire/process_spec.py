@@ -31,7 +31,7 @@ class EdgeEnd:
     shaped: bool
     """True where it crosses links, whose least capacity is ``capacity``, bytes/s."""
     capacity: float
-    latency: float
+    latency: float = 0.0
     """Run seconds after its last byte for which its destination does not see it."""
     key: bytes = b""
     """Secret of the two processes of its ends; the agent derives it."""

@@ -60,7 +60,12 @@ class MachineNic(Nic):
 
     @model_serializer(mode="wrap")
     def _write(self, write: Callable[[MachineNic], dict[str, Any]]) -> Any:
-        return "none" if self is NO_NIC else write(self)
+        if self is NO_NIC:
+            return "none"
+        content = write(self)
+        if self.latency == _NO_LATENCY:
+            content.pop("latency", None)
+        return content
 
 
 #: What ``nic: none`` says; the other fields of a scenario are above zero.

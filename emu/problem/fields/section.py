@@ -56,10 +56,15 @@ class Section(BaseModel):
                     and isinstance(text.value, ast.Constant)
                     and isinstance(text.value.value, str)
                 }
-        numbers = {k for k, v in properties.items() if type(v.get("default")) is float}
+        keys = {name: field.alias or name for name, field in cls.model_fields.items()}
+        numbers = {
+            name
+            for name, key in keys.items()
+            if type(properties.get(key, {}).get("default")) is float
+        }
         defaults = cls.model_construct().model_dump(mode="json", include=numbers)
-        for key, value in defaults.items():
-            properties[key]["default"] = value
+        for name, value in defaults.items():
+            properties[keys.get(name, name)]["default"] = value
         for name, field in cls.model_fields.items():
             key = field.alias or name
             if field.description is None and name in texts and key in properties:

@@ -48,8 +48,9 @@ import numpy as np
 from emu.errors import PlacementError
 from emu.graph_data import BatchPlan
 from emu.graph_data.synthetic_graph import synthetic_source
-from emu.prediction.placement import EtpOptions, JobsCost, SearchOptions
-from emu.prediction.placement import search, search_etp
+from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.candidates import JobsCost
+from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.problem import Profile
 from emu.systems.dgcl.spst import (spst)
 from emu.testing.strategies import random_problem
