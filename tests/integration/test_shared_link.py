@@ -134,5 +134,5 @@ def test_sockets_keep_to_it(tmp_path: Path, latency: float) -> None:
     simulated = simulate(problem, realization)
     assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.03)
     without = simulate(*example()).makespan
-    assert (simulated.makespan > without + 2.9 * latency) == (latency > 0)
+    assert (simulated.makespan > without + 1.9 * latency) == (latency > 0)
     assert audit(run.schedule, tolerance=0.02, relative=0.05).passed
