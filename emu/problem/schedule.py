@@ -238,10 +238,10 @@ class Schedule:
         of each tuned pool, ``lambdas of m0``.
         """
         job, times = self.problem.job, (self.task_start, self.task_end)
-        columns = (of_tasks.tolist() for of_tasks in times)
+        spans = (of_tasks.tolist() for of_tasks in times)
         tasks = [
             {"task": task.name, "iteration": n, "start": start, "end": end}
-            for task, rounds, *both in zip(job.tasks, job.rounds, *columns, strict=True)
+            for task, rounds, *both in zip(job.tasks, job.rounds, *spans, strict=True)
             for n, (start, end) in enumerate(zip(*both, strict=True))
             if n < rounds
         ]

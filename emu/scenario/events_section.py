@@ -264,7 +264,7 @@ def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str
 
 
 def _fault_errors(
-    event: EventSection, nics: dict[str, Nic], links: Sequence[str]
+    event: EventSection, nics: Mapping[str, Nic], links: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
     key, name = next(
