@@ -76,7 +76,7 @@ class System:
     `emu.training.parameter_shapes`."""
     updates_missed: Callable[[Mapping[str, Any]], int] = lambda _: 0
     """Returns, from ``Job.settings``, how many updates the weights of a forward pass
-    lack (its staleness)."""
+    lack."""
     asynchronous: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
