@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out
+from emu.prediction.scheduling.policies import rate_policy
+from emu.prediction.scheduling.state import expectation
 from emu.prediction.simulation import makespan, sensitivity, simulate
 from emu.problem import (
     Cluster,
@@ -24,6 +27,7 @@ from emu.problem import (
 )
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
+from emu.trust.rate_audit import remaining_paths
 from tests.prediction.simulation import flat, oracle
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
@@ -118,6 +122,22 @@ def test_random_problems_with_slots_and_latest_reads(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(*drawn, policy)
+
+
+@given(drawn=problems(links=True, own=True, latencies=True))
+def test_paths_behind_flows_are_those_of_the_audit(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    """A schedule shows them only where a rule prefers one flow to another by them."""
+    problem, realization = drawn
+    machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
+    arrays = job_arrays(problem.job, problem.cluster, rate_policy("oes_cp"))
+    after = expectation(
+        lay_out(arrays, machine_of), realization.times, realization.volumes
+    )
+    for (e, n), path in remaining_paths(problem, realization).items():
+        if problem.hops[e]:
+            assert after[e, n] == pytest.approx(path, rel=1e-9, abs=1e-9)
 
 
 def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
