@@ -100,7 +100,7 @@ class BatchPlan:
 
         Under ``local`` every training vertex is a seed once per epoch: where shares
         part by one vertex, the last batch of the longer ones has one more. ``train``
-        are the training vertices, int64, as of `walked`. Raises ValueError when a
+        are the training vertices, int64, as of `walk`. Raises ValueError when a
         sampler would have no training vertex.
         """
         count = self._seeds_per_epoch(len(train))
@@ -122,7 +122,7 @@ class BatchPlan:
         """Return where the share of every sampler begins, and the end of the last."""
         return np.arange(self.samplers + 1) * train // self.samplers
 
-    def walked(self, dataset: Dataset) -> NDArray[np.int64]:
+    def walk(self, dataset: Dataset) -> NDArray[np.int64]:
         """Return the training vertices of a data set as `seeds` takes them."""
         if self.epoch != "local":
             return dataset.train
@@ -220,7 +220,7 @@ def count_samples(
     ValueError
         When a sampler would have no training vertex.
     """
-    structure, train = dataset.structure, plan.walked(dataset)
+    structure, train = dataset.structure, plan.walk(dataset)
 
     def count(sampler: int, iteration: int) -> SampleCounts:
         batch = plan.batch(structure, train, sampler, iteration)

@@ -188,7 +188,7 @@ class DatasetSpec:
         return sorted(fields.items())
 
 
-def _mapped(name: str) -> Any:
+def _map_once(name: str) -> Any:
     """Return a property of a data set: an array that is mapped once."""
     return cached_property(lambda self: self._prepared.array(name))
 
@@ -238,16 +238,16 @@ class Dataset:
         array = self._prepared.array
         return Structure(array("indptr"), array("indices"))
 
-    labels: NDArray[np.int32] = _mapped("labels")
+    labels: NDArray[np.int32] = _map_once("labels")
     """Class of every vertex, -1 where unknown."""
-    owner: NDArray[np.int32] = _mapped("owner")
+    owner: NDArray[np.int32] = _map_once("owner")
     """Partition of every vertex."""
-    local: NDArray[np.int64] = _mapped("local")
+    local: NDArray[np.int64] = _map_once("local")
     """Row of every vertex within its partition's features."""
-    train: NDArray[np.int64] = _mapped("train")
+    train: NDArray[np.int64] = _map_once("train")
     """Training vertices, sorted; likewise the others."""
-    valid: NDArray[np.int64] = _mapped("valid")
-    test: NDArray[np.int64] = _mapped("test")
+    valid: NDArray[np.int64] = _map_once("valid")
+    test: NDArray[np.int64] = _map_once("test")
 
     def features(self, part: int) -> NDArray[np.float32]:
         """Map the features of one partition, float32, shape (owned, feature_length).

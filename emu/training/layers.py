@@ -259,7 +259,7 @@ class MiniBatch:
         cls, dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
     ) -> MiniBatch:
         """Sample the mini-batch of one (sampler, iteration), with its features."""
-        batch = plan.batch(dataset.structure, plan.walked(dataset), sampler, iteration)
+        batch = plan.batch(dataset.structure, plan.walk(dataset), sampler, iteration)
         rows, labels = dataset.gather(batch.vertices), dataset.labels[batch.seeds]
         return cls.of(batch, rows, labels)
 

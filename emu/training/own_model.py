@@ -415,7 +415,7 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     An accuracy is of the whole graph, so that a model must bear such a vertex.
     """
     plan = BatchPlan.from_settings(settings)
-    structure, train = dataset.structure, plan.walked(dataset)
+    structure, train = dataset.structure, plan.walk(dataset)
     plan = replace(plan, batch_size=min(plan.batch_size, _SEEDS))
     seeds = plan.seeds(train, 0, 0)
     lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]

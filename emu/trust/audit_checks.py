@@ -457,7 +457,7 @@ def _faults(
         start = schedule.task_start[edge.destination, n]
         read = -1 if schedule.reads is None else int(schedule.reads[e, n])
         least = min(n - edge.lag, count - 1)
-        # By what the scheduler knew: it cannot read what it was not told of.
+        # By when the scheduler heard of each flow, which is after it landed.
         newest = int((known[:count] < start - tolerance).sum()) - 1
         if read < least:
             how = f"iteration {read}, the lag allows {least} and newer"

@@ -335,7 +335,7 @@ def _list_remedies(
     # What is late is late in wall time, so its share falls as the time scale rises.
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
-        # At 1 nobody has chosen a scale.
+        # 1 is the default: who has stated another one knows of the key.
         yield remedy + ", or state time_scale: auto" * (time_scale == 1.0)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""

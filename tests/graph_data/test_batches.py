@@ -75,7 +75,7 @@ def test_shards_cover_the_training_set_over_some_epochs() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Owned:
-    """What `BatchPlan.walked` reads of a data set."""
+    """The part of a data set that `BatchPlan.walk` reads."""
 
     train: NDArray[np.int64]
     owner: NDArray[np.int32]
@@ -97,7 +97,7 @@ def test_local_walks_every_vertex_once_and_stays_with_its_owner(
     shares = rng.random(stores) ** skew
     owner = rng.choice(stores, 300, p=shares / shares.sum()).astype(np.int32)
     plan = BatchPlan(seed, samplers, batch_size, (2,), "local")
-    walked = plan.walked(cast("Dataset", Owned(train, owner, stores)))
+    walked = plan.walk(cast("Dataset", Owned(train, owner, stores)))
     walks = [epoch_of(plan, walked, s, 0) for s in range(samplers)]
     sizes = {len(walk) for walk in walks}
 

@@ -158,6 +158,19 @@ async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:
     assert stage.runner.doing == ""
 
 
+async def test_an_input_is_held_back_for_its_latency_from_its_last_byte_on() -> None:
+    """However early the order: who forgets a latency there makes tasks late."""
+    (own,) = SPEC.inputs
+    stage = Stage(inputs=(replace(own, latency=0.2),))
+    came = stage.clock.now()
+    arrived = time.monotonic()
+    stage.inbox.deliver(Delivery(3, 0, {"x": np.full(4, 21.0)}, arrived))
+    told = await stage.run(1, start=came - 1.0)
+
+    assert told.end >= came + 0.2
+    assert told.late >= 1.0 - 0.02 + 0.2 - 1e-9
+
+
 async def test_missing_input_is_named() -> None:
     stage = Stage(patience=0.05)
     with pytest.raises(

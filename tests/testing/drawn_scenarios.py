@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
+from typing import Any
 
 from emu.prediction.scheduling import RATE_POLICIES
-
-Section: TypeAlias = dict[str, Any]
-T = TypeVar("T")
+from tests.testing.draw import Draw, Section
 
 SYSTEMS = ("custom", "dgtp", "p3", "data_parallel", "dgcl", "dorylus")
 _TRAINED = SYSTEMS[1:]
@@ -29,44 +25,6 @@ class Shares:
                 count[link] = count.get(link, 0) + 1
         return [min(links[x] / count[x] for x in flow.links) for flow in flows]
 """
-
-
-class Draw:
-    """Draws of one seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng([seed, 0xD1CE])
-
-    def chance(self, share: float) -> bool:
-        """Return True so often."""
-        return bool(self._rng.random() < share)
-
-    def one(self, *options: T) -> T:
-        """Return one of the options."""
-        return options[int(self._rng.integers(len(options)))]
-
-    def some(self, options: Sequence[T], least: int = 0) -> list[T]:
-        """Return some of the options, at least so many, in any order."""
-        count = int(self._rng.integers(least, len(options) + 1))
-        return [options[i] for i in self._rng.permutation(len(options))[:count]]
-
-    def count(self, least: int, most: int) -> int:
-        """Return a whole number between two, both included."""
-        return int(self._rng.integers(least, most + 1))
-
-    def seconds(self, scale: float = 1.0) -> str:
-        """Return a time, often zero or that of another."""
-        if self.chance(0.2):
-            return f"{float(self._rng.uniform(0.01, 3)) * scale!r} s"
-        return f"{self.one(0, 0.5, 1, 1, 2, 3) * scale!r} s"
-
-    def maybe(self, share: float = 0.3, /, **keys: Any) -> Section:
-        """Return each key so often; a tuple stands for one of its items."""
-        return {
-            key: self.one(*value) if isinstance(value, tuple) else value
-            for key, value in keys.items()
-            if self.chance(share)
-        }
 
 
 class Scenario:
@@ -630,22 +588,8 @@ def draw_scenario(seed: int) -> Section:
     content = Scenario(seed, system).content
     draw = Draw(seed + 2**40)  # of latencies: without any a seed stays what it was
     if draw.chance(0.3):
-        _add_latencies(content["cluster"], draw)
+        draw.add_latencies(content["cluster"])
     return content
-
-
-def _add_latencies(cluster: Section, draw: Draw) -> None:
-    def latency() -> Any:
-        return draw.one("20 us", "3 ms", "0.25 s", {"in": "40 ms"}, {"out": "1 s"})
-
-    for machine in cluster.get("machines", ()):
-        nic = machine["nic"]
-        if nic != "none" and draw.chance(0.7):
-            both = nic if isinstance(nic, dict) else {"in": nic, "out": nic}
-            machine["nic"] = both | {"latency": latency()}
-    for rack in cluster.get("racks", ()):
-        if draw.chance(0.5):
-            rack["latency"] = latency()
 
 
 def key_paths(content: Any, at: str = "") -> set[str]:

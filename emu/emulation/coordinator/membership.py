@@ -153,7 +153,7 @@ class Membership:
         reason = "the run is over" if error is None else str(error) or "interrupted"
         if self._watching is not None:
             self._watching.cancel()
-        # Told before they are ended: who ends by itself leaves nothing behind.
+        # First told, then ended: a process that ends by itself cleans up behind it.
         self.tell_all(Stop(reason, failed=error is not None))
         try:
             await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))

@@ -67,8 +67,8 @@ def read_edge_list(
 ) -> FoundGraph:
     """Return the graph of an edge list; its ids are numbered in order.
 
-    Raises DataError when a line is no edge, or the ends cannot be told; names the line,
-    the option.
+    Raises DataError with the line that is no edge, or with the option that states which
+    columns are the ends.
     """
     lines = first_lines(path, 2)
     konect = _KONECT.match(lines[0]) if lines else None

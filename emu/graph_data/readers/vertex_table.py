@@ -117,8 +117,7 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
 def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
-    Raises DataError when it cannot be told which column has the classes, or names the
-    vertices.
+    Raises DataError where several columns may have the classes, or the vertices' names.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "labels", map_array(path), None, "rows in order")

@@ -290,4 +290,5 @@ def _lines(
         factor = scale if problem.hops[e] else 0.0
         volumes = factor * realization.volumes[e, :count]
         whole = " ".join(str(math.ceil(volume)) for volume in volumes.tolist())
-        yield f"{edge.source} {edge.destination} {edge.lag} {count} {whole}"
+        latency = slower * float(problem.latencies[e])
+        yield f"{edge.source} {edge.destination} {edge.lag} {latency!r} {count} {whole}"

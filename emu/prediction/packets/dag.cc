@@ -7,7 +7,8 @@
 //   pools, then of each: slots
 //   tasks, then of each: machine, pool that it takes a slot of and pool that it gives one
 //   back to (or -1), iterations, seconds of each iteration
-//   edges, then of each: source, destination, lag, flows, bytes of each flow
+//   edges, then of each: source, destination, lag, latency in seconds, which a flow
+//   without bytes takes too, flows, bytes of each flow
 // Standard output: "task T N start end", "flow E N ready start end", then
 //   "dropped PACKETS", and "end" when every task has ended.
 //
@@ -58,6 +59,8 @@ struct Edge {
     Ptr<Socket> sender;
     uint64_t to_send = 0;  // written by the source, not yet taken by the socket
     uint64_t received = 0; // of the flow that arrives next
+    double latency = 0;
+    uint64_t empty = 0; // flows without bytes that have landed and are not taken
 };
 
 struct Machine {
@@ -76,12 +79,15 @@ double now() { return Simulator::Now().GetSeconds() - begin; }
 
 void start_if_ready(int t);
 
-// Take what has arrived: flows end in their order, those without bytes at once.
+// Take what has arrived: flows end in their order, those without bytes, of which no
+// packet tells, after their latency.
 void take_arrivals(int e) {
     auto& edge = edges[e];
     size_t n = edge.end.size();
-    while (n < edge.ready.size() && edge.received >= edge.bytes[n]) {
+    while (n < edge.ready.size() &&
+           (edge.bytes[n] ? edge.received >= edge.bytes[n] : edge.empty > 0)) {
         edge.received -= edge.bytes[n];
+        if (edge.bytes[n] == 0) --edge.empty;
         edge.end.push_back(now());
         ++n;
         if (n < edge.ready.size()) edge.start.push_back(now());
@@ -107,10 +113,14 @@ void send_flow(int e) {
     if (n == edge.bytes.size()) return; // its destination has fewer iterations
     if (edge.end.size() == n) edge.start.push_back(now());
     edge.ready.push_back(now());
-    if (edge.local) {
+    if (edge.bytes[n] == 0 && edge.latency > 0) {
+        Simulator::Schedule(Seconds(edge.latency), [e] {
+            ++edges[e].empty;
+            take_arrivals(e);
+        });
+    } else if (edge.local || edge.bytes[n] == 0) {
         edge.received += edge.bytes[n];
-        take_arrivals(e);
-    } else if (edge.bytes[n] == 0) {
+        edge.empty += edge.bytes[n] == 0;
         take_arrivals(e);
     } else {
         edge.to_send += edge.bytes[n];
@@ -195,7 +205,7 @@ void read_job() {
     edges.resize(count);
     for (size_t e = 0; e < edges.size(); ++e) {
         auto& edge = edges[e];
-        std::cin >> edge.source >> edge.destination >> edge.lag >> count;
+        std::cin >> edge.source >> edge.destination >> edge.lag >> edge.latency >> count;
         edge.bytes.resize(count);
         for (auto& bytes : edge.bytes) std::cin >> bytes;
         edge.local = tasks[edge.source].machine == tasks[edge.destination].machine;

@@ -167,7 +167,7 @@ class Scheduler:
         if profile is None:
             if rule.looks_ahead:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
-            # Nobody reads it: one of no time, so that its shape is right.
+            # Other rules do not read it; only its shape is checked.
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
         arrays = job_arrays(job, problem.cluster, rule)

@@ -154,7 +154,7 @@ class Replay:
         return WholeGraphModel(self._settings, self._dataset).matrix
 
     @cached_property
-    def _transposed(self) -> Any:
+    def _transpose(self) -> Any:
         return self._matrix.t().coalesce()
 
     @cached_property
@@ -167,7 +167,7 @@ class Replay:
         """Return the rows of A, or of A transposed, of an interval."""
         import torch
 
-        whole = self._transposed if backward else self._matrix
+        whole = self._transpose if backward else self._matrix
         return whole.index_select(0, torch.from_numpy(self._rows[interval]))
 
     def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:

@@ -81,12 +81,12 @@ class JobData:
         The first call checks and maps the structure and loads compiled code, up to
         0.5 s: programs make it before the start barrier.
         """
-        structure, train = self.dataset.structure, self.plan.walked(self.dataset)
+        structure, train = self.dataset.structure, self.plan.walk(self.dataset)
         return self.plan.batch(structure, train, sampler, iteration)
 
     def seeds(self, sampler: int, iteration: int) -> NDArray[np.int64]:
         """Return the seeds of that mini-batch alone."""
-        return self.plan.seeds(self.plan.walked(self.dataset), sampler, iteration)
+        return self.plan.seeds(self.plan.walk(self.dataset), sampler, iteration)
 
 
 class GraphStore(TaskProgram):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,29 @@ def test_credits_between_machines_are_no_packets() -> None:
     )
 
     assert run.schedule.makespan == pytest.approx(3.0, rel=0.02)
+
+
+@needs_ns3
+def test_cables_have_the_latency_of_nics_with_bytes_and_without() -> None:
+    """Three flows one after the other, each 0.5 s on its way; the last is empty."""
+    machines = tuple(Machine(f"m{m}", 1e6, 1e6, latency_in=0.25, latency_out=0.25)
+                     for m in range(2))  # fmt: skip
+    edges = (Edge(0, 1), Edge(1, 0, 1), Edge(1, 0, 1, credit=True))
+    job = Job((Task("a", "a"), Task("b", "b")), edges, 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    volumes = np.array([[3e4, 0.0], [3e4, 3e4], [0.0, 0.0]])
+    realization = Realization(np.zeros((2, 2)), volumes)
+
+    exact = simulate(problem, realization)
+    assert exact.makespan == pytest.approx(3 * 0.5 + 2 * 0.03)
+    schedule = simulate_packets(problem, realization).schedule
+    # The windows of TCP grow by round trips, of 1 s here: these flows need up to two.
+    assert exact.makespan < schedule.makespan < exact.makespan + 2 * 2.0
+    assert schedule.task_start[1, 1] - schedule.task_end[0, 1] == pytest.approx(0.5)
+    far = replace(machines[0], latency_in=0.1)
+    apart = replace(problem, cluster=Cluster((far, machines[1])))
+    with pytest.raises(ScenarioError, match="latencies that differ by direction"):
+        simulate_packets(apart, realization)
 
 
 @needs_ns3
