@@ -174,15 +174,6 @@ class Links:
         latencies = np.array([link.latency for link in self._all], dtype=np.float64)
         return latencies if latencies.any() else latencies[:0]
 
-    def latency(self, source: int, destination: int) -> float:
-        """Return the seconds that flows from one machine to another take beside bytes.
-
-        The sum over the links of their route, 0 within a machine.
-        """
-        if not self.latencies.size:
-            return 0.0
-        return float(self.latencies[[*self.route(source, destination)]].sum())
-
     @cached_property
     def shared(self) -> tuple[int, ...]:
         """Ports that are no NIC."""
