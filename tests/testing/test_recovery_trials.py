@@ -309,7 +309,7 @@ def test_what_a_scenario_kills_comes_as_simulated(
     undisturbed = trials.undisturbed
     assert undisturbed.run is not None
     deaths = 0
-    for seed in range(4 if name == "dgtp" else 2):
+    for seed in range(8 if name == "dgtp" else 2):
         rng = np.random.default_rng(seed)
         victims = rng.choice([*undisturbed.run.results, names[1]], 2)
         whole_length = undisturbed.run.schedule.makespan

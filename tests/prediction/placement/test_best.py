@@ -219,6 +219,15 @@ def test_the_expected_run_repeats_the_profile() -> None:
     assert run.times.tolist() == [[1, 2, 1, 2, 1], [3, 4, 3, 4, 3]]
 
 
+def test_pins_that_overload_a_machine_are_named_with_what_is_missing() -> None:
+    machines = tuple(Machine(f"m{m}", 1.0, 1.0, {"gpu": 1.0}) for m in range(2))
+    tasks = tuple(Task(name, "w", demands={"gpu": 1.0}, pinned="m0") for name in "ab")
+    run = Realization(np.ones((2, 1)), np.ones((0, 1)))
+
+    with pytest.raises(InfeasiblePlacement, match=r"m0 has 1 gpu.* need 2 \(1 more\)"):
+        best_placement(Job(tasks, (), 1), Cluster(machines), run)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_a_pinned_job_is_judged_as_one_that_is_searched(seed: int) -> None:
     """Every placement that holds its slots is taken, and every other one refused."""

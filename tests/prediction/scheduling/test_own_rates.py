@@ -257,6 +257,11 @@ def test_what_fails_is_raised_by_whatever_asked_and_is_forgotten() -> None:
             call()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_searches() -> None:
+    """Search as users do: rules are asked, and fail, at every step of a search."""
+
+
 @pytest.mark.parametrize("call", [search_etp, search])
 def test_a_failure_within_a_search_is_raised(call: Callable[..., object]) -> None:
     """The first placements are fine; the rule fails in the middle of a walk."""
