@@ -37,6 +37,7 @@ from emu.systems.job_section import (
     BuildContext,
     JobSection,
     KindTimesSection,
+    RatesSection,
     whole_kinds,
 )
 
@@ -299,6 +300,8 @@ class TrainingSection(JobSection):
     """Seeds per worker and iteration, shared evenly by its samplers."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
+    rates: RatesSection | None = None
+    """Rates of operations, in place of ``times``: the same for every system."""
     iterations: Count | None = None
     """Mini-batches of each worker; either this or ``epochs``."""
     epochs: Count | None = None
@@ -389,6 +392,7 @@ class TrainingSection(JobSection):
         """True where a worker's time is measured: a program's, where none is stated."""
         return (
             isinstance(self.model, ModelProgramSection)
+            and self.rates is None
             and "worker" not in self.times.default_times()
         )
 
@@ -397,6 +401,9 @@ class TrainingSection(JobSection):
         if isinstance(self.model, ModelProgramSection):
             for key, problem in self.model.problems(len(self.fanouts)):
                 yield ("job", "model", key), problem
+            if self.rates is not None:
+                problem = "nothing can count the operations of a program: write times"
+                yield ("job", "rates"), problem
         else:
             yield from self.model.problems()
         if self.fanouts and len(self.fanouts) != self.hops:
@@ -430,6 +437,8 @@ class TrainingSection(JobSection):
     ) -> Realization:
         """Return the stated times, and the volumes of the samples of its seed."""
         times = {**measured, **self.times.default_times()}
+        if self.rates is not None:
+            times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
         for task in job.tasks:
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
@@ -437,7 +446,10 @@ class TrainingSection(JobSection):
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
         realization = self.realize_sampled(job, times, dataset, context, cluster)
-        return replace(realization, volumes=realization.volumes / context.byte_scale)
+        volumes, seconds = realization.volumes, realization.times
+        if self.rates is not None:
+            seconds = self.rate_tasks(job, context, volumes)
+        return Realization(seconds, volumes / context.byte_scale)
 
     def realize_sampled(
         self,
