@@ -306,9 +306,11 @@ class TrainingSection(JobSection):
     """Mini-batches of each worker; either this or ``epochs``."""
     epochs: Count | None = None
     """Passes over the training vertices."""
-    epoch: Literal["replicate", "shard", "local"] = "replicate"
-    """Walk of each sampler: the whole training set (the paper), an equal share of it by
-    number, or one of the vertices that its graph store has (as DistDGL)."""
+    epoch: Literal["replicate", "shard", "local"] | None = None
+    """Walk of each sampler: the whole training set (``replicate``, the paper), an equal
+    share of it by number (``shard``), or one of the vertices that its graph store has
+    (``local``, as DistDGL): the default of placement ``distdgl`` and of data_parallel
+    with METIS; else ``replicate``."""
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
@@ -328,6 +330,13 @@ class TrainingSection(JobSection):
     def hops(self) -> int:
         """Layers of the model, one hop of sampling each."""
         return self.model.layers or len(self.fanouts)
+
+    def default_epoch(self, placed_by: str) -> str:
+        """Return ``epoch`` where none is stated, under a placement policy.
+
+        Trainers of DistDGL learn what lies beside them.
+        """
+        return "local" if placed_by == "distdgl" else "replicate"
 
     def share(self, kind: str) -> float:
         """Return which part of a kind's stated time one of its tasks takes.
@@ -361,7 +370,7 @@ class TrainingSection(JobSection):
         if context.train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")
         vertices = context.train_vertices
-        if self.epoch != "replicate":
+        if self.epoch not in {None, "replicate"}:
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
@@ -381,7 +390,7 @@ class TrainingSection(JobSection):
             "batch_size": self.batch_size,
             "optimizer": self.optimizer.model_dump(),
             "precision": self.precision,
-            "epoch": self.epoch,
+            "epoch": self.epoch or "replicate",
             "compute": context.compute,
             "seed": context.seed,
         }
@@ -544,6 +553,10 @@ class ReplicaSection(TrainingSection):
     """Resources per process."""
     times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
+
+    @override
+    def default_epoch(self, placed_by: str) -> str:
+        return "replicate"
 
     def replica_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""

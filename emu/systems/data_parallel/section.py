@@ -85,6 +85,11 @@ class DataParallelJobSection(ReplicaSection):
     """Which machine owns which vertex."""
 
     @override
+    def default_epoch(self, placed_by: str) -> str:
+        """Return ``local`` where METIS says who owns what."""
+        return "replicate" if self.partitioner == "hash" else "local"
+
+    @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those between stores and samplers, and those of the ring."""
         ranks = len(self.ranks(machines))
