@@ -196,7 +196,7 @@ def compare(
         int, option("N", "Scenario only: its seed and those that follow it.", min=1)
     ] = 1,
     systems: Annotated[
-        str, option("A,B", "Scenario only: dgtp,data_parallel,p3.")
+        str, option("A,B", "Scenario only: all, or rows such as dgtp,p3.none,dgcl.")
     ] = "",
     write: Annotated[
         Path | None, option("DIR", "Write each row as a scenario.")

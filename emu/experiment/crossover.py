@@ -16,7 +16,13 @@ import numpy as np
 
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.systems import chosen_system, edits, list_translatable
+from emu.experiment.systems import (
+    chosen_system,
+    edits,
+    list_variants,
+    variant_named,
+)
+from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
@@ -252,7 +258,7 @@ def measure(
     seeds: int = 1,
     machines: Sequence[str] | None = None,
 ) -> SystemResult:
-    """Simulate a scenario as one of the systems, with its seed and those that follow.
+    """Simulate a scenario as a row of systems, with its seed and those that follow.
 
     By default machines are chosen with the first seed (`chosen_system`).
 
@@ -277,13 +283,18 @@ def measure(
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
-        seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
+        seeds=_seeds_of(ready.problem.job),
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
         scenarios=scenarios,
     )
+
+
+def _seeds_of(job: Job) -> int:
+    """Return the training vertices that an iteration of a job learns."""
+    return seeds_per_iteration(job.settings) or open_for(job.settings).train_count
 
 
 def limit_of(schedule: Schedule) -> str:
@@ -319,13 +330,13 @@ def compare_systems(
     Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
     simulated or one is unknown.
     """
-    results, machines = list[SystemResult](), None
-    for system in systems:
+    results: list[SystemResult] = []
+    machines: Sequence[str] | None = None
+    for system in list_variants(systems):
+        held = None if variant_named(system).alone else machines
         try:
-            one = measure(scenario, system, seeds=seeds, machines=machines)
+            one = measure(scenario, system, seeds=seeds, machines=held)
         except EmulatorError as error:
-            if system not in list_translatable():
-                raise
             one = SystemResult(system, refused=error)
         results.append(one)
         if same_machines and machines is None and not one.refused:

@@ -184,7 +184,7 @@ class SystemResult:
     """Seconds that the bytes of the busiest link take at its capacity: the
     makespan by first principles where the network is the limit."""
     seeds: int = 0
-    """Per iteration, of all workers."""
+    """Per iteration, of all workers; on the whole graph all training vertices."""
     paces: Mapping[int, Pace] = field(default_factory=dict)
     """Its speed, by seed."""
     placing: Row = field(default_factory=dict)
@@ -212,7 +212,10 @@ class SystemResult:
     @property
     def samples_per_second(self) -> float:
         """Mean over the seeds; infinite where iterations take no time."""
-        each = [p.samples_per_second or inf for p in self.paces.values()]
+        each = [
+            self.seeds / p.iteration_seconds if p.iteration_seconds else inf
+            for p in self.paces.values()
+        ]
         return sum(each) / len(each)
 
     @property
