@@ -189,8 +189,8 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_look_is_an_evaluation_of_the_step_before(
-    whole: bool, settings: dict[str, Any]
+def test_a_look_is_an_evaluation_of_its_step(
+    settings: dict[str, Any], *, whole: bool
 ) -> None:
     """On the whole graph it is the next step's forward pass, but for the last step."""
     if whole:
