@@ -376,7 +376,10 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     """Return when the validation accuracy reached ``target``; see `Progress.reach`.
 
-    Seconds; NaN where it never did.
+    Seconds; NaN where it never did. A run ``until`` an accuracy ends at the first look
+    that holds it, and knows of the others from virtual time.
     """
-    step = progress.reach("valid", target)
+    step, until = progress.reach("valid", target), run.manifest.get("until", {})
+    if until.get("split") == "valid" and until["accuracy"] >= target:
+        step = step or run.manifest["reached"]["step"]
     return float("nan") if step is None else float(step_ends(run)[step - 1])

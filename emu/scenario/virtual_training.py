@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
+from emu.systems import Problems
 from emu.systems.system import System, system_of
 from emu.training import Inference, reference_training
 from emu.training.kept import list_causes, train_once, weight_settings
@@ -128,20 +129,42 @@ def _ask(job: Job, until: UntilSection | None, *, stops: bool) -> Question:
     Raises
     ------
     ScenarioError
-        When a step sees more seeds than are between two looks.
+        When a step sees more seeds than are between two looks; where it ``stops``, when
+        the split has no vertices, or fewer looks fit than have to hold the accuracy.
     """
-    train, steps = open_for(job.settings).train_count, steps_of(job)
-    seen = count_seeds(job.settings, train, steps)
-    spacing = (until.seeds if until else None) or train
-    if until and until.seeds and until.seeds < seen[0]:
+    dataset, steps = open_for(job.settings), steps_of(job)
+    seen = count_seeds(job.settings, dataset.train_count, steps)
+    if until is None:
+        return Question(steps, space_looks(seen, dataset.train_count))
+    spacing = until.seeds or dataset.train_count
+    if until.seeds and spacing < seen[0]:
         problem = f"found {spacing}, but a step sees {seen[0]}: write as many, or more"
         raise ScenarioError(problem, key="until.seeds")
-    looks = space_looks(seen, spacing)
-    if until and until.every:
-        looks = np.arange(until.every, steps + 1, until.every)
-    if until and stops:
-        return Question(steps, looks, until.split, until.accuracy)
-    return Question(steps, looks)
+    looks, key = space_looks(seen, spacing), "until.seeds"
+    if until.every:
+        looks, key = np.arange(until.every, steps + 1, until.every), "until.every"
+    if not stops:
+        return Question(steps, looks)
+    if not len(getattr(dataset, until.split)):
+        problem = f"the data set has no {until.split} vertices: write another split"
+        raise ScenarioError(problem, key="until.split")
+    if len(looks) < HELD:
+        problem = (
+            f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
+            f"{len(looks)}: write a smaller number, or a longer job"
+        )
+        raise ScenarioError(problem, key=key)
+    return Question(steps, looks, until.split, until.accuracy)
+
+
+def look_errors(scenario: Scenario) -> Problems:
+    """Yield what is wrong with ``until`` before anything is trained."""
+    try:
+        _ask(build_job(scenario), scenario.until, stops=True)
+    except ScenarioError as error:
+        yield (*error.key.split("."),), error.problem
+    except DataError as error:
+        yield ("job", "dataset"), str(error)
 
 
 def progress_along(
@@ -168,7 +191,7 @@ def progress_along(
     Raises
     ------
     ScenarioError, DataError
-        As `train_along`; when a step sees more seeds than are between two looks.
+        As `train_along`; when ``until`` cannot be followed: see `look_errors`.
     """
     job = build_job(scenario)
     system = _system_of_training(job)
@@ -298,21 +321,17 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     Raises
     ------
     ScenarioError, DataError
-        As `progress_along`; when the split has no vertices, or the training diverges.
+        As `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
-    split = until.split if until else "valid"
-    dataset = open_for(settings)
-    if not len(getattr(dataset, split)):
-        problem = f"the data set has no {split} vertices: write another split"
-        raise ScenarioError(problem, key="until.split")
     progress = progress_along(scenario, schedule, until=until, stops=True)
-    accuracy = progress.evenly(split)
+    accuracy = progress.evenly(until.split if until else "valid")
     is_reached = until is not None and reach(accuracy, until.accuracy) is not None
     if progress.diverged is not None and not is_reached:
         problem = f"the training diverged after step {progress.diverged}: lower its lr"
         raise ScenarioError(problem, key="job.optimizer")
-    seen = count_seeds(settings, dataset.train_count, len(progress.loss))
+    train = open_for(settings).train_count
+    seen = count_seeds(settings, train, len(progress.loss))
     steps = progress.looks[: progress.spaced]
     rows = zip(steps.tolist(), seen[steps - 1].tolist(), accuracy.tolist(), strict=True)
     return [Look(*row) for row in rows]
@@ -324,12 +343,11 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     Raises
     ------
     ScenarioError
-        When it is not reached in all steps: the nearest that was held, and when; when
-        fewer looks fit into the job than have to hold it.
+        When it is not reached in all steps: the nearest that was held, and when.
     DataError
         As `accuracy_curve`.
     """
-    until, length = scenario.until, scenario.job.length
+    until = scenario.until
     if until is None:
         raise ValueError("the scenario has no until")
     schedule = cache(schedule)
@@ -338,19 +356,13 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     place = reach(accuracy, until.accuracy)
     if place is not None:
         return curve[place]
-    if len(curve) < HELD:
-        key = "until.every" if until.every else "until.seeds"
-        problem = (
-            f"{HELD} looks in a row have to hold the accuracy, {length} have "
-            f"{len(curve)}: write a smaller number, or a longer job"
-        )
-        raise ScenarioError(problem, key=key)
     levels = hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
     time = format_duration(seconds_to(curve[best], scenario, schedule()))
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
-        f"{length}: at best {HELD} looks in a row hold {levels[best]:.2%}, from step "
-        f"{curve[best].step} on, after {time}; write more of them, or a lower accuracy"
+        f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%}, "
+        f"from step {curve[best].step} on, after {time}; write more of them, or a "
+        "lower accuracy"
     )
     raise ScenarioError(problem, key="until.accuracy")

@@ -14,7 +14,7 @@ from emu.errors import ScenarioError
 from emu.graph_data import open_for
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.run_sections import UntilSection
-from emu.scenario.scenario_file import loads
+from emu.scenario.scenario_file import find_errors, loads
 from emu.scenario.virtual_training import (
     accuracy_curve,
     progress_along,
@@ -285,7 +285,7 @@ def _whole(epochs: int) -> dict[str, Any]:
         (
             EVERY["dgtp"],
             {"until": {"accuracy": "99 %", "seeds": 160}, "job.iterations": 20},
-            r"until.seeds: 3 looks in a row .*, 20 iterations have 2: write a smaller",
+            r"until.seeds: 3 looks in a row .*, and 20 steps have 2: write a smaller",
         ),
         (
             EVERY["dgtp"],
@@ -312,6 +312,28 @@ def test_bad_input(
 ) -> None:
     with pytest.raises(ScenarioError, match=problem):
         prepare(_scenario(document, **changes))
+
+
+@pytest.mark.parametrize(
+    ("until", "steps", "key"),
+    [
+        ({"seeds": 160}, 32, ""),
+        ({"seeds": 160}, 31, "until.seeds"),
+        ({}, 39, ""),
+        ({}, 38, "until.seeds"),
+        ({"every": 5}, 15, ""),
+        ({"every": 5}, 14, "until.every"),
+        ({"seeds": 15}, 15, "until.seeds"),
+    ],
+)
+def test_looks_that_do_not_fit_are_seen_before_anything_is_trained(
+    until: dict[str, Any], steps: int, key: str, tmp_path: Path
+) -> None:
+    """Steps of 16 of 196 training vertices, every 13th of 4."""
+    document = tiny_training(steps, epoch="shard")
+    document["until"] = {"accuracy": "99 %", **until}
+    found = [error.key for error in find_errors(written(document, tmp_path))]
+    assert found == ([key] if key else [])
 
 
 def test_nothing_to_train() -> None:
