@@ -361,8 +361,8 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     time = format_duration(seconds_to(curve[best], scenario, schedule()))
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
-        f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%}, "
-        f"from step {curve[best].step} on, after {time}; write more of them, or a "
+        f"{scenario.job.length}: at best {HELD} looks in a row hold "
+        f"{levels[best]:.2%}, from step {curve[best].step} on, after {time}; write more of them, or a "
         "lower accuracy"
     )
     raise ScenarioError(problem, key="until.accuracy")

@@ -319,8 +319,8 @@ def test_bad_input(
     [
         ({"seeds": 160}, 32, ""),
         ({"seeds": 160}, 31, "until.seeds"),
-        ({}, 39, ""),
-        ({}, 38, "until.seeds"),
+        ({}, 40, ""),
+        ({}, 39, "until.seeds"),
         ({"every": 5}, 15, ""),
         ({"every": 5}, 14, "until.every"),
         ({"seeds": 15}, 15, "until.seeds"),
@@ -329,7 +329,7 @@ def test_bad_input(
 def test_looks_that_do_not_fit_are_seen_before_anything_is_trained(
     until: dict[str, Any], steps: int, key: str, tmp_path: Path
 ) -> None:
-    """Steps of 16 of 196 training vertices, every 13th of 4."""
+    """Steps of 16, every 13th of 4, of 197 training vertices: one is left out."""
     document = tiny_training(steps, epoch="shard")
     document["until"] = {"accuracy": "99 %", **until}
     found = [error.key for error in find_errors(written(document, tmp_path))]
