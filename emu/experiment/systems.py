@@ -177,6 +177,8 @@ def chosen_system(
     name: str,
     overrides: Mapping[str, object] | None = None,
     machines: Sequence[str] | None = None,
+    *,
+    spread: bool = False,
 ) -> Scenario:
     """Return a scenario as a row of `VARIANTS`, on machines that are chosen for it.
 
@@ -184,7 +186,7 @@ def chosen_system(
     machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
     of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker or a
     part of the graph per machine here, among sets of machines with room for one, by
-    simulation.
+    simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
 
     Raises
     ------
@@ -194,20 +196,22 @@ def chosen_system(
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     stated = load(scenario, {**(overrides or {}), "expect": None})
     free = getattr(stated.job, "machines", None) is None
+    spread = spread and not isinstance(plain.job, _PER_MACHINE)
     if machines is not None:
-        return _on(stated, plain, machines)
-    is_chosen = free and (plain.placed_by == "best" or variant.alone)
-    if not (is_chosen and isinstance(plain.job, _PER_MACHINE)):
+        return _on(stated, plain, machines, spread=spread)
+    is_chosen = free and (plain.placed_by == "best" or variant.alone or spread)
+    if not (is_chosen and (spread or isinstance(plain.job, _PER_MACHINE))):
         return plain
-    sampled = isinstance(plain.job, ReplicaSection)
-    roomy = _roomy(stated) if sampled else _ranked(plain)
-    sets = machine_sets(build_job(plain), plain.cluster.build().only(roomy), _MOST_SETS)
+    whole = isinstance(plain.job, WholeGraphSection)
+    roomy = _list_machines(plain) if whole else _roomy(stated)
+    cluster = plain.cluster.build().only(roomy)
+    sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
     if variant.alone:
         sets = [(machine,) for machine in roomy]
     best, least = plain, inf
     for names in sets:
         try:
-            other = _on(stated, plain, names)
+            other = _on(stated, plain, names, spread=spread)
             ready = prepare(other)
             # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
@@ -219,13 +223,14 @@ def chosen_system(
     return best
 
 
-#: Sets of machines that are tried of a system with a worker per machine.
-_MOST_SETS = 16
+#: Sets of machines that are tried of a system with a worker per machine; of one that
+#: is placed by a search on each.
+_MOST_SETS, _FEW_SETS = 16, 6
 #: Sections of jobs of which every machine that takes part has a worker, or a part.
 _PER_MACHINE = (ReplicaSection, WholeGraphSection)
 
 
-def _ranked(scenario: Scenario) -> tuple[str, ...]:
+def _list_machines(scenario: Scenario) -> tuple[str, ...]:
     """Return the machines that may hold a part of the whole graph."""
     return tuple(name for name, _ in scenario.stated_cluster.names_and_positions())
 
@@ -240,16 +245,18 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     return names
 
 
-def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
+def _on(
+    stated: Scenario, plain: Scenario, machines: Sequence[str], *, spread: bool
+) -> Scenario:
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
     count, job = len(plain.cluster.names_and_positions()), plain.job
-    if not isinstance(job, _PER_MACHINE):
+    whole = isinstance(job, WholeGraphSection)
+    if not (spread or isinstance(job, _PER_MACHINE)):
         fewer = job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
             return plain
         return load(plain, fewer.machine_keys())
-    sampled = isinstance(job, ReplicaSection)
-    roomy = _roomy(stated) if sampled else machines
+    roomy = machines if whole else _roomy(stated)
     if without := [name for name in machines if name not in roomy]:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"
         raise ScenarioError(problem, key="job.machines")
@@ -259,9 +266,13 @@ def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
     target = _translation(job.system)
     common = replace(_common(stated, target), machines=tuple(machines))
     keys: tuple[str, ...] = ("machines", "batch_size", "times")
-    if not sampled:
+    if whole:
         common = replace(common, stated=tuple(machines))
         keys = ("machines", "parameter_servers")[: 1 + (job.system == "dorylus")]
+    elif spread:
+        common = common.spread(len(machines), len(machines))
+        common = replace(common, stated=tuple(machines))
+        keys += ("workers",)
     keys_of_system = target.write(common)
     return load(plain, {f"job.{key}": keys_of_system.get(key) for key in keys})
 
