@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILT := $(VENV)/.built
 
-.PHONY: demo test acceptance check docs bench distdgl clean
+.PHONY: demo table test acceptance check docs bench distdgl clean
 
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
+
+table: $(BUILT) ## every system on one graph and cluster, to one accuracy
+	$(BIN)/emu compare scenarios/table.yaml --systems all --to accuracy=0.7 --within 60
 
 test: $(BUILT) ## everything that CI checks
 	$(BIN)/python tools/check --all

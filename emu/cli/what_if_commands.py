@@ -120,7 +120,7 @@ def crossover(
     file: ScenarioFile,
     key: Annotated[str, option("KEY", "Such as job.model.hidden.")],
     between: Annotated[
-        str, option("A,B", "Two of dgtp, data_parallel, p3.")
+        str, option("A,B", "Two rows of compare --systems.")
     ] = "data_parallel,p3",
     values: Annotated[
         str,

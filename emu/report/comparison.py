@@ -355,29 +355,28 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
 
     ``target`` is in words.
     """
-    priced = any(result.cost for result in results)
-    costs = [">cost"] if priced else []
+    reached = [result for result in results if not result.refused]
+    priced = [">cost"] if any(result.cost for result in reached) else []
+    several = [">±"] if any(len(one.makespans) > 1 for one in reached) else []
     table = plain_table(
         f"Simulated, to {target}",
-        "system", "on", ">time", ">± (95 %)", ">on all", ">steps", ">epochs",
-        ">per epoch", ">bytes", *costs, "limited by",
-    )  # fmt: skip
-    reached = [result for result in results if not result.refused]
+        *("system", ">on", ">time", *several, ">on all", ">steps", ">per epoch"),
+        *(">bytes", *priced, "limited by"),
+    )
     for one in sorted(reached, key=lambda one: one.makespan):
         every = "" if one.everywhere is None else format_duration(one.everywhere, 3)
         paid = [format_money(one.cost["total"]) if one.cost else ""] if priced else []
-        names = one.placing["machines"]
+        mean, spread = _seconds(one.makespans)
         table.add_row(
             one.system,
-            names[0] if len(names) == 1 else f"{len(names)} machines",
-            *_seconds(one.makespans),
+            f"{len(one.placing['machines'])} of {one.placing['machines_in_all']}",
+            *([mean, spread] if several else [mean]),
             every,
             f"{one.steps:,.0f}",
-            format_number(one.steps * one.seeds / one.train, 3),
             format_duration(one.epoch_seconds, 3),
             format_size(one.moved),
             *paid,
-            one.limit,
+            one.limit.removeprefix("computing on "),
         )
     return table
 
