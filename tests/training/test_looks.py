@@ -138,7 +138,7 @@ def test_a_look_is_an_evaluation_of_its_step(
     """On the whole graph it is the next step's forward pass, but for the last step."""
     if whole:
         settings = {k: v for k, v in settings.items() if k != "batch_size"} | WHOLE
-    looks, weights = [], []
+    looks, weights = list[dict[str, float]](), list[NDArray[Any]]()
 
     def watch(
         step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
