@@ -374,12 +374,11 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 
 
 def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
-    """Return when the validation accuracy reached ``target``; see `Progress.reach`.
+    """Return when the validation accuracy reached ``target``, by `Progress.reach`.
 
-    Seconds; NaN where it never did. A run ``until`` an accuracy ends at the first look
-    that holds it, and knows of the others from virtual time.
+    Seconds; NaN where it never did.
     """
-    step, until = progress.reach("valid", target), run.manifest.get("until", {})
-    if until.get("split") == "valid" and until["accuracy"] >= target:
-        step = step or run.manifest["reached"]["step"]
-    return float("nan") if step is None else float(step_ends(run)[step - 1])
+    place = progress.reach("valid", target)
+    if place is None:
+        return float("nan")
+    return float(step_ends(run)[progress.looks[place] - 1])

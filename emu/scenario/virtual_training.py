@@ -22,19 +22,19 @@ from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
 from emu.systems import Problems
 from emu.systems.system import System, system_of
-from emu.training import Inference, reference_training
-from emu.training.kept import list_causes, train_once, weight_settings
+from emu.training import evaluate, reference_training
+from emu.training.kept import train_once, weight_settings
 from emu.training.looks import (
     HELD,
     Look,
     Progress,
-    Question,
     count_seeds,
     hold,
     reach,
     space_looks,
+    trains_whole_graph,
 )
-from emu.training.reference import Watch
+from emu.training.reference import Watch, WholeGraphModel
 from emu.units import format_duration
 
 if TYPE_CHECKING:
@@ -102,16 +102,19 @@ def train_along(
     job = build_job(scenario)
     settings, system = job.settings, _system_of_training(job)
     if system.asynchronous(settings):
-        inference = Inference(settings, open_for(settings))
+        dataset = open_for(settings)
+        is_whole = trains_whole_graph(settings)
+        whole = WholeGraphModel(settings, dataset) if is_whole else None
 
         def look(step: int, parameters: NDArray[Any]) -> bool | None:
-            return watch(step, parameters, partial(inference.accuracy, parameters))
+            now = partial(evaluate, settings, parameters, dataset, whole)
+            return watch(step, parameters, now)
 
         context = scenario.build_context()
         weights, losses = system.follow(scenario.job, context, schedule(), look)
     else:
         steps, misses = steps_of(job), system.updates_missed(settings)
-        decisive = weight_settings(settings)
+        decisive = weight_settings(settings, opens=True)
         weights, losses = reference_training(decisive, steps, misses, watch)
     return weights, np.array(losses)
 
@@ -123,8 +126,10 @@ def _system_of_training(job: Job) -> System:
     return system
 
 
-def _ask(job: Job, until: UntilSection | None, *, stops: bool) -> Question:
-    """Return what is asked of a training; without ``until`` looks are an epoch apart.
+def _list_looks(
+    job: Job, until: UntilSection | None, *, stops: bool = True
+) -> NDArray[np.int64]:
+    """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
     Raises
     ------
@@ -135,32 +140,31 @@ def _ask(job: Job, until: UntilSection | None, *, stops: bool) -> Question:
     dataset, steps = open_for(job.settings), steps_of(job)
     seen = count_seeds(job.settings, dataset.train_count, steps)
     if until is None:
-        return Question(steps, space_looks(seen, dataset.train_count))
+        return space_looks(seen, dataset.train_count)
     spacing = until.seeds or dataset.train_count
     if until.seeds and spacing < seen[0]:
         problem = f"found {spacing}, but a step sees {seen[0]}: write as many, or more"
         raise ScenarioError(problem, key="until.seeds")
-    looks, key = space_looks(seen, spacing), "until.seeds"
+    looks = space_looks(seen, spacing)
     if until.every:
-        looks, key = np.arange(until.every, steps + 1, until.every), "until.every"
-    if not stops:
-        return Question(steps, looks)
-    if not len(getattr(dataset, until.split)):
+        looks = np.arange(until.every, steps + 1, until.every)
+    if stops and not len(getattr(dataset, until.split)):
         problem = f"the data set has no {until.split} vertices: write another split"
         raise ScenarioError(problem, key="until.split")
-    if len(looks) < HELD:
+    if stops and len(looks) < HELD:
         problem = (
             f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
             f"{len(looks)}: write a smaller number, or a longer job"
         )
+        key = "until.every" if until.every else "until.seeds"
         raise ScenarioError(problem, key=key)
-    return Question(steps, looks, until.split, until.accuracy)
+    return looks
 
 
 def look_errors(scenario: Scenario) -> Problems:
     """Yield what is wrong with ``until`` before anything is trained."""
     try:
-        _ask(build_job(scenario), scenario.until, stops=True)
+        _list_looks(build_job(scenario), scenario.until)
     except ScenarioError as error:
         yield (*error.key.split("."),), error.problem
     except DataError as error:
@@ -195,48 +199,55 @@ def progress_along(
     """
     job = build_job(scenario)
     system = _system_of_training(job)
-    question = _ask(job, until, stops=stops)
+    looks = _list_looks(job, until, stops=stops)
+    target = (until.split, until.accuracy) if until and stops else None
     schedule = cache(schedule)
-    train = partial(_train, scenario, schedule, question, watch)
-    causes = list_causes(job.settings, system.updates_missed(job.settings))
+    train = partial(_train, scenario, schedule, looks, target, watch)
+    if "program" in job.settings["model"]:  # it may import what no settings show
+        return train()
+    causes = weight_settings(job.settings, opens=False) | {
+        "missed": system.updates_missed(job.settings),
+        "asked": [steps_of(job), looks.tolist(), target],
+    }
     if system.asynchronous(job.settings):
-        reads, context = schedule().reads, scenario.build_context()
+        reads, machines = schedule().reads, scenario.build_context().machines
         digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
         section = scenario.job.model_dump(mode="json")
-        causes |= {"reads": digest, "job": section, "machines": context.machines}
-    # Code of others may import what no settings show.
-    kept = "program" not in job.settings["model"]
-    return train_once(causes, question, train) if kept else train()
+        causes |= {"reads": digest, "job": section, "machines": machines}
+    return train_once(causes, train)
 
 
 def _train(
     scenario: Scenario,
     schedule: Callable[[], Schedule],
-    question: Question,
+    looks: NDArray[np.int64],
+    target: tuple[str, float] | None,
     tell: Callable[[int, int], None],
 ) -> Progress:
-    """Train as a question asks; raises as `train_along`."""
-    at = {int(step): place for place, step in enumerate(question.at)}
+    """Train until the target is reached, looking after the last step as well."""
+    steps = steps_of(build_job(scenario))
+    at = np.union1d(looks, [steps])
+    places = {int(step): place for place, step in enumerate(at)}
     accuracy = {split: np.full(len(at), np.nan) for split in ("train", "valid", "test")}
-    progress = Progress(np.empty(0), question.at, accuracy, len(question.looks))
+    made = Progress(np.empty(0), at, accuracy, len(looks))
 
     def watch(
         step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
     ) -> bool:
-        nonlocal progress
-        if progress.diverged is None and not np.isfinite(parameters).all():
-            progress = progress._replace(diverged=step + 1)
-        if (place := at.get(step + 1)) is not None:
+        nonlocal made
+        if made.diverged is None and not np.isfinite(parameters).all():
+            made = made._replace(diverged=step + 1)
+        if (place := places.get(step + 1)) is not None:
             for split, share in look().items():
                 accuracy[split][place] = share
-        tell(step + 1, question.steps)
-        return question.end(progress) <= step + 1
+        tell(step + 1, steps)
+        is_sure = target and made.reach(*target) is not None
+        return bool(is_sure or (target and made.diverged))
 
     _, losses = train_along(scenario, schedule, watch)
-    whole = question.answer(progress._replace(loss=losses))
-    if whole is None:
-        raise AssertionError("a training ended before it answered")
-    return whole
+    count = int(np.searchsorted(at, len(losses), "right"))
+    accuracy = {split: shares[:count] for split, shares in accuracy.items()}
+    return Progress(losses, at[:count], accuracy, min(count, len(looks)), made.diverged)
 
 
 def curve_until_divergence(
@@ -324,17 +335,16 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
         As `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
+    split, target = (until.split, until.accuracy) if until else ("valid", np.inf)
     progress = progress_along(scenario, schedule, until=until, stops=True)
-    accuracy = progress.evenly(until.split if until else "valid")
-    is_reached = until is not None and reach(accuracy, until.accuracy) is not None
-    if progress.diverged is not None and not is_reached:
+    if progress.diverged is not None and progress.reach(split, target) is None:
         problem = f"the training diverged after step {progress.diverged}: lower its lr"
         raise ScenarioError(problem, key="job.optimizer")
     train = open_for(settings).train_count
-    seen = count_seeds(settings, train, len(progress.loss))
-    steps = progress.looks[: progress.spaced]
-    rows = zip(steps.tolist(), seen[steps - 1].tolist(), accuracy.tolist(), strict=True)
-    return [Look(*row) for row in rows]
+    seen = count_seeds(settings, train, len(progress.loss)).tolist()
+    steps = progress.looks[: progress.spaced].tolist()
+    rows = zip(steps, progress.accuracy[split].tolist(), strict=False)
+    return [Look(step, seen[step - 1], accuracy) for step, accuracy in rows]
 
 
 def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
@@ -362,7 +372,7 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
         f"{scenario.job.length}: at best {HELD} looks in a row hold "
-        f"{levels[best]:.2%}, from step {curve[best].step} on, after {time}; write more of them, or a "
-        "lower accuracy"
+        f"{levels[best]:.2%}, from step {curve[best].step} on, after {time}; write "
+        "more of them, or a lower accuracy"
     )
     raise ScenarioError(problem, key="until.accuracy")

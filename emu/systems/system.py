@@ -81,12 +81,7 @@ class System:
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
     follow: Callable[
-        [
-            JobSection,
-            BuildContext,
-            Schedule,
-            Callable[[int, NDArray[Any]], bool | None],
-        ],
+        [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], Any]],
         tuple[NDArray[Any], list[float]],
     ] = _trains_nothing
     """Trains an asynchronous job in one process with the reads of a schedule; calls its

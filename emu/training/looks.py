@@ -9,7 +9,6 @@ all in every step. One look alone may be luck, so that a target counts as reache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,56 +101,6 @@ class Progress(NamedTuple):
     diverged: int | None = None
     """First step, from 1, after which parameters were no numbers."""
 
-    def evenly(self, split: str) -> NDArray[np.float64]:
-        """Return the accuracy at the looks that may reach a target."""
-        return self.accuracy[split][: self.spaced]
-
     def reach(self, split: str, target: float) -> int | None:
-        """Return the step, from 1, after which a target is reached; else None."""
-        place = reach(self.evenly(split), target)
-        return None if place is None else int(self.looks[place])
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """Steps and looks that are asked of a training."""
-
-    steps: int
-    looks: NDArray[np.int64]
-    """Evenly spaced, as of `space_looks`; the last step is looked at as well."""
-    split: str = "valid"
-    target: float | None = None
-    """Accuracy on the split that ends the training where it is reached."""
-
-    @property
-    def at(self) -> NDArray[np.int64]:
-        """Steps, from 1, after which to look."""
-        return np.union1d(self.looks, [self.steps])
-
-    def end(self, progress: Progress) -> int:
-        """Return the step after which a training ends: it has answered, or diverged."""
-        if self.target is None:
-            return self.steps
-        own = np.flatnonzero(np.isin(progress.looks, self.looks))
-        place = reach(progress.accuracy[self.split][own], self.target)
-        last = self.steps if place is None else progress.looks[own[place + HELD - 1]]
-        return min(int(last), progress.diverged or self.steps)
-
-    def answer(self, longer: Progress) -> Progress | None:
-        """Return the part of a training that answers; None where it does not.
-
-        Weights after a step do not depend on how many follow.
-        """
-        last = self.end(longer)
-        at = self.at[self.at <= last]
-        chosen = np.isin(longer.looks, at)
-        if chosen.sum() < len(at) or len(longer.loss) < last:
-            return None
-        diverged = longer.diverged
-        return Progress(
-            longer.loss[:last],
-            at,
-            {split: row[chosen] for split, row in longer.accuracy.items()},
-            int(np.isin(at, self.looks).sum()),
-            None if diverged is None or diverged > last else diverged,
-        )
+        """Return the look at which a target is reached, or None; see `reach`."""
+        return reach(self.accuracy[split][: self.spaced], target)

@@ -94,7 +94,7 @@ def test_simulate_says_when_it_diverges(tmp_path: Path) -> None:
 
 
 def test_an_accuracy_is_not_waited_for_after_that() -> None:
-    text = diverging("dgtp") + "until: {accuracy: 99 %}\n"
+    text = diverging("dgtp") + "until: {accuracy: 99 %, every: 1}\n"
     with pytest.raises(ScenarioError, match=r"diverged after step \d+: lower its lr"):
         prepare(loads(text))
 

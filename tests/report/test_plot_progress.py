@@ -123,11 +123,6 @@ def test_the_target_is_reached_at_the_first_look_that_is_held(tmp_path: Path) ->
     assert time_to(0.7, run, made) == ends[3]
     assert np.isnan(time_to(0.9, run, made))
     assert np.isnan(time_to(0.8, run, made._replace(spaced=4)))
-    until = {"until": {"accuracy": 0.9, "split": "valid"}, "reached": {"step": 25}}
-    run.manifest.update(until)
-    assert time_to(0.9, run, made) == ends[24]
-    assert time_to(0.8, run, made) == ends[11]
-    assert np.isnan(time_to(0.95, run, made))
 
 
 def test_a_figure_shows_every_system(tmp_path: Path) -> None:

@@ -210,29 +210,6 @@ def _note(steps: list[int], step: int, _of: int) -> None:
     steps.append(step)
 
 
-def test_what_is_kept_answers_for_less_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A longer training holds a shorter one, where it was looked at; no other does."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    every = UntilSection(accuracy=1.0, every=2)
-    rare = UntilSection(accuracy=1.0, every=4)
-    count = []
-    for steps, until in ((12, every), (8, rare), (8, None), (7, rare), (14, rare)):
-        found = prepare(_scenario(tiny_training(steps))).scenario
-        told: list[int] = []
-        made = progress_along(found, _no_schedule, partial(_note, told), until)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"{steps} alone"))
-        alone = progress_along(found, _no_schedule, until=until)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert made.looks.tolist() == alone.looks.tolist()
-        assert made.spaced == alone.spaced
-        np.testing.assert_array_equal(made.loss, alone.loss)
-        np.testing.assert_array_equal(made.accuracy["test"], alone.accuracy["test"])
-        count.append(len(told))
-    assert count == [12, 0, 0, 7, 14]
-
-
 def _no_schedule() -> Any:
     raise AssertionError("a schedule was simulated for nothing")
 

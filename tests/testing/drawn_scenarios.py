@@ -61,7 +61,7 @@ class Scenario:
             0.1, prices=draw.maybe(0.5, request="1e-6 $", granularity="1 ms")
         )
         if self.trains and draw.chance(0.05):
-            content["until"] = {"accuracy": "0.1 %"} | draw.maybe(
+            content["until"] = {"accuracy": "0.1 %", "every": 1} | draw.maybe(
                 split=("train", "valid", "test"), every=(1, 2)
             )
         content |= draw.maybe(0.05, expect=draw.maybe(0.5, trust="trusted"))

@@ -15,8 +15,6 @@ from emu.graph_data import BatchPlan
 from emu.training import evaluate, reference_training
 from emu.training.looks import (
     HELD,
-    Progress,
-    Question,
     count_seeds,
     hold,
     reach,
@@ -120,61 +118,6 @@ def test_an_unknown_accuracy_holds_nothing() -> None:
     assert reach(np.array([1.0, np.nan, 1.0, 1.0]), 0.0) is None
 
 
-@given(
-    valid=st.lists(SHARES, min_size=1, max_size=12),
-    every=st.integers(1, 4),
-    steps=st.integers(1, 14),
-    target=st.none() | SHARES,
-    diverged=st.none() | st.integers(1, 12),
-)
-def test_a_longer_training_answers_as_one_of_its_own(
-    valid: list[float],
-    every: int,
-    steps: int,
-    target: float | None,
-    diverged: int | None,
-) -> None:
-    """Brute force: step by step, until it is sure."""
-    count = len(valid)
-    whole = Progress(
-        np.arange(count) + 0.5,
-        np.arange(1, count + 1),
-        {"valid": np.array(valid)},
-        count,
-        None if diverged is None or diverged > count else diverged,
-    )
-    question = Question(steps, np.arange(every, steps + 1, every), "valid", target)
-    held, last = 0, None
-    for step in range(1, min(steps, count) + 1):
-        if step % every == 0 and target is not None:
-            held = held + 1 if valid[step - 1] >= target else 0
-        if step == steps or (
-            target is not None and (held == HELD or whole.diverged == step)
-        ):
-            last = step
-            break
-    answer = question.answer(whole)
-    if last is None:
-        assert answer is None
-        return
-    assert answer is not None
-    at = sorted({*range(every, last + 1, every), *([steps] if last == steps else [])})
-    assert answer.loss.tolist() == whole.loss[:last].tolist()
-    assert answer.looks.tolist() == at
-    assert answer.accuracy["valid"].tolist() == [valid[n - 1] for n in at]
-    assert answer.spaced == last // every
-    is_off = whole.diverged is not None and whole.diverged <= last
-    assert answer.diverged == (whole.diverged if is_off else None)
-
-
-def test_a_training_without_a_look_that_is_asked_for_does_not_answer() -> None:
-    made = Progress(np.zeros(8), np.array([4, 8]), {"valid": np.ones(2)}, 2)
-    assert Question(8, np.array([4, 8])).answer(made) is not None
-    assert Question(8, np.array([2, 4, 6, 8])).answer(made) is None
-    assert Question(6, np.array([4])).answer(made) is None
-    assert Question(9, np.array([4, 8])).answer(made) is None
-
-
 @pytest.mark.parametrize("spacing", [1, 10**9])
 def test_no_more_looks_than_steps(spacing: int) -> None:
     looks = space_looks(count_seeds({}, 50, 4), spacing)
@@ -195,7 +138,7 @@ def test_a_look_is_an_evaluation_of_its_step(
     """On the whole graph it is the next step's forward pass, but for the last step."""
     if whole:
         settings = {k: v for k, v in settings.items() if k != "batch_size"} | WHOLE
-    looks, weights = [], []
+    looks, weights = list[dict[str, float]](), list[NDArray[Any]]()
 
     def watch(
         step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
