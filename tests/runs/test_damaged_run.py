@@ -97,7 +97,7 @@ def test_frames_of_another_shape_are_refused(
     rows = np.zeros(3, FRAME_ROWS)
     arrays = {"sent": rows, "received": rows, "notified": np.ones((len(job.edges), 3))}
     np.savez(path, allow_pickle=False, **arrays)
-    assert read_frames(job, path)[2].shape == (len(job.edges), 3)
+    assert read_frames(job, path)["notified"].shape == (len(job.edges), 3)
     half = arrays | {"notified": arrays["notified"].astype(np.float16)}
     np.savez(path, allow_pickle=False, **half)
     with pytest.raises(DataError, match="notified has"):  # and no overflow is warned of

@@ -30,6 +30,9 @@ class Evidence:
     notified: Floats | None
     """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
     none was notified, None in runs of an earlier emu."""
+    began: Floats
+    """When (task, iteration) began to compute, by the clock of its process, seconds;
+    NaN in runs of an earlier emu, which knew no latencies."""
     statistics: Mapping[str, Mapping[str, Any]]
     """Counts of every process, made by itself; the coordinator adds ``answered``."""
     time_scale: float
