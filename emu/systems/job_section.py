@@ -39,6 +39,10 @@ class BuildContext:
     """Size of the training set, 0 where it is not known."""
     cluster: Cluster | None = None
     """Machines and links, where the data set may be opened, too."""
+    stated: ClusterSection | None = None
+    """The section that ``cluster`` is of: it knows devices."""
+    policy: str = "oes"
+    """Rate policy of the schedule."""
 
 
 class KindTimesSection(Section):
