@@ -317,6 +317,10 @@ class JobSection(Section):
         """
         return {}, set()
 
+    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+        """Return an edit that scales the latencies of links of `with_machines`."""
+        return {}
+
     def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}

@@ -14,6 +14,7 @@ from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
+    Latency,
     MachineNic,
     MachineSection,
     RackSection,
@@ -42,7 +43,15 @@ from emu.systems.whole_graph_section import (
 from emu.units import SIZE
 
 #: Keys that nothing but lambdas heeds.
-_OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]
+_OF_LAMBDAS = [
+    "lambdas",
+    "tuner",
+    "launch",
+    "slow_lambdas",
+    "dying_lambdas",
+    "stream",
+    "lambda_latency",
+]
 
 
 class DorylusJobSection(DorylusKeys):
@@ -97,7 +106,7 @@ class DorylusJobSection(DorylusKeys):
                 MachineSection.model_construct(
                     name="lambda" if count > 1 else lambdas[0],
                     count=count,
-                    nic=_nic(self.lambda_nic),
+                    nic=_nic(self.lambda_nic, self.lambda_latency),
                 )
             )
         update = {"machines": tuple(machines), "racks": tuple(racks)}
@@ -169,6 +178,7 @@ class DorylusJobSection(DorylusKeys):
                 yield ("job", "times", key), problem
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
+        by_name, first = cluster.by_name, f"{LAMBDA}0"
         if not self.uses_lambdas:
             for key in _OF_LAMBDAS:
                 if getattr(self, key) != type(self).model_fields[key].default:
@@ -180,6 +190,9 @@ class DorylusJobSection(DorylusKeys):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+        elif self.lambda_latency not in {0.0, by_name[first].nic.latency.outward}:
+            problem = f"the cluster states {first}: write nic.latency there instead"
+            yield ("job", "lambda_latency"), problem
         elif self.stream > 1 and self.dying_lambdas.share:
             problem = "lambdas that may die have one part: write 1"
             yield ("job", "stream"), problem
@@ -248,6 +261,12 @@ class DorylusJobSection(DorylusKeys):
         edit = {f"job.{key}": scale(getattr(self, key)) for key in whole}
         return edit, set().union(*whole.values())
 
+    @override
+    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+        """Return that of the lambdas, scaled."""
+        late = self.lambda_latency
+        return {"job.lambda_latency": scale(late)} if late else {}
+
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
 
     @override
@@ -310,9 +329,10 @@ class DorylusJobSection(DorylusKeys):
         return Realization(seconds, by_epoch)
 
 
-def _nic(rate: float) -> MachineNic:
-    """Return an interface of one rate in both directions."""
-    return MachineNic.model_construct(inward=rate, outward=rate)
+def _nic(rate: float, late: float = 0.0) -> MachineNic:
+    """Return an interface of one rate and one latency in both directions."""
+    latency = Latency.model_construct(inward=late, outward=late)
+    return MachineNic.model_construct(inward=rate, outward=rate, latency=latency)
 
 
 def _without_nic(cluster: ClusterSection) -> list[str]:
