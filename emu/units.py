@@ -186,6 +186,7 @@ DURATION = Quantity(
             (1, 10**6),
         )
         | dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), (1, 10**9))
+        | {"ps": (1, 10**12)}
         | dict.fromkeys(("min", "mins", "minute", "minutes"), (60, 1))
         | dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), (3600, 1))
     ),

@@ -46,12 +46,14 @@ from emu.experiment.profiling import (
     profile_from_trace,
     times_by_kind,
 )
+from emu.experiment.rates import measure_rates, rates_keys
 from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
+from emu.problem import Profile
 from emu.report import terminal
-from emu.report.explanation_tables import ranges_table, times_lines
+from emu.report.explanation_tables import ranges_table, rates_lines, times_lines
 from emu.report.facts import run_tables
 from emu.report.terminal import plain_table
 from emu.runs.result import Result
@@ -443,6 +445,10 @@ def profile(
     ] = None,
     runs: Runs = Path("runs"),
     *,
+    rates: Annotated[
+        bool,
+        option("--rates", "Measure rates of operations, of three sizes of the job."),
+    ] = False,
     force: Force = False,
 ) -> None:
     """Measure task times and volumes by real computation.
@@ -451,6 +457,10 @@ def profile(
     processes on its cores do not count; volumes are what really crossed the sockets.
     Systems whose tasks overlap iterations (p3, dgcl, dorylus) take no profile: OUT is
     their scenario, with the median time of each kind in job.times.
+
+    With --rates OUT is the scenario with job.rates in place of times, which every
+    system takes: fitted to what tasks took at a quarter, half and all of its batch size
+    (hidden width, where there are no batches).
 
     With --from nothing is run: the k-th occurrence of a range that the trace recorded
     (torch.profiler.record_function) is iteration k, and volumes are those of what the
@@ -469,8 +479,34 @@ def profile(
         _write_profile(console, out, profile_of_trace)
         return
     scenario_of_file = load(file, overrides or [], timed=False)
-    check_ready(scenario := of_length(scenario_of_file, iterations), runs)
+    scenario = of_length(scenario_of_file, iterations)
     check_writable(out)
+    measure = partial(_measure, runs=runs, console=console, force=force)
+    if rates:
+        fitted = measure_rates(scenario, measure)
+        keys = rates_keys(fitted, scenario_of_file.job.stated_rates)
+        edit: dict[str, object] = {"job.times": None, "profile": None}
+        write_scenario(out, load(scenario_of_file, edit | {"job.rates": keys}))
+        lines = [f"written to {out}, with job.rates as measured here:"]
+        lines += [*rates_lines(keys, fitted.residuals), f"next: emu simulate {out}"]
+        console.print(*lines, sep="\n")
+        return
+    experiment, outcome = measure(scenario)
+    if scenario.job.unprofiled:
+        times, rest = times_by_kind(experiment, outcome.times)
+        write_scenario(out, with_times := load(scenario_of_file, {"job.times": times}))
+        lines = [f"written to {out}, with job.times as measured here:"]
+        lines += [*times_lines(with_times.job.times, rest), f"next: emu simulate {out}"]
+        console.print(*lines, sep="\n")
+        return
+    _write_profile(console, out, ProfileFile.of(experiment.problem.job, outcome))
+
+
+def _measure(
+    scenario: Scenario, *, runs: Path, console: Console, force: bool
+) -> tuple[Experiment, Profile]:
+    """Run a scenario's job and return it with its CPU times and volumes."""
+    check_ready(scenario, runs)
     experiment = prepare_profile(scenario)
     check_load(before := host_load(), partial(_tell, console), force=force)
     with (
@@ -480,14 +516,7 @@ def profile(
         outcome = measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_tell, console), force=force)
-    if scenario.job.unprofiled:
-        times, rest = times_by_kind(experiment, outcome.times)
-        write_scenario(out, with_times := load(scenario_of_file, {"job.times": times}))
-        lines = [f"written to {out}, with job.times as measured here:"]
-        lines += [*times_lines(with_times.job.times, rest), f"next: emu simulate {out}"]
-        console.print(*lines, sep="\n")
-        return
-    _write_profile(console, out, ProfileFile.of(experiment.problem.job, outcome))
+    return experiment, outcome
 
 
 def _write_profile(console: Console, out: Path, measured: ProfileFile) -> None:

@@ -16,7 +16,7 @@ from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
-from emu.problem.workloads import first_layer_share
+from emu.problem.workloads.operations import count_layers
 from emu.scenario import (
     Scenario,
     build_job,
@@ -200,14 +200,13 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
         settings = scenario.to_job(train_vertices=1, pins=False).settings
         dataset = open_for(settings)
         plan = replace(BatchPlan.from_settings(settings), samplers=1)
-        ((counts,),) = count_samples(dataset, plan, 1)
-        share = first_layer_share(
-            settings["model"],
-            dataset.feature_length,
-            dataset.classes,
-            edges=[sum(of_store) for of_store in counts.answered[::-1]],
-            vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
-        )
+        (counts,) = count_samples(dataset, plan, 1)
+        sizes = dataset.feature_length, dataset.classes, counts
+        layers = count_layers(settings["model"], *sizes)
+        # A multiplication and an addition each.
+        passes = [layer.forward for layer in layers]
+        works = [float((2 * p["multiply"] + p["aggregate"])[0]) for p in passes]
+        share = works[0] / sum(works)
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,

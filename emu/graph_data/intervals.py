@@ -7,11 +7,13 @@ numbers of edges to other intervals (Thorpe et al., OSDI 2021, 4.1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import Structure
 
 Cut = Literal["contiguous", "balanced"]
@@ -185,3 +187,16 @@ def interval_counts(
         pushes[number] = np.bincount(part[np.unique(around)], minlength=parts)
         pushes[number, number // each] = 0
     return IntervalCounts(vertices, edges, ghosts, pushes)
+
+
+@lru_cache(maxsize=4)
+def count_intervals(
+    dataset: Dataset, each: int, how: Cut, *, sources: bool = False
+) -> IntervalCounts:
+    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
+
+    Raises ValueError as `cut_intervals`.
+    """
+    structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
+    cut = cut_intervals(structure, owner, parts, each, how)
+    return interval_counts(structure, cut, parts, each, sources=sources)

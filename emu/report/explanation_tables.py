@@ -81,6 +81,15 @@ def times_lines(
     return lines
 
 
+def rates_lines(
+    rates: Mapping[str, Any], residuals: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield ``job.rates``, and how far times by them are from what was measured."""
+    yield from (f"  {name}: {rate}" for name, rate in rates.items())
+    for kind, share in residuals.items():
+        yield f"  ({kind}: {format_ratio(share)} at the furthest)"
+
+
 def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     """Return loss and validation accuracy over time, where that was looked at."""
     grid = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")

@@ -354,6 +354,7 @@ def _resources(scenario: Scenario) -> Problems:
 
 _reads("cluster", "job")(lambda s: s.job.slot_problems(s.cluster))
 _reads("cluster", "job")(lambda s: s.job.device_problems(s.cluster))
+_reads("job")(lambda s: s.job.rate_problems())
 
 
 @_reads("cluster", "job", "profile", "checkpoint")
@@ -364,6 +365,10 @@ def _times(scenario: Scenario) -> Problems:
     if scenario.profile is not None:
         if section.unprofiled:
             yield ("profile",), section.unprofiled
+        if section.stated_rates is not None:
+            yield ("job", "rates"), "found a profile as well, which has all times"
+        return
+    if section.stated_rates is not None:
         return
     for key in section.list_untimed():
         yield ("job", "times", key), NO_TIME

@@ -21,7 +21,7 @@ from emu.problem.fields.cluster_section import Latency
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
-from emu.scenario.realize import build_job
+from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
 from emu.systems.system import content_of
@@ -190,6 +190,23 @@ class ScenarioEdits:
                 base.policy,
                 edit=edit | experiment.scenario.job.machine_keys(),
             )
+
+    def faster_rates(self, base: Change) -> Iterator[Change]:
+        """Yield ``base`` with each rate of operations halved, where rates are stated.
+
+        The one that brings most decides how systems compare on these devices.
+        """
+        rates = self._scenario.job.stated_rates
+        if rates is None or self._measured:
+            return
+        for name, rate in rates:
+            half = _scale_value(DURATION, rate, 0.5)
+            edit: Edit = {f"job.rates.{name}": half}
+            edited = load(self._scenario, edit | {"expect": None})
+            reference = realize(edited, build_job(edited))
+            realization = base.problem.stretch(reference)
+            change = replace(base, kind="compute", what=f"rate {name} twice as fast")
+            yield replace(change, realization=realization, edit=edit)
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Yield changes of the rule for rates, each with the placement found under it.

@@ -64,10 +64,45 @@ def build_job(scenario: Scenario) -> Job:
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
+    job = _with_rated_devices(scenario, job)
     if (figures := model_figures(scenario)) is None:
         return job
     model = {**job.settings["model"], "parameters": figures.parameters}
     return replace(job, settings={**job.settings, "model": model})
+
+
+def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
+    """Return the job with slowness of its movable tasks, where rates differ by device.
+
+    A task takes longer on a device by one factor in all iterations, that of their sum.
+    """
+    section, rates = scenario.job, scenario.job.stated_rates
+    movable = [task for task in job.tasks if task.pinned is None and not task.gate]
+    if rates is None or not movable or not [*rates.device_rates()]:
+        return job
+    context = scenario.build_context()
+    plain = without_copies(job)
+    realization = section.realize(plain, context, scenario.to_cluster(), {})
+    volumes = realization.volumes * context.byte_scale
+    totals = {}
+    counted = section.count_operations(plain, context, volumes)
+    for device in {*context.devices.values()}:
+        every = [rates.on(device)] * len(plain.tasks)
+        totals[device] = counted.seconds(every).sum(axis=1)
+    whole = realization.times.sum(axis=1)
+    slowness = {
+        task.name: {
+            machine: float(totals[device][t] / whole[t])
+            for machine, device in context.devices.items()
+        }
+        for t, task in enumerate(plain.tasks)
+        if task in movable and whole[t] > 0
+    }
+    tasks = (
+        replace(task, slowness=slowness[task.name]) if task.name in slowness else task
+        for task in job.tasks
+    )
+    return replace(job, tasks=tuple(tasks))
 
 
 def model_programs(scenario: Scenario) -> list[ModelProgramSection]:

@@ -47,6 +47,7 @@ from emu.scenario.run_sections import (
 )
 from emu.systems.job_section import BuildContext, with_slowness
 from emu.systems.system import section_types, tasks_with_state_of, updates_missed
+from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:
@@ -128,6 +129,25 @@ class Scenario(FileSection):
         if data.get("job", {"system": SEVERAL}) != {"system": SEVERAL}:
             raise ValueError("found both job and jobs, write one of them")
         return {**data, "job": {"system": SEVERAL}}
+
+    @model_validator(mode="after")
+    def _with_walks(self) -> Self:
+        """State ``epoch`` where the file does not.
+
+        From here on it is held: a comparison of placements trains one thing.
+        """
+
+        def stated(job: JobSection, placed_by: str) -> JobSection:
+            if not isinstance(job, TrainingSection) or job.epoch is not None:
+                return job
+            return job.model_copy(update={"epoch": job.default_epoch(placed_by)})
+
+        self.__dict__["job"] = stated(self.job, self.placement.policy)
+        self.__dict__["jobs"] = tuple(
+            item.model_copy(update={"job": stated(item.job, item.placement.policy)})
+            for item in self.jobs
+        )
+        return self
 
     @model_validator(mode="after")
     def _with_machines_of_jobs(self) -> Self:

@@ -9,11 +9,21 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
 from emu.problem import Cluster, Job, Realization, Task, Tuner
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import DEFAULT_DEVICE, default_time
+from emu.problem.fields.quantities import (
+    DEFAULT_DEVICE,
+    RatePerDevice,
+    default_time,
+    time_on,
+)
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Problems, Times
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
@@ -40,9 +50,15 @@ class BuildContext:
     cluster: Cluster | None = None
     """Machines and links, where the data set may be opened, too."""
     stated: ClusterSection | None = None
-    """The section that ``cluster`` is of: it knows devices."""
+    """The section that ``cluster`` is of."""
     policy: str = "oes"
     """Rate policy of the schedule."""
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Machine -> its device, of those that state one."""
+        machines = {} if self.stated is None else self.stated.by_name
+        return {n: one.device for n, one in machines.items() if one.device is not None}
 
 
 class KindTimesSection(Section):
@@ -61,6 +77,38 @@ class KindTimesSection(Section):
         for kind, time in self.by_kind().items():
             if isinstance(time, dict):
                 yield ("job", "times", kind), kind, time
+
+
+class RatesSection(Section):
+    """Seconds of one operation, from which times follow; one rate, or one per device.
+
+    Operations are counted in the data set, a machine's device has the rates of its
+    name. Gradients come as on paper: of weights and of inputs a product as large as the
+    forward pass each, of features none.
+    """
+
+    aggregate: RatePerDevice = Field(examples=["20 ps"])
+    """Add one number of one edge: edges times columns, of the shorter rows."""
+    multiply: RatePerDevice = Field(examples=["0.4 ps"])
+    """Multiply and add, in products with weights."""
+    sample: RatePerDevice = Field(examples=["30 ns"])
+    """Draw one edge of a mini-batch."""
+    collect: RatePerDevice = Field(examples=["200 ps"])
+    """Collect one byte of rows that lie apart, for whoever needs them."""
+    step: RatePerDevice = Field(examples=["0.5 ns"])
+    """Step one parameter, or add one gradient to a sum."""
+    launch: RatePerDevice = Field(examples=["50 us"])
+    """Begin the pass of one layer."""
+
+    def on(self, device: str) -> dict[str, float]:
+        """Return operation -> seconds on a device."""
+        return {name: time_on(rate, device) for name, rate in self}
+
+    def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
+        """Yield (where, operation, device -> seconds) of those that differ."""
+        for name, rate in self:
+            if isinstance(rate, dict):
+                yield ("job", "rates", name), name, rate
 
 
 class JobSection(Section):
@@ -96,6 +144,11 @@ class JobSection(Section):
         def iterations(self) -> int | None: ...  # noqa: D102
         @property
         def credit_window(self) -> int | str: ...  # noqa: D102
+
+    @property
+    def stated_rates(self) -> RatesSection | None:
+        """Rates of operations that stand in place of times."""
+        return getattr(self, "rates", None)
 
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
         """Return the machines that take part, out of those of the cluster."""
@@ -140,6 +193,38 @@ class JobSection(Section):
             When a data set is needed and missing or damaged.
         """
         raise NotImplementedError
+
+    def rate_problems(self) -> Problems:
+        """Yield what is wrong with rates beside times, or beside a program's model."""
+        if self.stated_rates is None:
+            return
+        if self.times != type(self.times)():
+            problem = "found rates and times, of which each gives all times: write one"
+            yield ("job", "rates"), problem
+
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        """Return the operations of every task of ``job``, which ``rates`` multiply.
+
+        ``volumes`` are the real bytes of (edge, iteration).
+        """
+        raise NotImplementedError
+
+    def rate_tasks(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return seconds of (task, iteration) by the stated rates.
+
+        A task that is pinned has the rates of its machine's device, others the default
+        ones, of which ``Task.slowness`` is a multiple.
+        """
+        rates = self.stated_rates
+        assert rates is not None  # noqa: S101 - for mypy
+        devices = {"": DEFAULT_DEVICE, **context.devices}
+        on = {machine: rates.on(device) for machine, device in devices.items()}
+        of_tasks = [on.get(task.pinned or "", on[""]) for task in job.tasks]
+        return self.count_operations(job, context, volumes).seconds(of_tasks)
 
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
@@ -342,7 +427,9 @@ class JobSection(Section):
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
         devices = sorted({m.device for m in cluster.machines if m.device})
-        for trail, _, times in self.device_times():
+        rates = self.stated_rates
+        differing = () if rates is None else rates.device_rates()
+        for trail, _, times in (*self.device_times(), *differing):
             for device in times:
                 if device != DEFAULT_DEVICE and device not in devices:
                     none = "no machine has a device"

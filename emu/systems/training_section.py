@@ -37,6 +37,7 @@ from emu.systems.job_section import (
     BuildContext,
     JobSection,
     KindTimesSection,
+    RatesSection,
     whole_kinds,
 )
 
@@ -299,13 +300,17 @@ class TrainingSection(JobSection):
     """Seeds per worker and iteration, shared evenly by its samplers."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
+    rates: RatesSection | None = None
+    """Rates of operations, in place of ``times``: the same for every system."""
     iterations: Count | None = None
     """Mini-batches of each worker; either this or ``epochs``."""
     epochs: Count | None = None
     """Passes over the training vertices."""
-    epoch: Literal["replicate", "shard", "local"] = "replicate"
-    """Walk of each sampler: the whole training set (the paper), an equal share of it by
-    number, or one of the vertices that its graph store has (as DistDGL)."""
+    epoch: Literal["replicate", "shard", "local"] | None = None
+    """Walk of each sampler: the whole training set (``replicate``, the paper), an equal
+    share of it by number (``shard``), or one of the vertices that its graph store has
+    (``local``, as DistDGL): the default of placement ``distdgl`` and of data_parallel
+    with METIS; else ``replicate``."""
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
@@ -325,6 +330,13 @@ class TrainingSection(JobSection):
     def hops(self) -> int:
         """Layers of the model, one hop of sampling each."""
         return self.model.layers or len(self.fanouts)
+
+    def default_epoch(self, placed_by: str) -> str:
+        """Return ``epoch`` where none is stated, under a placement policy.
+
+        Trainers of DistDGL learn what lies beside them.
+        """
+        return "local" if placed_by == "distdgl" else "replicate"
 
     def share(self, kind: str) -> float:
         """Return which part of a kind's stated time one of its tasks takes.
@@ -358,7 +370,7 @@ class TrainingSection(JobSection):
         if context.train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")
         vertices = context.train_vertices
-        if self.epoch != "replicate":
+        if self.epoch not in {None, "replicate"}:
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
@@ -378,7 +390,7 @@ class TrainingSection(JobSection):
             "batch_size": self.batch_size,
             "optimizer": self.optimizer.model_dump(),
             "precision": self.precision,
-            "epoch": self.epoch,
+            "epoch": self.epoch or "replicate",
             "compute": context.compute,
             "seed": context.seed,
         }
@@ -389,6 +401,7 @@ class TrainingSection(JobSection):
         """True where a worker's time is measured: a program's, where none is stated."""
         return (
             isinstance(self.model, ModelProgramSection)
+            and self.rates is None
             and "worker" not in self.times.default_times()
         )
 
@@ -397,6 +410,9 @@ class TrainingSection(JobSection):
         if isinstance(self.model, ModelProgramSection):
             for key, problem in self.model.problems(len(self.fanouts)):
                 yield ("job", "model", key), problem
+            if self.rates is not None:
+                problem = "nothing can count the operations of a program: write times"
+                yield ("job", "rates"), problem
         else:
             yield from self.model.problems()
         if self.fanouts and len(self.fanouts) != self.hops:
@@ -430,6 +446,8 @@ class TrainingSection(JobSection):
     ) -> Realization:
         """Return the stated times, and the volumes of the samples of its seed."""
         times = {**measured, **self.times.default_times()}
+        if self.rates is not None:
+            times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
         for task in job.tasks:
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
@@ -437,7 +455,10 @@ class TrainingSection(JobSection):
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
         realization = self.realize_sampled(job, times, dataset, context, cluster)
-        return replace(realization, volumes=realization.volumes / context.byte_scale)
+        volumes, seconds = realization.volumes, realization.times
+        if self.rates is not None:
+            seconds = self.rate_tasks(job, context, volumes)
+        return Realization(seconds, volumes / context.byte_scale)
 
     def realize_sampled(
         self,
@@ -532,6 +553,10 @@ class ReplicaSection(TrainingSection):
     """Resources per process."""
     times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
+
+    @override
+    def default_epoch(self, placed_by: str) -> str:
+        return "replicate"
 
     def replica_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""

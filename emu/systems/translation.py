@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
     "dataset", "model", "fanouts", "epoch", "credit_window", "optimizer", "precision",
+    "rates",
 )  # fmt: skip
 HOPS = ("sampler_hop", "graph_store_hop")
 
@@ -166,7 +167,9 @@ def roomy_machines(
     """
     gpus = any(machine.gpu for machine in cluster.machines)
     needed = {"gpu": 1.0, **needed} if gpus else needed
-    time = job.times.by_kind().get("worker", 0.0)
+    rates, time = job.rates, job.times.by_kind().get("worker", 0.0)
+    if rates is not None:  # workers multiply most
+        time = rates.multiply
     built, candidates = cluster.build().machines, []
     for number, (name, position) in enumerate(cluster.names_and_positions()):
         machine = cluster.machines[position]
@@ -205,8 +208,12 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
         **common.same,
         "batch_size": common.batch_size,
         "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        "times": {kind: _text(time) for kind, time in times.items()},
+        **({} if "rates" in common.same else {"times": _texts(times)}),
     }
+
+
+def _texts(times: Mapping[str, Time]) -> Keys:
+    return {kind: _text(time) for kind, time in times.items()}
 
 
 def _text(time: Time) -> Any:

@@ -17,7 +17,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.systems import Problems, Settings
-from emu.systems.job_section import BuildContext, JobSection
+from emu.systems.job_section import BuildContext, JobSection, RatesSection
 from emu.systems.training_section import (
     DatasetSection,
     OptimizerSection,
@@ -125,6 +125,8 @@ class WholeGraphSection(JobSection):
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
+    rates: RatesSection | None = None
+    """Rates of operations, in place of ``times``: the same for every system."""
 
     @property
     @override

@@ -188,10 +188,11 @@ def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:
     first, rest = counted
     whole = 2 * first + 3 * rest
     for phase, operations in zip(PHASES, (first, rest, 2 * rest, first), strict=True):
-        # Torch counts no additions along the edges.
+        # Torch counts no additions along the edges, most of which gin has.
         beside = {"model_forward": 0.003 * 4 / 3, "model_backward": 0.002}
         mine = made[phase] - beside.get(phase, 0.0)
-        assert mine == pytest.approx(0.028 * operations / whole, rel=0.05), phase
+        near = 0.07 if kind == "gin" else 0.05
+        assert mine == pytest.approx(0.028 * operations / whole, rel=near), phase
 
 
 def test_workers_go_where_they_have_room_and_are_fast() -> None:

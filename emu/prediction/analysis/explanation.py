@@ -471,7 +471,7 @@ def _rank_changes(
     if stated is not None:
         rules = [one for one in changes if searched and one.kind == "policy"]
         others = [stated.add_edit(one) for one in changes if one not in rules]
-        changes = [*others, *stated.placed_anew(rules)]
+        changes = [*others, *stated.placed_anew(rules), *stated.faster_rates(base)]
     improvements = rank(base, [*changes, *more])
     edit = stated.add_edit if stated is not None else lambda change: change
     improvements += rank_pairs(base, improvements, edit)

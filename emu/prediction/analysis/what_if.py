@@ -100,6 +100,9 @@ class Stated(Protocol):
     def standing(self, problem: Problem) -> dict[str, Any]:
         """Return where the tasks stand, likewise."""
 
+    def faster_rates(self, base: Change) -> Iterator[Change]:
+        """Yield each rate of operations twice as fast, where the scenario has rates."""
+
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Yield changes of the rule for rates, with the placement found under it."""
 

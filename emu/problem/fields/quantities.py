@@ -205,6 +205,7 @@ if TYPE_CHECKING:
     Ratio: TypeAlias = float
     Amount: TypeAlias = float
     DurationPerDevice = float | dict[str, float]
+    RatePerDevice = float | dict[str, float]
     DurationPerIteration = float | tuple[float, ...] | dict[str, float]
     SizePerIteration = float | tuple[float, ...]
 else:
@@ -235,6 +236,13 @@ else:
         BeforeValidator(_or_by_device(DURATION.parse)),
         PlainSerializer(_write_times),
         WithJsonSchema(_times_schema(text_schema(DURATION, "15 ms"))),
+    ]
+    #: The same above zero.
+    RatePerDevice = Annotated[
+        float | dict[str, float],
+        BeforeValidator(_or_by_device(lambda text: _positive(DURATION.parse(text)))),
+        PlainSerializer(_write_times),
+        WithJsonSchema(_times_schema(text_schema(DURATION, "20 ps"))),
     ]
     DurationPerIteration = Annotated[
         float | tuple[float, ...] | dict[str, float],

@@ -24,7 +24,7 @@ int64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -99,43 +99,6 @@ def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int)
     return sum(prod(shape) for shapes in layers for shape in shapes)
 
 
-def first_layer_share(
-    model: Mapping[str, Any],
-    feature_length: int,
-    classes: int,
-    *,
-    edges: Sequence[int],
-    vertices: Sequence[int],
-) -> float:
-    """Return the share of layer 1 in the operations of a forward pass.
-
-    A multiplication and an addition per weight and row, an addition per edge and value;
-    as in `emu.training.layers`, what is aggregated are the shorter rows.
-
-    Parameters
-    ----------
-    edges
-        Edges of each layer's block.
-    vertices
-        S_0 to S_L: inputs of layer 1, and what each layer computes.
-    """
-    hidden = [model["hidden"]] * (model["layers"] - 1)
-    widths = pairwise([feature_length, *hidden, classes])
-    layers = []
-    for extra, (inputs, outputs), (before, after) in zip(
-        edges, pairwise(vertices), widths, strict=True
-    ):
-        cheaper = inputs if before > after else outputs
-        rows = {
-            "sage": cheaper + outputs,
-            "gcn": cheaper,
-            "gat": inputs,
-            "gin": outputs * (1 + after / before),
-        }[model.get("kind", "sage")]
-        layers.append(2 * rows * before * after + extra * min(before, after))
-    return float(layers[0] / sum(layers))
-
-
 @dataclass(frozen=True)
 class SampleCounts:
     """Counts of the sample of one sampler in one iteration."""
@@ -151,10 +114,20 @@ class SampleCounts:
     """#S_1 and #E_1: destinations and edges of the first layer's block."""
     frontier_owned: tuple[tuple[int, ...], ...] = ()
     answered: tuple[tuple[int, ...], ...] = ()
-    """Only multi-round sampling, per hop and store: vertices of the hop's frontier that
-    the store owns, edges that it answers."""
+    """Per hop and store: vertices of the hop's frontier that the store owns, edges that
+    it answers."""
 
     @property
     def inputs(self) -> int:
         """#S_0: every input vertex has one owner."""
         return sum(self.owned)
+
+    @property
+    def block_edges(self) -> tuple[int, ...]:
+        """#E_1 to #E_L: edges of the block of every layer."""
+        return tuple(sum(of_store) for of_store in self.answered[::-1])
+
+    @property
+    def block_vertices(self) -> tuple[int, ...]:
+        """#S_0 to #S_L: inputs of layer 1, and what every layer computes."""
+        return self.inputs, *(sum(owned) for owned in self.frontier_owned[::-1])

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Dataset
@@ -25,9 +27,10 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
+from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Times
 from emu.systems.dgtp.job import PROGRAMS, dgtp_times
-from emu.systems.dgtp.section import realize_volumes
+from emu.systems.dgtp.section import count_sampled, realize_volumes
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
@@ -82,6 +85,11 @@ class DataParallelJobSection(ReplicaSection):
     """Which machine owns which vertex."""
 
     @override
+    def default_epoch(self, placed_by: str) -> str:
+        """Return ``local`` where METIS says who owns what."""
+        return "replicate" if self.partitioner == "hash" else "local"
+
+    @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those between stores and samplers, and those of the ring."""
         ranks = len(self.ranks(machines))
@@ -110,6 +118,12 @@ class DataParallelJobSection(ReplicaSection):
             self.replica_settings(context) | {"partitioner": self.partitioner},
             window=context.window,
         )
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        return count_sampled(job, volumes)
 
     @override
     def realize_sampled(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -19,6 +21,7 @@ from emu.problem.fields.quantities import default_time
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
+from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
@@ -106,6 +109,8 @@ class DgclJobSection(DgclKeys):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         """Return the times of whole kinds of task, scaled, and the tasks of these."""
+        if self.rates is not None:
+            return {}, set()
         kinds = whole_kinds(tasks, wanted)
         last, keys = self.model.layers, {"gather", "scatter", "coordination"} & kinds
         edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
@@ -228,7 +233,7 @@ class DgclJobSection(DgclKeys):
         keys = "gather", "scatter", "coordination"
         stages = {key: getattr(self.times, key) for key in keys}
         stages |= dict.fromkeys(("gathered", "scattered"), self.times.receive)
-        return dgcl_realization(
+        realization = dgcl_realization(
             self.builder(context, settings),
             {**measured, **stages, **times},
             (length, *hidden),
@@ -236,6 +241,56 @@ class DgclJobSection(DgclKeys):
             number_bytes(job.settings) / context.byte_scale,
             replica_work(job.settings),
         )
+        if self.rates is None:
+            return realization
+        volumes = realization.volumes * context.byte_scale
+        seconds = self.rate_tasks(job, context, volumes)
+        return replace(realization, times=seconds)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        return count_whole_graph(self, job, volumes)
+
+
+def count_whole_graph(
+    section: DgclKeys, job: Job, volumes: NDArray[np.float64]
+) -> Operations:
+    """Return the operations of a DGCL job, from the edges of each device's part.
+
+    ``volumes`` are real bytes of (edge, iteration).
+    """
+    dataset, graphs = open_layers(job.settings)
+    model, length = job.settings["model"], dataset.feature_length
+    hidden = [section.model.hidden] * (section.model.layers - 1)
+    widths = [*pairwise((length, *hidden, dataset.classes))]
+    last, itemsize = section.model.layers, number_bytes(job.settings)
+    operations = Operations(job)
+    operations.add_sums(job, volumes, itemsize)
+    for edge, row in zip(job.edges, volumes, strict=True):
+        # Rows are on the device: to move or add their numbers is work as of edges.
+        numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
+        if job.tasks[edge.source].kind in {"gather", "scatter"}:
+            operations.add(edge.source, numbers)
+        if to.kind == "scattered":
+            operations.add(edge.destination, numbers)
+    for t, task in enumerate(job.tasks):
+        name = task.kind.rstrip("0123456789")
+        if name not in {"layer", "gradient"}:
+            continue
+        number = task.settings["layer"]
+        part = graphs[number - 1].part(task.settings["rank"])
+        ends = int(part.forward.indptr[-1]), len(part.vertices), len(part.local)
+        shape = widths[number - 1]
+        layer = count_layer(model["kind"], shape, *ends, shortens=shape[0] > shape[1])
+        operations.add(t, layer.forward if name == "layer" else {})
+        if name == "gradient" or number == last:
+            operations.add(t, layer.backward(first=number == 1))
+        if task.kind == "layer1":
+            parameters = parameter_count(model, length, dataset.classes)
+            operations.add(t, {"step": parameters})
+    return operations
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:

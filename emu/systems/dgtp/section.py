@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, Dataset, count_samples
+from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
@@ -25,6 +25,7 @@ from emu.problem.workloads.model_shapes import (
     LABEL_BYTES,
     VERTEX_ID_BYTES,
 )
+from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.dgtp.keys import DgtpKeys
@@ -147,6 +148,52 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     )
 
 
+def count_sampled(job: Job, volumes: NDArray[np.float64]) -> Operations:
+    """Return the operations of a job of stores, samplers and workers.
+
+    Stores collect the rows that they send; who draws an edge is a sampler that has all
+    structure, else the store that answers.
+
+    Parameters
+    ----------
+    volumes
+        Real bytes of (edge, iteration).
+    """
+    settings, dataset = job.settings, open_for(job.settings)
+    plan, itemsize = BatchPlan.from_settings(settings), number_bytes(settings)
+    counts = count_samples(dataset, plan, job.iterations)
+    sizes = settings["model"], dataset.feature_length, dataset.classes
+    parameters = parameter_count(*sizes)
+    servers = sum(task.kind == "parameter_server" for task in job.tasks)
+    operations = Operations(job)
+    operations.add_bytes(job, volumes, "graph_store")
+    operations.add_sums(job, volumes, itemsize)
+    operations.add_gradients(job, volumes, itemsize, "parameter_server")
+    for t, task in enumerate(job.tasks):
+        place = task.settings
+        match task.kind:
+            case "sampler" if settings["sampling"] == "oneshot":
+                edges = [one.edges for one in counts[place["sampler"]]]
+                operations.add(t, {"sample": edges})
+            case "graph_store_hop":
+                store, hop = place["store"], place["hop"] - 1
+                answers = [[one.answered[hop][store] for one in of] for of in counts]
+                operations.add(t, {"sample": np.sum(answers, axis=0)})
+            case "worker":
+                each = settings["samplers_per_worker"]
+                for of in counts[place["worker"] * each :][:each]:
+                    for number, layer in enumerate(count_layers(*sizes, of)):
+                        operations.add(t, layer.forward)
+                        operations.add(t, layer.backward(first=number == 0))
+                operations.add(t, {"step": 0 if servers else parameters})
+            case "parameter_server":
+                shard = shard_sizes(parameters, servers)[place["server"]]
+                operations.add(t, {"step": shard})
+            case _:
+                pass
+    return operations
+
+
 class DgtpJobSection(DgtpKeys):
     """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
 
@@ -251,6 +298,12 @@ class DgtpJobSection(DgtpKeys):
     @override
     def build(self, context: BuildContext) -> Job:
         return dgtp_job(self, context)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        return count_sampled(job, volumes)
 
     @override
     def realize_sampled(

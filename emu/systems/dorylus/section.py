@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for
-from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.graph_data.intervals import IntervalCounts, count_intervals
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
@@ -21,6 +22,7 @@ from emu.problem.fields.cluster_section import (
 )
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
@@ -28,6 +30,7 @@ from emu.systems.dorylus.keys import LAMBDA, DorylusKeys
 from emu.systems.dorylus.lambda_sections import (
     TunerSection,
 )
+from emu.systems.dorylus.operations import count_steps
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
     dorylus_times,
@@ -229,6 +232,7 @@ class DorylusJobSection(DorylusKeys):
         A backward time that follows from a forward one is written out beside it.
         """
         kinds, times = whole_kinds(tasks, wanted), self.times.by_kind()
+        times = times if self.rates is None else {}
         edit: Edit = {}
         if "launch" in kinds:
             edit |= {f"job.launch.{key}": scale(time) for key, time in self.launch}
@@ -298,16 +302,7 @@ class DorylusJobSection(DorylusKeys):
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         """Return times and bytes of ``job`` by the intervals of its data set."""
-        dataset = open_for(job.settings)
-        structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
-        how, each = self.interval_cut, self.intervals
-        try:
-            cut = cut_intervals(structure, owner, parts, each, how)
-        except ValueError as error:
-            raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-        counts = interval_counts(structure, cut, parts, each, sources=self.attends)
-        hidden = [self.model.hidden] * (self.model.layers - 1)
-        widths = (dataset.feature_length, *hidden, dataset.classes)
+        counts, widths = self._sizes(job)
         itemsize = number_bytes(job.settings)
         # The versions of the weights against every parameter server's memory.
         versions = self.lag + 1
@@ -322,11 +317,31 @@ class DorylusJobSection(DorylusKeys):
                 raise ScenarioError(problem, key="job.parameter_servers")
         times = {**measured, **self.times.default_times()}
         volumes = dorylus_volumes(self, job, counts, widths, itemsize)
-        seconds = dorylus_times(self, job, counts, times, context.seed)
+        rated = None
+        if self.rates is not None:
+            rated = self.rate_tasks(job, context, volumes[:, None])
+        seconds = dorylus_times(self, job, counts, times, context.seed, rated)
         by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
         for e in np.flatnonzero(volumes).tolist() if self.dying_lambdas.share else ():
             by_epoch[e] *= epochs_of_edge(job, e)
         return Realization(seconds, by_epoch)
+
+    def _sizes(self, job: Job) -> tuple[IntervalCounts, tuple[int, ...]]:
+        """Return the sizes of all intervals, and f_0 .. f_L."""
+        dataset = open_for(job.settings)
+        how, each = self.interval_cut, self.intervals
+        try:
+            counts = count_intervals(dataset, each, how, sources=self.attends)
+        except ValueError as error:
+            raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        return counts, (dataset.feature_length, *hidden, dataset.classes)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        return count_steps(self, job, *self._sizes(job), volumes)
 
 
 def _nic(rate: float, late: float = 0.0) -> MachineNic:

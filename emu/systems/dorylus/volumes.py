@@ -161,6 +161,7 @@ def dorylus_times(
     counts: IntervalCounts,
     times: Times,
     seed: int,
+    rated: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return seconds of every (task, epoch), shape (tasks, epochs).
 
@@ -174,6 +175,8 @@ def dorylus_times(
         Kind of task -> seconds of one of mean size.
     seed
         Of the lambdas that are slow.
+    rated
+        Seconds of every (task, epoch) by rates, in place of ``times``.
 
     Raises
     ------
@@ -192,16 +195,18 @@ def dorylus_times(
         if task.gate or task.kind in {"begin", "held", "late"}:
             continue
         if task.kind == "recall":  # after the timeout
-            found[j] = launch.cold + times["call"]
+            found[j] = launch.cold + (times["call"] if rated is None else 0.0)
             continue
         if task.kind == "launch":
             found[j] = launch.warm
             found[j, 0] = launch.warm if task.settings["tensor"] else launch.cold
             continue
-        if task.kind not in times:
-            raise ValueError(f"no time for {task.kind}")
         size = sizes.get(task.kind.removesuffix("_back"))
         work = 1.0 if size is None else size[task.settings["interval"]]
+        if rated is not None:
+            times, work = {**times, task.kind: rated[j]}, 1.0
+        if task.kind not in times:
+            raise ValueError(f"no time for {task.kind}")
         if (
             task.kind.startswith("apply")
             and section.uses_lambdas

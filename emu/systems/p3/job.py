@@ -156,6 +156,11 @@ class P3Builder:
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
 
+    @property
+    def derives(self) -> bool:
+        """True where every machine samples for all of its group."""
+        return self._section.push == "derived"
+
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
         shares: tuple[float, ...] = self._section.columns
@@ -252,7 +257,7 @@ class P3Builder:
                 yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
             yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
             if self._window is not None:
-                for peer in self._group_of(rank):
+                for peer in self.group_of(rank):
                     yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
         forward = [f"Mf{rank}" for rank in ranks]
         yield from all_reduce_edges(
@@ -273,7 +278,8 @@ class P3Builder:
                 about=(member,),
             )
 
-    def _group_of(self, rank: int) -> range:
+    def group_of(self, rank: int) -> range:
+        """Return the machines of a machine's group."""
         first = rank - rank % self.members
         return range(first, first + self.members)
 
@@ -282,11 +288,11 @@ class P3Builder:
         forward = self.pipeline.distance("Mf", "Df")
         backward = self.pipeline.distance("Db", "Mb")
         yield NamedEdge(f"s{rank}", f"Mf{rank}")
-        for peer in self._group_of(rank):
+        for peer in self.group_of(rank):
             if peer == rank:
                 continue
             place = (rank, peer % self.members)
-            if self._section.push == "shipped":
+            if not self.derives:
                 yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
             for source, to, lag in (
                 (f"Mf{peer}", f"Df{rank}", forward),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, Dataset, count_samples
+from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
@@ -28,10 +29,12 @@ from emu.problem.workloads.model_shapes import (
     layer_shapes,
     parameter_count,
 )
+from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Problems, Times
 from emu.systems.job_section import BuildContext
 from emu.systems.p3.job import PIPELINES, P3Builder
 from emu.systems.p3.keys import P3Keys
+from emu.systems.p3.operations import count_phases
 from emu.systems.training_section import (
     ModelProgramSection,
     lacking_memory,
@@ -237,6 +240,16 @@ class P3JobSection(P3Keys):
             "columns": list(self.columns),
         }
         return builder.job(settings)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        dataset, itemsize = open_for(job.settings), number_bytes(job.settings)
+        sizes = dataset.feature_length, dataset.classes
+        split = split_model(job.settings["model"], *sizes, itemsize)
+        steps = split.first_width, split.upper
+        return count_phases(P3Builder(self, context), job, steps, volumes)
 
     @override
     def realize_sampled(

@@ -1,0 +1,190 @@
+"""Operations of tasks, which rates of a device turn into times.
+
+A rate is the seconds of one operation. Every system counts the operations of its own
+tasks, so that one set of rates gives times to all of them.
+
+Must not know: which device runs what, data sets, systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emu.problem import Job
+from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
+from emu.problem.workloads.model_shapes import SampleCounts
+
+#: Operations that have a rate: an edge's number that is added up, a multiplication with
+#: its addition, an edge that is drawn, a byte that is collected from scattered rows, a
+#: parameter's step or gradient that is added, and a layer's pass that is begun.
+OPERATIONS = ("aggregate", "multiply", "sample", "collect", "step", "launch")
+
+
+class Operations:
+    """Operations of every (task, iteration) of a job.
+
+    Attributes
+    ----------
+    counts
+        Of each of `OPERATIONS`, float64, shape (operations, tasks, iterations).
+    """
+
+    def __init__(self, job: Job) -> None:
+        shape = len(OPERATIONS), len(job.tasks), job.iterations
+        self.counts = np.zeros(shape)
+
+    def add(
+        self, task: int, amounts: Mapping[str, ArrayLike], when: slice = slice(None)
+    ) -> None:
+        """Add amounts by operation, each the same in all iterations or one per each.
+
+        ``when`` are the iterations, by default all.
+        """
+        for name, amount in amounts.items():
+            row = self.counts[OPERATIONS.index(name), task, when]
+            row += np.asarray(amount, float)
+
+    def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
+        """Count what tasks of these kinds send as collected.
+
+        ``volumes`` are real bytes of (edge, iteration).
+        """
+        counts = self.counts[OPERATIONS.index("collect")]
+        for edge, row in zip(job.edges, volumes, strict=True):
+            if job.tasks[edge.source].kind in kinds:
+                counts[edge.source] += row
+
+    def add_sums(self, job: Job, volumes: NDArray[np.float64], itemsize: float) -> None:
+        """Count the gradients that an all-reduce adds, in its first half of steps.
+
+        The parameters are as of `add_gradients`.
+        """
+        counts = self.counts[OPERATIONS.index("step")]
+        for edge, row in zip(job.edges, volumes, strict=True):
+            to = job.tasks[edge.destination]
+            if to.kind != ALL_REDUCE or to.program != RECEIVE:
+                continue
+            steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
+            if to.settings["step"] < len(steps) // 2:
+                counts[edge.destination] += row / itemsize
+
+    def add_gradients(
+        self, job: Job, volumes: NDArray[np.float64], itemsize: float, *kinds: str
+    ) -> None:
+        """Count the gradients that tasks of these kinds get, all of which are added.
+
+        ``itemsize`` are the real bytes of a number, ``volumes`` as in `add_bytes`.
+        """
+        counts = self.counts[OPERATIONS.index("step")]
+        for edge, row in zip(job.edges, volumes, strict=True):
+            if job.tasks[edge.destination].kind in kinds:
+                counts[edge.destination] += row / itemsize
+
+    def seconds(self, rates: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+        """Return seconds of every (task, iteration), from the rates of each task."""
+        table = np.array([[rate[name] for name in OPERATIONS] for rate in rates])
+        seconds = np.zeros(self.counts.shape[1:])
+        for number, counts in enumerate(self.counts):
+            seconds += table[:, number, None] * counts
+        return seconds
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """Operations of one layer's forward pass, each a number or one per mini-batch."""
+
+    aggregate: Any
+    multiply: Any
+    """Products of what the layer gets; not those of its ``outer`` matrix."""
+    narrows: bool
+    """True where rows are made shorter before they are added up."""
+    outer: Any = 0.0
+    """Products of a second matrix, whose inputs need a gradient in any layer."""
+
+    @property
+    def forward(self) -> dict[str, Any]:
+        """Operations of the forward pass."""
+        products = self.multiply + self.outer
+        return {"aggregate": self.aggregate, "multiply": products, "launch": 1.0}
+
+    def backward(self, *, first: bool) -> dict[str, Any]:
+        """Return the operations of the backward pass.
+
+        The gradients of weights and of inputs take a product as large as the forward
+        pass each. ``first``: those of features are not needed, and sums of features are
+        there from the forward pass.
+        """
+        return {
+            "aggregate": self.aggregate * float(not first or self.narrows),
+            "multiply": self.multiply * (1.0 if first else 2.0) + 2.0 * self.outer,
+            "launch": 1.0,
+        }
+
+
+def count_layer(
+    kind: str,
+    widths: tuple[int, int],
+    edges: Any,
+    inputs: Any,
+    outputs: Any,
+    *,
+    shortens: bool | None = None,
+) -> LayerWork:
+    """Return the operations of a layer of `emu.training.layers`, or of whole graphs.
+
+    Parameters
+    ----------
+    kind
+        Of the model.
+    widths
+        Numbers of a row before and after the layer.
+    edges, inputs, outputs
+        Edges of the block and vertices on both sides; numbers, or one per mini-batch.
+    shortens
+        Whether rows are multiplied before they are added up; default is what
+        `emu.training.layers` does: the shorter rows are added, those of ``gin`` as they
+        come.
+    """
+    before, after = widths
+    if shortens is None:
+        shortens = before > after and kind != "gin"
+    if kind == "gat":  # attends to the vertex itself as well
+        return LayerWork((edges + outputs) * after, inputs * before * after, True)
+    rows = inputs if shortens else outputs
+    multiply = rows * before * after
+    if kind in {"sage", "commnet"}:  # weights of the vertex itself
+        multiply = multiply + outputs * before * after
+    outer = outputs * after * after if kind == "gin" else 0.0
+    sums = edges * (after if shortens else before)
+    return LayerWork(sums, multiply, shortens, outer)
+
+
+def count_layers(
+    model: Mapping[str, Any],
+    feature_length: int,
+    classes: int,
+    counts: Sequence[SampleCounts],
+) -> list[LayerWork]:
+    """Return the operations of every layer, from the input, one per mini-batch.
+
+    Parameters
+    ----------
+    model
+        From ``Job.settings``.
+    counts
+        Of the mini-batches of one sampler.
+    """
+    kind, hidden = model.get("kind", "sage"), [model["hidden"]] * (model["layers"] - 1)
+    widths = pairwise([feature_length, *hidden, classes])
+    edges = np.array([one.block_edges for one in counts], float).T
+    vertices = np.array([one.block_vertices for one in counts], float).T
+    return [
+        count_layer(kind, width, extra, *ends)
+        for width, extra, ends in zip(widths, edges, pairwise(vertices), strict=True)
+    ]

@@ -1,0 +1,123 @@
+"""Rates from measured times: those that made the times are found again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from emu.errors import ScenarioError
+from emu.experiment.profiling import prepare_profile
+from emu.experiment.rates import (
+    Sample,
+    fit_rates,
+    measure_rates,
+    rates_keys,
+    sized_scenarios,
+)
+from emu.problem import Profile
+from emu.problem.workloads.operations import OPERATIONS
+from emu.scenario import Experiment, Scenario, build_job, load, realize
+from emu.scenario.scenario_file import loads
+from emu.systems.job_section import RatesSection
+
+TRUTH = dict(zip(OPERATIONS, (3e-9, 4e-11, 2e-7, 1e-9, 5e-9, 4e-4), strict=True))
+FILE = """
+cluster: {machines: [{name: m, count: 2, nic: 1 Gbit/s}]}
+job:
+  system: %s
+  dataset: {name: products-like, scale: 0.002}
+  model: {kind: gcn, hidden: 16, layers: 2}
+"""
+SAMPLED = FILE % "dgtp" + "  fanouts: [5, 5]\n  batch_size: 64\n  iterations: 4\n"
+WHOLE = FILE % "dgcl" + "  epochs: 3\n"
+
+
+def run_by(truth: dict[str, float], scenario: Scenario) -> tuple[Experiment, Profile]:
+    """Return what a computer with these rates measures."""
+    experiment = prepare_profile(scenario)
+    job = experiment.problem.job
+    keys = {name: f"{rate!r} s" for name, rate in truth.items()}
+    rated = load(scenario, {"job.rates": keys, "job.times": None})
+    realization = realize(rated, build_job(rated))
+    assert realization.times.shape[0] == len(job.tasks)
+    return experiment, Profile(realization.times, realization.volumes)
+
+
+@pytest.mark.parametrize("text", [SAMPLED, WHOLE])
+def test_the_rates_of_a_computer_are_found_again(text: str) -> None:
+    scenario = loads(text, timed=False)
+    assert len(sized_scenarios(scenario)) == 3
+    fitted = measure_rates(scenario, lambda one: run_by(TRUTH, one))
+    assert max(map(abs, fitted.residuals.values())) < 1e-6
+    for name, rate in fitted.rates.items():
+        # Tasks of too little time tell nothing: those rates come out of others.
+        if rate:
+            assert rate == pytest.approx(TRUTH[name], rel=0.02)
+    absent = {"sample", "collect"} if text == WHOLE else set()
+    assert {*OPERATIONS} - {*fitted.rates} == absent
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(0, 10), min_size=6, max_size=6), min_size=3, max_size=12
+    ),
+    st.lists(st.floats(0.1, 10), min_size=12, max_size=12),
+)
+def test_no_set_of_rates_is_nearer(rows: list[list[float]], times: list[float]) -> None:
+    """Neither any change of one rate, nor of two, and none is negative."""
+    assume(all(any(row) for row in rows))
+    samples = [Sample(f"k{n}", np.array(row), times[n]) for n, row in enumerate(rows)]
+    fitted = fit_rates(samples)
+    best = np.array([fitted.rates.get(name, 0.0) for name in OPERATIONS])
+    relative = np.array([one.operations / one.seconds for one in samples])
+
+    def error(rates: np.ndarray) -> float:
+        return float(((relative @ rates - 1) ** 2).sum())
+
+    assert (best >= 0).all()
+    least = error(best)
+    for one in range(6):
+        for other in range(6):
+            for step in (1e-3, -1e-3):
+                for beside in (0.0, 1e-3, -1e-3):
+                    near = best.copy()
+                    near[one] += step
+                    near[other] += beside
+                    if (near >= 0).all():
+                        assert error(near) >= least - 1e-9
+
+
+def test_residuals_are_the_furthest_of_a_kind() -> None:
+    row = np.eye(6)[0]
+    samples = [Sample("a", row, 1.0), Sample("a", row, 2.0), Sample("b", row, 1.0)]
+    fitted = fit_rates(samples)
+    rate = fitted.rates["aggregate"]
+    assert fitted.rates.keys() == {"aggregate"}
+    assert fitted.residuals["b"] == pytest.approx(rate - 1)
+    assert abs(fitted.residuals["a"]) == pytest.approx(
+        max(abs(rate - 1), abs(rate / 2 - 1))
+    )
+    with pytest.raises(ValueError, match="no task"):
+        fit_rates([])
+
+
+def test_rates_that_no_task_tells_are_stated_or_asked_for() -> None:
+    fitted = fit_rates([Sample("a", np.eye(6)[1], 1e-3)])
+    with pytest.raises(ScenarioError, match=r"job\.rates\.aggregate.*state job\.rates"):
+        rates_keys(fitted, None)
+    stated = RatesSection.model_validate(dict.fromkeys(OPERATIONS, "7 ns"))
+    keys = rates_keys(fitted, stated)
+    assert keys["multiply"] == "1 ms"
+    again = RatesSection.model_validate(keys)
+    assert again.collect == 7e-9
+
+
+def test_jobs_that_count_nothing_are_refused() -> None:
+    text = """
+cluster: {machines: [{name: a, nic: 1 Gbit/s}]}
+job: {system: custom, iterations: 1, tasks: [{name: t, time: 1 s, pin: a}]}
+"""
+    with pytest.raises(ScenarioError, match="counted of one job that trains"):
+        sized_scenarios(loads(text))

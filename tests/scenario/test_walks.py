@@ -1,0 +1,97 @@
+"""How samplers walk the training set where the file does not say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from emu.experiment.systems import as_system
+from emu.scenario import Scenario, build_job, load
+from emu.scenario.scenario_file import loads
+
+FILE = """
+cluster: {machines: [{name: m, count: 3, nic: 1 Gbit/s, gpu: 1}]}
+job:
+  system: %s
+  dataset: {name: products-like, scale: 0.002}
+  model: {hidden: 8, layers: 2}
+  fanouts: [2, 3]
+  batch_size: 12
+  iterations: 4
+  rates: {aggregate: 20 ps, multiply: 1 ps, sample: 1 ns, collect: 1 ns, step: 1 ns,
+          launch: 1 us}
+"""
+SYSTEMS = ("dgtp", "data_parallel", "p3")
+
+
+def scenario_of(system: str, **edits: Any) -> Scenario:
+    text = FILE % system
+    if system == "dgtp":
+        text = text.replace("  iterations", "  workers: 3\n  iterations")
+    keys = {key.replace("__", "."): value for key, value in edits.items()}
+    return load(loads(text), keys) if keys else loads(text)
+
+
+@pytest.mark.parametrize(
+    ("system", "placement", "partitioner", "walk"),
+    [
+        ("dgtp", "distdgl", "metis", "local"),
+        ("dgtp", "distdgl", "hash", "local"),
+        ("dgtp", "etp", "metis", "replicate"),
+        ("data_parallel", "best", "metis", "local"),
+        ("data_parallel", "distdgl", "hash", "replicate"),
+        ("p3", "distdgl", None, "replicate"),
+    ],
+)
+def test_the_default_is_that_of_the_system_and_its_placement(
+    system: str, placement: str, partitioner: str | None, walk: str
+) -> None:
+    text = f"{FILE % system}placement: {{policy: {placement}}}\n"
+    if partitioner is not None:
+        text = text.replace(
+            "  iterations", f"  partitioner: {partitioner}\n  iterations"
+        )
+    scenario = loads(text)
+    assert build_job(scenario).settings["epoch"] == walk
+    stated = loads(text.replace("  iterations", "  epoch: shard\n  iterations"))
+    assert build_job(stated).settings["epoch"] == "shard"
+
+
+@pytest.mark.parametrize("first", ["distdgl", "etp"])
+def test_who_changes_the_placement_trains_the_same(first: str) -> None:
+    """As `emu compare --placements` and what-ifs do: one walk for all rows."""
+    scenario = loads(f"{FILE % 'dgtp'}placement: {{policy: {first}}}\n")
+    before = build_job(scenario).settings["epoch"]
+    for policy in ("distdgl", "etp", "ifs", "best"):
+        again = load(scenario, {"placement.policy": policy})
+        assert build_job(again).settings["epoch"] == before
+        assert again.to_json()["job"]["epoch"] == before
+
+
+@pytest.mark.parametrize("source", SYSTEMS)
+@pytest.mark.parametrize("target", SYSTEMS)
+@pytest.mark.parametrize("walk", ["replicate", "shard", "local"])
+def test_translations_train_the_same(source: str, target: str, walk: str) -> None:
+    scenario = scenario_of(source, job__epoch=walk)
+    assert build_job(as_system(scenario, target)).settings["epoch"] == walk
+    default = scenario_of(source)
+    assert (
+        build_job(as_system(default, target)).settings["epoch"]
+        == build_job(default).settings["epoch"]
+    )
+
+
+def test_each_of_several_jobs_has_its_own() -> None:
+    job = YAML(typ="safe").load(FILE % "dgtp")["job"]
+    jobs = [
+        {"name": name, "placement": {"policy": policy}, "job": job}
+        for name, policy in (("a", "distdgl"), ("b", "etp"))
+    ]
+    machines = [{"name": "m", "count": 3, "nic": "1 Gbit/s", "gpu": 2}]
+    content = {"cluster": {"machines": machines}, "jobs": jobs}
+    whole = build_job(loads(json.dumps(content), name="two.json"))
+    walks = {name: whole.settings_of(name)["epoch"] for name in whole.job_names}
+    assert walks == {"a": "local", "b": "replicate"}
