@@ -181,7 +181,7 @@ class DorylusJobSection(DorylusKeys):
                 yield ("job", "times", key), problem
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
-        by_name, first = cluster.by_name, f"{LAMBDA}0"
+        first = cluster.by_name.get(f"{LAMBDA}0")
         if not self.uses_lambdas:
             for key in _OF_LAMBDAS:
                 if getattr(self, key) != type(self).model_fields[key].default:
@@ -193,8 +193,8 @@ class DorylusJobSection(DorylusKeys):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
-        elif self.lambda_latency not in {0.0, by_name[first].nic.latency.outward}:
-            problem = f"the cluster states {first}: write nic.latency there instead"
+        elif first and self.lambda_latency not in {0.0, first.nic.latency.outward}:
+            problem = f"the cluster states {LAMBDA}0: write nic.latency there instead"
             yield ("job", "lambda_latency"), problem
         elif self.stream > 1 and self.dying_lambdas.share:
             problem = "lambdas that may die have one part: write 1"
